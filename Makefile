@@ -1,0 +1,104 @@
+# The front door: `make help` lists what it can do. Targets call cmake, ctest, pytest and scripts/; each of those
+# works by itself too.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+SHELL := /bin/bash
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+# The oldest that reads this C++20; Debian 12 and Ubuntu 24.04 both have it.
+CLANG_VERSION ?= 16
+# Options of scripts/gpu_suite.py, e.g. --sanitizer.
+GPU_FLAGS ?=
+# What `make bench` runs: one workload, or all that have a folder.
+WORKLOAD ?= $(filter-out support,$(patsubst benchmarks/%/,%,$(wildcard benchmarks/*/)))
+
+# $(call step,NAME,COMMAND): runs a command with a headline and says which step failed.
+step = @echo "== $(1)"; { $(2); } || { status=$$?; echo "make: the step '$(1)' failed (status $$status)" >&2; exit $$status; }
+configure_and_build = cmake --preset $(1) && cmake --build --preset $(1)
+run_ctest = ctest --preset $(1) -j $(JOBS)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install missing packages, and the Python tools in .venv
+	$(call step,setup,scripts/setup.sh)
+
+.PHONY: packages
+packages: ## install missing packages only
+	$(call step,packages,scripts/setup.sh --no-venv)
+
+.PHONY: build
+build: packages ## build everything for daily work, in build/dev
+	$(call step,build dev,$(call configure_and_build,dev))
+
+.PHONY: demo
+demo: packages ## build the tool and an example, show the devices and hand a slab from process to process
+	$(call step,build release,cmake --preset release && cmake --build --preset release --target drover_cli slab_handoff)
+	$(call step,drover devices,build/release/cli/drover devices)
+	$(call step,slab_handoff,build/release/examples/cpp/slab_handoff/slab_handoff)
+
+.PHONY: test
+test: setup lint test-dev test-asan test-tsan test-python ## lint, build and run every test, also under sanitizers
+	@echo "== everything passed"
+
+.PHONY: test-dev
+test-dev: build ## build and run the C++ tests
+	$(call step,test dev,$(call run_ctest,dev))
+
+.PHONY: test-asan
+test-asan: packages ## the C++ tests under the address, leak and undefined-behaviour sanitizers
+	$(call step,build asan,$(call configure_and_build,asan))
+	$(call step,test asan,$(call run_ctest,asan))
+
+.PHONY: test-tsan
+test-tsan: packages ## the C++ tests under the thread sanitizer
+	$(call step,build tsan,$(call configure_and_build,tsan))
+	$(call step,test tsan,$(call run_ctest,tsan))
+
+.PHONY: test-clang
+test-clang: ## build with clang in build/clang and run the C++ tests
+	$(call step,packages,scripts/setup.sh --no-venv --with clang-$(CLANG_VERSION))
+	$(call step,build clang,cmake --preset dev -B build/clang -DCMAKE_CXX_COMPILER=clang++-$(CLANG_VERSION) && \
+	  cmake --build build/clang)
+	$(call step,test clang,ctest --test-dir build/clang -j $(JOBS) --output-on-failure --no-tests=error)
+
+.PHONY: test-python
+test-python: setup build ## the tests of the scripts, the installed package and the tool
+	$(call step,pytest,.venv/bin/pytest -q)
+
+.PHONY: lint
+lint: setup ## every gate that needs no running program: format, tidy, layers, sizes, documentation
+	$(call step,lint,$(PYTHON) scripts/lint.py)
+
+.PHONY: format
+format: setup ## rewrite C++ and Python as the formatters want them
+	$(call step,format,$(PYTHON) scripts/lint.py --fix)
+
+.PHONY: docs
+docs: packages ## the reference of the public headers in build/docs/html; checks links and tables of the pages
+	$(call step,docs,$(PYTHON) scripts/lint.py --only doxygen --only docs)
+
+.PHONY: bench
+bench: packages ## run benchmarks: all, or WORKLOAD=name; results in build/bench/<workload>.json
+	$(call step,build release,cmake --preset release && cmake --build --preset release --target $(addprefix bench_,$(WORKLOAD)))
+	@mkdir -p build/bench
+	@for workload in $(WORKLOAD); do \
+	  echo "== bench $$workload"; \
+	  build/release/benchmarks/bench_$$workload --json build/bench/$$workload.json || \
+	    { status=$$?; echo "make: the benchmark $$workload failed (status $$status)" >&2; exit $$status; }; \
+	done
+
+.PHONY: gpu
+gpu: ## everything that needs a GPU, on any machine with one; GPU_FLAGS=--sanitizer for compute-sanitizer
+	@$(PYTHON) scripts/gpu_suite.py $(GPU_FLAGS)
+
+.PHONY: bundle
+bundle: packages ## fill .deps/ for a machine without a network
+	$(call step,bundle,$(PYTHON) scripts/bundle_deps.py)
+
+.PHONY: clean
+clean: ## remove everything that was built; .venv and .deps stay
+	@rm -rf build

@@ -1,0 +1,135 @@
+// drover doctor: what is wrong with GPUs, driver and limits, and what to do about it.
+#include "drover/observe/doctor.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <ranges>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "commands.hpp"
+#include "device_json.hpp"
+#include "driver_probe.hpp"
+#include "drover/base/version.hpp"
+#include "output.hpp"
+
+namespace drover::cli {
+namespace {
+
+struct Options {
+  bool is_json = false;
+  double timeout = 30.0;  // seconds
+};
+
+struct Diagnosis {
+  std::vector<Finding> findings;
+  Severity verdict = Severity::ok;
+};
+
+Diagnosis examine(const Options& options) {
+  const std::chrono::duration<double> limit(options.timeout);
+  auto probe = probe_driver(std::chrono::ceil<std::chrono::milliseconds>(limit));
+  Diagnosis diagnosis{diagnose(collect_facts(std::move(probe)))};
+  diagnosis.verdict = worst(diagnosis.findings);
+  return diagnosis;
+}
+
+struct Group {
+  const char* heading;
+  const char* one;
+  Colour colour;
+};
+
+Group group_of(Severity severity) {
+  switch (severity) {
+    case Severity::failure: return {"Failures", "failure", Colour::red};
+    case Severity::warning: return {"Warnings", "warning", Colour::yellow};
+    case Severity::note: return {"Notes", "note", Colour::blue};
+    case Severity::ok: break;
+  }
+  return {"As it should be", "check passed", Colour::green};
+}
+
+std::size_t count_of(const Diagnosis& diagnosis, Severity severity) {
+  return static_cast<std::size_t>(std::ranges::count(diagnosis.findings, severity, &Finding::severity));
+}
+
+std::string group_text(const Diagnosis& diagnosis, Severity severity, bool is_colour_wanted) {
+  const auto group = group_of(severity);
+  auto text = coloured(group.heading, group.colour, is_colour_wanted) + "\n";
+  for (const auto& finding : diagnosis.findings) {
+    if (finding.severity != severity) continue;
+    text += fmt::format("  {}: {}\n", finding.id, finding.summary);
+    if (!finding.remedy.empty()) text += fmt::format("    remedy: {}\n", finding.remedy);
+  }
+  return text + "\n";
+}
+
+std::string verdict_text(const Diagnosis& diagnosis, bool is_colour_wanted) {
+  const auto counted = [&](Severity severity) {
+    const auto count = count_of(diagnosis, severity);
+    return fmt::format("{} {}{}", count, group_of(severity).one, count == 1 ? "" : "s");
+  };
+  const auto colour = group_of(diagnosis.verdict).colour;
+  const char* const word = diagnosis.verdict == Severity::failure ? "Something cannot work" : "Ready";
+  return fmt::format("{}: {}, {}\n", coloured(word, colour, is_colour_wanted), counted(Severity::failure),
+                     counted(Severity::warning));
+}
+
+std::string as_text(const Diagnosis& diagnosis) {
+  const bool is_colour_wanted = wants_colour();
+  std::string text;
+  for (const auto severity : kAllSeverities | std::views::reverse) {
+    if (count_of(diagnosis, severity) > 0) text += group_text(diagnosis, severity, is_colour_wanted);
+  }
+  return text + verdict_text(diagnosis, is_colour_wanted);
+}
+
+std::string as_json(const Diagnosis& diagnosis) {
+  auto findings = Json::array();
+  for (const auto& finding : diagnosis.findings) {
+    findings.push_back({{"id", finding.id},
+                        {"severity", to_string(finding.severity)},
+                        {"summary", finding.summary},
+                        {"remedy", finding.remedy.empty() ? Json(nullptr) : Json(finding.remedy)}});
+  }
+  return dumped(
+      {{"version", version_details()}, {"verdict", to_string(diagnosis.verdict)}, {"findings", std::move(findings)}},
+      2);
+}
+
+constexpr const char* kFooter =
+    R"(Looks at the PCI bus, the kernel module, the driver's libraries, CUDA's start (in a process of its own, since a sick
+GPU can hang it), settings that hide or share GPUs, and the limits on shared memory, open files and memory. Every
+warning and failure comes with a remedy. Nothing is changed.
+
+Examples:
+  drover doctor
+  drover doctor --json | jq '.findings[] | select(.severity == "failure")'
+  drover doctor && ./train              start only where nothing fails)";
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Run& run) {
+  auto* const command =
+      app.add_subcommand("doctor", "Say what is wrong with GPUs, driver and limits, and the remedy");
+  const auto options = std::make_shared<Options>();  // shared with the callback, which outlives this function
+  command->add_flag("--json", options->is_json, "Print JSON");
+  command->add_option("--timeout", options->timeout, "Seconds to wait for the driver")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  command->footer(kFooter);
+  command->callback([options, &run] {
+    run = [options] {
+      const auto diagnosis = examine(*options);
+      write_output(options->is_json ? as_json(diagnosis) : as_text(diagnosis));
+      return diagnosis.verdict == Severity::failure ? exit_failure : exit_good;
+    };
+  });
+}
+
+}  // namespace drover::cli

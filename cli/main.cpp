@@ -1,0 +1,58 @@
+// drover: the command-line tool. Each command has a file of its own; see commands.hpp.
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "commands.hpp"
+#include "drover/base/version.hpp"
+#include "output.hpp"
+
+namespace drover::cli {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  drover devices               which devices programs on this machine will use, and why
+  drover devices --json        the same for programs
+  drover doctor                what is wrong with GPUs, driver and limits, and what to do about it
+
+Exit status:
+  0  done (doctor: no failure, though there may be warnings)
+  1  doctor: at least one failure
+  2  the command line is wrong
+  3  an error stopped the command; it is on standard error)";
+
+int run_named_command(int argc, char** argv) {
+  CLI::App app("Drives many processes and their GPUs as one herd.", "drover");
+  Run run;
+  app.set_version_flag("--version,-V", std::string(version_details()), "Print the version and exit");
+  app.footer(kFooter);
+  app.require_subcommand(0, 1);
+  add_devices(app, run);
+  add_doctor(app, run);
+  add_probe_driver(app, run);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& stop) {
+    return app.exit(stop) == 0 ? exit_good : exit_usage;
+  }
+  if (run) return run();
+  std::fputs(app.help().c_str(), stderr);
+  return exit_usage;
+}
+
+}  // namespace
+}  // namespace drover::cli
+
+int main(int argc, char** argv) {
+  // A reader that goes away is seen when writing; it must not end the doctor before its exit status is known.
+  std::signal(SIGPIPE, SIG_IGN);  // NOLINT(performance-no-int-to-ptr): SIG_IGN is defined so
+  try {
+    return drover::cli::run_named_command(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "drover: %s\n", error.what());
+    return drover::cli::exit_unfinished;
+  }
+}

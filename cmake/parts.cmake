@@ -1,0 +1,54 @@
+# One function per kind of target. A file in src/<part> belongs to that part; nothing needs to be listed.
+
+function(drover_revision result)
+  execute_process(COMMAND git -C "${PROJECT_SOURCE_DIR}" rev-parse --short=12 HEAD
+    OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+  if(failed)
+    set(revision "unknown revision")
+  endif()
+  set(${result} "${revision}" PARENT_SCOPE)
+endfunction()
+
+# The library `drover`, static, from the parts' folders.
+function(drover_add_library)
+  cmake_parse_arguments(arg "" "" "PARTS" ${ARGN})
+  set(sources)
+  foreach(part IN LISTS arg_PARTS)
+    file(GLOB_RECURSE part_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${part}/*.cpp")
+    list(APPEND sources ${part_sources})
+  endforeach()
+  add_library(drover_objects OBJECT ${sources})
+  target_include_directories(drover_objects PUBLIC "${PROJECT_SOURCE_DIR}/include" PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(drover_objects PUBLIC Threads::Threads ${CMAKE_DL_LIBS} PRIVATE drover_flags drover_fmt)
+  target_compile_definitions(drover_objects PUBLIC $<$<NOT:$<BOOL:${DROVER_TRACE}>>:DROVER_NO_TRACE>)
+
+  drover_revision(revision)
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/base/version.cpp" PROPERTIES COMPILE_DEFINITIONS
+    "DROVER_VERSION=\"${PROJECT_VERSION}\";DROVER_REVISION=\"${revision}\";DROVER_BUILD_TYPE=\"${CMAKE_BUILD_TYPE}\";DROVER_COMPILER=\"${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}\"")
+
+  add_library(drover STATIC $<TARGET_OBJECTS:drover_objects>)
+  add_library(drover::drover ALIAS drover)
+  target_include_directories(drover PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+  target_compile_features(drover PUBLIC cxx_std_20)
+  target_compile_definitions(drover PUBLIC $<$<NOT:$<BOOL:${DROVER_TRACE}>>:DROVER_NO_TRACE>)
+  target_link_libraries(drover PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
+endfunction()
+
+# A program of ours: flags, the library, fmt.
+function(drover_add_program name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE drover drover_flags drover_fmt)
+endfunction()
+
+# The tests of a part: every tests/<part>/*_test.cpp in one program, each case a test of its own in ctest.
+# Extra arguments are further sources (conformance suites) or libraries.
+function(drover_add_tests part)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${part}/*_test.cpp")
+  drover_add_program(${part}_test ${sources} ${arg_SOURCES})
+  target_include_directories(${part}_test PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${part}_test PRIVATE drover_test_support ${arg_LIBRARIES})
+  gtest_discover_tests(${part}_test TEST_PREFIX "${part}." DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT 600 LABELS "${part}")
+endfunction()

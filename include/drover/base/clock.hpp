@@ -1,0 +1,43 @@
+// drover/base/clock.hpp: monotonic time and deadlines.
+#pragma once
+
+#include <chrono>
+
+namespace drover {
+
+/// The clock of all waiting: monotonic, the same in every process of a machine, never set by anyone.
+using Clock = std::chrono::steady_clock;
+
+/// A moment until which something may take; every call that waits takes one. A small value type.
+class Deadline {
+ public:
+  /// Never passes.
+  [[nodiscard]] static Deadline never() noexcept { return Deadline(Clock::time_point::max()); }
+  /// Passes `duration` from now; at once if it is zero or negative. A duration too long to count is never.
+  [[nodiscard]] static Deadline after(std::chrono::nanoseconds duration) noexcept;
+  /// Passes at `moment`.
+  [[nodiscard]] static Deadline at(Clock::time_point moment) noexcept { return Deadline(moment); }
+
+  /// Whether it never passes.
+  [[nodiscard]] bool is_never() const noexcept { return moment_ == Clock::time_point::max(); }
+  /// Whether it has passed.
+  [[nodiscard]] bool has_passed() const noexcept { return !is_never() && Clock::now() >= moment_; }
+  /// Time left, never negative; nanoseconds::max() when it never passes.
+  [[nodiscard]] std::chrono::nanoseconds remaining() const noexcept;
+  /// Time left as `poll` wants it: rounded up, -1 when it never passes.
+  [[nodiscard]] int poll_timeout() const noexcept;
+  /// The moment itself.
+  [[nodiscard]] Clock::time_point moment() const noexcept { return moment_; }
+
+ private:
+  explicit Deadline(Clock::time_point moment) noexcept : moment_(moment) {}
+  Clock::time_point moment_;
+};
+
+/// How a wait with a deadline ended.
+enum class [[nodiscard]] WaitResult {
+  done,       ///< what was waited for has happened
+  timed_out,  ///< the deadline passed first; nothing has changed
+};
+
+}  // namespace drover

@@ -1,0 +1,21 @@
+// drover/base/config.hpp: settings from environment variables, read with clear errors.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace drover {
+
+/// The variable's text; nothing if it is unset or empty.
+[[nodiscard]] std::optional<std::string> environment(const char* name);
+
+/// A whole number within [least, most], or `fallback` if the variable is unset. Throws
+/// `Errc::invalid_argument` naming the variable, its text and the range.
+[[nodiscard]] std::int64_t environment_number(const char* name, std::int64_t fallback, std::int64_t least,
+                                              std::int64_t most);
+
+/// A size such as "4GiB", at least 1, or `fallback` if the variable is unset. Throws as above.
+[[nodiscard]] std::uint64_t environment_bytes(const char* name, std::uint64_t fallback);
+
+}  // namespace drover

@@ -1,0 +1,14 @@
+/* drover/device/host_kernel.h: what a kernel of the `host` backend is given. Plain C, so that code compiled
+ * apart from drover can include it. */
+#pragma once
+
+#include <stdint.h>
+
+/** One launch, handed to `extern "C" void NAME(const HostLaunch*)`, which does the work of all blocks. */
+typedef struct HostLaunch {
+  uint32_t grid[3];      /**< blocks in x, y, z */
+  uint32_t block[3];     /**< threads per block in x, y, z */
+  uint32_t shared_bytes; /**< dynamic shared memory per block */
+  uint32_t argument_count; /**< how many arguments follow */
+  void* const* arguments;  /**< address of each argument's bytes, aligned for any type */
+} HostLaunch;

@@ -1,0 +1,79 @@
+// drover/device/stream.hpp: work that a device does in order, later.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "drover/base/clock.hpp"
+#include "drover/device/kernel.hpp"
+#include "drover/device/memory.hpp"
+#include "drover/device/timeline.hpp"
+
+namespace drover {
+
+/// A mark in a stream. Until it is recorded it counts as having happened. Usable from any thread of the
+/// process; between processes use timelines.
+class Event {
+ public:
+  virtual ~Event() = default;
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  /// Whether the work before the latest record is done; does not block.
+  [[nodiscard]] virtual bool has_happened() const = 0;
+  /// Blocks this thread until it has happened.
+  virtual WaitResult synchronize(Deadline deadline) const = 0;
+  /// Milliseconds the device took from `earlier` to this. Requires: both were recorded and have happened,
+  /// else `Errc::invalid_argument`.
+  [[nodiscard]] virtual double milliseconds_since(const Event& earlier) const = 0;
+
+ protected:
+  /// For backends.
+  Event() = default;
+};
+
+/// A queue of work for one device. Each call but the last two only submits and returns; the work happens in the
+/// order of submission, some time later, on the device. Streams are independent of each other. Memory named in
+/// a call must stay valid, and host memory unchanged, until the work is done. Submission is safe from any
+/// thread. A range outside live device memory is `Errc::invalid_argument` at once. Work that fails on the device
+/// is reported by a later call as `Errc::device_fault`. Destruction does not wait: submitted work is still done.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  /// Host to device.
+  virtual void upload(DevicePtr to, const void* from, std::size_t bytes) = 0;
+  /// Device to host.
+  virtual void download(void* to, DevicePtr from, std::size_t bytes) = 0;
+  /// Device to device, also between two devices of one backend.
+  virtual void copy(DevicePtr to, DevicePtr from, std::size_t bytes) = 0;
+  /// Sets every byte to `value`.
+  virtual void fill(DevicePtr to, std::uint8_t value, std::size_t bytes) = 0;
+  /// Runs a kernel. Arguments whose number or sizes differ from the kernel's parameters are
+  /// `Errc::invalid_argument` where the backend knows them.
+  virtual void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments) = 0;
+
+  /// Makes `event` happen when all work submitted so far is done.
+  virtual void record(Event& event) = 0;
+  /// Holds later work of this stream back until the latest record of `event` before this call has happened.
+  virtual void wait(const Event& event) = 0;
+  /// Stores `value` in `word` when all work submitted so far is done and visible to whoever sees the value.
+  virtual void signal(TimelineWord& word, std::uint64_t value) = 0;
+  /// Holds later work back until `word` has reached `value`. If nobody ever stores that, the stream never
+  /// goes on: see kTimelinePoison.
+  virtual void wait(TimelineWord& word, std::uint64_t value) = 0;
+
+  /// Whether all submitted work is done; does not block.
+  [[nodiscard]] virtual bool is_idle() const = 0;
+  /// Blocks this thread until all work submitted before is done.
+  virtual WaitResult synchronize(Deadline deadline) const = 0;
+
+ protected:
+  /// For backends.
+  Stream() = default;
+};
+
+}  // namespace drover

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Fills .deps/ from the installed packages, to be copied to a machine without a network."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from repo import ROOT
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One folder that travels, and the package it comes from."""
+
+    package: str
+    source: str  # below the system's root
+    target: str  # below .deps
+    proof: str  # a file that must be in it
+
+
+PIECES = (
+    Piece("libfmt-dev", "usr/include/fmt", "include/fmt", "format.h"),
+    Piece("libcli11-dev", "usr/include/CLI", "include/CLI", "CLI.hpp"),
+    Piece("nlohmann-json3-dev", "usr/include/nlohmann", "include/nlohmann", "json.hpp"),
+    Piece("libgtest-dev", "usr/src/googletest/googletest/include", "googletest/include", "gtest/gtest.h"),
+    Piece("libgtest-dev", "usr/src/googletest/googletest/src", "googletest/src", "gtest-all.cc"),
+)
+# The licence of GoogleTest's sources is in the package that holds them.
+LICENCES = {"libgtest-dev": ("googletest", "libgtest-dev")}
+
+
+def find_licence(system: Path, package: str) -> Path | None:
+    """The copyright file of a package."""
+    candidates = (system / "usr/share/doc" / name / "copyright" for name in LICENCES.get(package, (package,)))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def problems(system: Path) -> list[str]:
+    """What is not installed, one line each."""
+    found = []
+    for piece in PIECES:
+        path = system / piece.source / piece.proof
+        if not path.is_file():
+            found.append(f"{path}:1: is missing: install {piece.package} (`make setup` does it)")
+    for package in dict.fromkeys(piece.package for piece in PIECES):
+        if find_licence(system, package) is None:
+            where = system / "usr/share/doc" / package / "copyright"
+            found.append(f"{where}:1: the licence of {package} is missing: install {package} with its documentation")
+    return found
+
+
+def fill(system: Path, out: Path) -> None:
+    """Copy everything beside `out` first, so that a broken copy never takes the place of a good one."""
+    fresh = out.with_name(out.name + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    for piece in PIECES:
+        shutil.copytree(system / piece.source, fresh / piece.target)
+    for package in {piece.package for piece in PIECES}:
+        licence = find_licence(system, package)
+        if licence is not None:
+            target = fresh / "licences" / package / "copyright"
+            target.parent.mkdir(parents=True)
+            shutil.copyfile(licence, target)
+    shutil.rmtree(out, ignore_errors=True)
+    fresh.rename(out)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Fill the folder and say how to use it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / ".deps", help="the folder to fill (default: .deps)")
+    parser.add_argument("--system", type=Path, default=Path("/"), help="root of the system to copy from (default: /)")
+    options = parser.parse_args(arguments)
+    wrong = problems(options.system)
+    if wrong:
+        print("\n".join(wrong), file=sys.stderr)
+        return 1
+    fill(options.system, options.out)
+    print(f"bundle: {options.out} holds {size_of(options.out) / 2**20:.1f} MiB of headers, sources and licences")
+    print("bundle: copy the tree with this folder to the other machine; CMake finds it there by itself,")
+    print("bundle: and `make gpu` or `cmake --preset release` need no network and no packages of ours")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

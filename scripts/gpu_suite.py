@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""Runs everything that needs a GPU: the device tests, a check for leaked GPU memory, and the benchmark.
+
+Needs a compiler, CMake and ninja; other dependencies come from the system or from .deps/ (`make bundle`), so that it
+also runs on machines without a network. Without a GPU it lists the tests as skipped and succeeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import gpus
+from gtest_program import FAILED, PASSED, SKIPPED, Row, list_tests, run_logged, run_tests, tail
+from repo import ROOT
+
+TEST_FILTER = "*Cuda*:*/cuda*"
+# Tests with `fault` in their names make kernels fault on purpose, which a sanitizer must not let pass.
+SANITIZER_FILTER = f"{TEST_FILTER}-*fault*"
+LEAK_TOLERANCE_BYTES = 16 * 2**20
+# A driver gives memory of ended processes back a little later.
+LEAK_PATIENCE_S = 10.0
+TOOLS = ("cmake", "ninja")
+COMPILERS = ("c++", "g++", "clang++")
+
+
+class BuildError(Exception):
+    """The suite could not be built."""
+
+
+def missing_tools() -> list[str]:
+    """Programs without which nothing can be built."""
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if not any(map(shutil.which, filter(None, (os.environ.get("CXX"), *COMPILERS)))):
+        missing.append("a C++ compiler")
+    return missing
+
+
+def build(folder: Path) -> None:
+    """Configure and build the release preset in `folder`."""
+    for step in (["cmake", "--preset", "release", "-B", str(folder)], ["cmake", "--build", str(folder)]):
+        print(f"gpu: {' '.join(step)}", flush=True)
+        done = subprocess.run(
+            step, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise BuildError(f"{tail(done.stdout)}\n`{' '.join(step)}` failed with status {done.returncode}")
+
+
+def test_programs(folder: Path) -> list[Path]:
+    """The test programs of a build."""
+    found = (path for path in (folder / "tests").rglob("*_test") if path.is_file() and os.access(path, os.X_OK))
+    return sorted(found)
+
+
+def skipped_rows(programs: list[Path], reason: str) -> Iterator[Row]:
+    """A row for every test that needs a device."""
+    for program in programs:
+        try:
+            yield from (Row(program.name, test, SKIPPED, 0.0, reason) for test in list_tests(program, TEST_FILTER))
+        except (OSError, subprocess.SubprocessError) as error:
+            yield Row(program.name, "(list of tests)", FAILED, 0.0, f"could not list its tests: {error}")
+
+
+def used_bytes() -> int:
+    """GPU memory in use by anyone, over all GPUs."""
+    return sum(gpu.used_bytes for gpu in gpus.find_gpus()[0])
+
+
+def check_memory(before: int) -> Row:
+    """Whether as much GPU memory is free as before; waits a little for the driver."""
+    begin = time.monotonic()
+    while (grown := used_bytes() - before) > LEAK_TOLERANCE_BYTES and time.monotonic() - begin < LEAK_PATIENCE_S:
+        time.sleep(0.5)
+    seconds = time.monotonic() - begin
+    if grown <= LEAK_TOLERANCE_BYTES:
+        return Row("memory", "all GPU memory is given back", PASSED, seconds)
+    detail = (
+        f"{grown / 2**20:.0f} MiB of GPU memory more in use than before the suite: either it leaked, or another "
+        "program started meanwhile (nvidia-smi shows it; then run the suite on an idle machine)"
+    )
+    return Row("memory", "all GPU memory is given back", FAILED, seconds, detail)
+
+
+def run_benchmark(folder: Path, out: Path, timeout_s: float) -> Iterator[Row]:
+    """The device benchmark, where it was built; its report is printed."""
+    program = folder / "benchmarks" / "bench_device"
+    if not program.is_file():
+        return
+    log = out / "bench_device.log"
+    begin = time.monotonic()
+    status = run_logged([str(program), "--json", str(out / "bench_device.json")], log, timeout_s)
+    text = log.read_text(encoding="utf-8", errors="replace")
+    print(text, flush=True)
+    detail = "" if status == 0 else f"ended with status {status}" if status is not None else "ran out of time"
+    yield Row("bench_device", "benchmark", PASSED if status == 0 else FAILED, time.monotonic() - begin, detail)
+
+
+def run_sanitizer(programs: list[Path], out: Path, timeout_s: float) -> Iterator[Row]:
+    """The device tests once more under compute-sanitizer, which finds illegal accesses that do not crash."""
+    tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+    if tool is None:
+        missing = "compute-sanitizer was not found: install CUDA's tools, or leave --sanitizer out"
+        yield Row("sanitizer", "compute-sanitizer", FAILED, 0.0, missing)
+        return
+    for program in programs:
+        log = out / f"{program.name}.sanitizer.log"
+        # Calls that fail are no findings: tests make them fail and look at the error.
+        switches = ["--error-exitcode=9", "--target-processes=all", "--report-api-errors=no"]
+        command = [tool, *switches, str(program), f"--gtest_filter={SANITIZER_FILTER}"]
+        begin = time.monotonic()
+        status = run_logged(command, log, timeout_s)
+        detail = "" if status == 0 else tail(log.read_text(encoding="utf-8", errors="replace"))
+        yield Row("sanitizer", program.name, PASSED if status == 0 else FAILED, time.monotonic() - begin, detail)
+
+
+def print_table(rows: list[Row]) -> None:
+    """One table, then what failed in full, then the closing line."""
+    suite_width = max([len("suite"), *(len(row.suite) for row in rows)])
+    test_width = max([len("test"), *(len(row.test) for row in rows)])
+    print(f"\n{'suite':<{suite_width}}  {'test':<{test_width}}  result   seconds")
+    for row in rows:
+        print(f"{row.suite:<{suite_width}}  {row.test:<{test_width}}  {row.result:<7}  {row.seconds:7.2f}")
+    for row in rows:
+        if row.result == FAILED:
+            print(f"\nFAILED {row.suite} {row.test}\n{row.detail}")
+    counts = [sum(row.result == kind for row in rows) for kind in (PASSED, FAILED, SKIPPED)]
+    print(f"\n{counts[0]} passed, {counts[1]} failed, {counts[2]} skipped")
+
+
+def run_all(options: argparse.Namespace, folder: Path) -> list[Row]:
+    """Everything that was asked for, on a machine with a GPU."""
+    programs, out = test_programs(folder), folder / "gpu_suite"
+    before = used_bytes()
+    rows: list[Row] = []
+    for program in programs:
+        print(f"gpu: {program.name}", flush=True)
+        rows += run_tests(program, TEST_FILTER, out, options.timeout)
+    tested = {row.suite for row in rows}
+    if not rows:
+        rows.append(Row("tests", "(list of tests)", FAILED, 0.0, f"no test in {folder}/tests matches {TEST_FILTER}"))
+    if options.sanitizer:
+        rows += run_sanitizer([path for path in programs if path.name in tested], out, options.timeout)
+    if not options.no_bench:
+        rows += run_benchmark(folder, out, options.timeout)
+    return [*rows, check_memory(before)]
+
+
+def suite(options: argparse.Namespace) -> int:
+    """Build, run and report."""
+    found, reason = gpus.find_gpus()
+    for index, gpu in enumerate(found):
+        print(f"gpu: {index}: {gpu.name}, {gpu.used_bytes / 2**20:.0f} MiB in use")
+    if not found:
+        print(f"gpu: this machine has no usable GPU ({reason}); tests that need one are skipped")
+        if not options.no_build and (missing := missing_tools()):
+            print(f"gpu: and the tests cannot be listed, because nothing can be built without {', '.join(missing)}")
+            print_table([])
+            return 0
+    folder = options.build.resolve()
+    if not options.no_build:
+        build(folder)
+    rows = run_all(options, folder) if found else list(skipped_rows(test_programs(folder), reason))
+    print_table(rows)
+    return 1 if any(row.result == FAILED for row in rows) else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the suite; 0 if nothing failed, 1 if something did, 130 if interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "gpu", help="build folder (default build/gpu)")
+    parser.add_argument("--no-build", action="store_true", help="take the programs that are in the build folder")
+    parser.add_argument("--no-bench", action="store_true", help="leave the benchmark out")
+    parser.add_argument("--sanitizer", action="store_true", help="also run the tests under compute-sanitizer")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for each program (default 900)")
+    options = parser.parse_args(arguments)
+    try:
+        return suite(options)
+    except BuildError as error:
+        print(f"gpu: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ngpu: interrupted; everything the suite started has been ended", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Installs what building and testing need: Debian or Ubuntu packages, and the Python tools in .venv.
+# Does nothing where all is present, so that every make target can call it. See --help.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: setup.sh [--offline-ok] [--no-venv] [--with PACKAGE]...
+
+Installs the missing packages with apt-get (as root or by passwordless sudo) and the Python tools of
+requirements-dev.txt in .venv. A second call finds everything present and is instant.
+
+  --offline-ok     install nothing; say what is missing and succeed
+  --no-venv        packages only, for building without linting and testing
+  --with PACKAGE   a further package, e.g. clang-16; repeatable
+TEXT
+}
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+packages=(g++ cmake ninja-build pkg-config git libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev doxygen gdb)
+offline_ok=false
+want_venv=true
+
+while (($# > 0)); do
+  case $1 in
+    --offline-ok) offline_ok=true ;;
+    --no-venv) want_venv=false ;;
+    --with)
+      [[ $# -ge 2 ]] || { usage >&2; exit 2; }
+      packages+=("$2")
+      shift
+      ;;
+    --help | -h) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+  esac
+  shift
+done
+
+say() { echo "setup: $*"; }
+
+# Whether the need behind a package is met without it: by a program from elsewhere, or by the folder .deps.
+is_met_elsewhere() {
+  case $1 in
+    g++ | cmake | git | doxygen | gdb | pkg-config) command -v "$1" >/dev/null ;;
+    ninja-build) command -v ninja >/dev/null ;;
+    clang-*) command -v "clang++-${1#clang-}" >/dev/null ;;
+    libfmt-dev) [[ -f $root/.deps/include/fmt/format.h ]] ;;
+    libcli11-dev) [[ -f $root/.deps/include/CLI/CLI.hpp ]] ;;
+    nlohmann-json3-dev) [[ -f $root/.deps/include/nlohmann/json.hpp ]] ;;
+    libgtest-dev) [[ -f $root/.deps/googletest/src/gtest-all.cc ]] ;;
+    *) false ;;
+  esac
+}
+
+is_installed() {
+  [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]
+}
+
+missing_packages() {
+  local package
+  for package in "${packages[@]}"; do
+    is_installed "$package" || is_met_elsewhere "$package" || echo "$package"
+  done
+}
+
+# Runs apt-get with the rights at hand; fails if there are none.
+apt() {
+  if [[ $(id -u) == 0 ]]; then
+    env DEBIAN_FRONTEND=noninteractive apt-get "$@"
+  else
+    sudo -n env DEBIAN_FRONTEND=noninteractive apt-get "$@"
+  fi
+}
+
+install_packages() {
+  local -a missing=("$@")
+  local command="apt-get install -y --no-install-recommends ${missing[*]}"
+  if $offline_ok; then
+    say "skipped (--offline-ok): packages ${missing[*]}"
+    return
+  fi
+  if ! command -v apt-get >/dev/null; then
+    say "apt-get was not found: install what these packages hold, then use --offline-ok: ${missing[*]}" >&2
+    exit 1
+  fi
+  if [[ $(id -u) != 0 ]] && ! { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }; then
+    say "packages are missing and this user may not install them; run:" >&2
+    echo "  sudo $command" >&2
+    exit 1
+  fi
+  say "installing packages: ${missing[*]}"
+  # The lists are fetched only if they are absent or too old for the install to work.
+  apt install -y --no-install-recommends "${missing[@]}" || {
+    say "fetching the lists of packages, then trying again"
+    apt update
+    apt install -y --no-install-recommends "${missing[@]}" || {
+      say "packages could not be installed; see the lines above, then run: $command" >&2
+      exit 1
+    }
+  }
+}
+
+make_venv() {
+  local stamp=$root/.venv/.stamp key
+  key="$(sha256sum <"$root/requirements-dev.txt") $(python3 --version)"
+  if [[ -f $stamp && $(<"$stamp") == "$key" ]]; then return; fi
+  if $offline_ok; then
+    say "skipped (--offline-ok): the Python tools in .venv, which linting and testing need"
+    return
+  fi
+  say "making .venv with the tools of requirements-dev.txt"
+  rm -rf "$root/.venv"
+  python3 -m venv "$root/.venv"
+  "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$root/requirements-dev.txt" || {
+    say "pip could not install the tools; see the lines above. Without a network, use --offline-ok" >&2
+    exit 1
+  }
+  echo "$key" >"$stamp"
+}
+
+if $want_venv && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
+mapfile -t missing < <(missing_packages)
+if ((${#missing[@]} > 0)); then install_packages "${missing[@]}"; fi
+if $want_venv; then make_venv; fi

@@ -1,0 +1,182 @@
+#include "device/cuda/backend.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "device/cuda/device.hpp"
+#include "device/cuda/error.hpp"
+#include "device/cuda/memory.hpp"
+#include "device/cuda/visible_devices.hpp"
+#include "device/fork_guard.hpp"
+#include "drover/base/trace.hpp"
+
+namespace drover::cuda {
+namespace {
+
+std::optional<std::string> visible_setting() {
+  const char* const text = std::getenv("CUDA_VISIBLE_DEVICES");
+  return text == nullptr ? std::nullopt : std::optional<std::string>(text);
+}
+
+std::vector<DeviceInfo> infos_of(const std::vector<NvmlGpu>& gpus) {
+  std::vector<DeviceInfo> infos;
+  for (const auto& gpu : gpus) infos.push_back(gpu.info);
+  return infos;
+}
+
+// The visible GPUs in CUDA's order, numbered as CUDA numbers them.
+std::vector<NvmlGpu> visible_gpus() {
+  const auto present = nvml().gpus();
+  std::vector<NvmlGpu> visible;
+  for (const auto place : apply_visible_devices(visible_setting(), infos_of(present)).order) {
+    auto gpu = present[place];
+    gpu.info.index = static_cast<int>(visible.size());
+    visible.push_back(std::move(gpu));
+  }
+  return visible;
+}
+
+void require_nvml() {
+  const Nvml& library = nvml();
+  if (library.is_usable()) return;
+  constexpr int kVersionMismatch = 18;
+  const bool is_mismatch = library.init && library.init->code == kVersionMismatch;
+  throw Error(is_mismatch ? Errc::driver_mismatch : Errc::driver_missing,
+              library.init ? fmt::format("NVML could not be initialised: {}", library.init->text)
+                           : fmt::format("NVML could not be loaded: {}", library.error),
+              "run `drover doctor`; emulated devices work with DROVER_BACKEND=host");
+}
+
+}  // namespace
+
+CUmemAllocationProp slab_properties(CUdevice ordinal) {
+  CUmemAllocationProp properties{};
+  properties.type = kAllocationPinned;
+  properties.requested_handle_types = kHandlePosixFd;
+  properties.location = {.type = kLocationDevice, .id = ordinal};
+  int is_rdma_capable = 0;
+  static_cast<void>(driver().cuDeviceGetAttribute(&is_rdma_capable, kAttributeRdmaVmm, ordinal));
+  properties.flags.gpu_direct_rdma_capable = is_rdma_capable != 0 ? 1 : 0;
+  return properties;
+}
+
+CudaBackend::CudaBackend() {
+  require_driver();
+  require_nvml();
+  gpus_ = visible_gpus();
+  infos_ = infos_of(gpus_);
+  if (infos_.empty()) {
+    const auto setting = visible_setting();
+    throw Error(Errc::not_found,
+                setting ? fmt::format("no GPU is visible with CUDA_VISIBLE_DEVICES={}", *setting) : "this machine has no GPU",
+                setting ? "unset CUDA_VISIBLE_DEVICES or name GPUs that nvidia-smi -L shows"
+                        : "use emulated devices with DROVER_BACKEND=host");
+  }
+  const MutexLock lock(mutex_);
+  opened_.resize(infos_.size());
+}
+
+CudaBackend::~CudaBackend() = default;
+
+const DeviceInfo& CudaBackend::info(int device) const {
+  if (device < 0 || static_cast<std::size_t>(device) >= infos_.size()) {
+    throw Error(Errc::not_found,
+                fmt::format("there is no device cuda:{}; this process sees cuda:0 to cuda:{}", device, infos_.size() - 1),
+                "use one of those, or make more GPUs visible with CUDA_VISIBLE_DEVICES");
+  }
+  return infos_[static_cast<std::size_t>(device)];
+}
+
+// Devices are matched by UUID: CUDA's own order may differ from NVML's.
+void CudaBackend::initialize() const {
+  const TraceSpan span("cuda.init");
+  check(driver().cuInit(0), "cuInit", {});
+  fork_guard::arm();
+  int count = 0;
+  check(driver().cuDeviceGetCount(&count), "cuDeviceGetCount", {});
+  std::vector<CUdevice> ordinals(infos_.size(), -1);
+  for (CUdevice ordinal = 0; ordinal < count; ++ordinal) {
+    CUuuid raw{};
+    check(driver().cuDeviceGetUuid(&raw, ordinal), "cuDeviceGetUuid", {.device = ordinal});
+    Uuid uuid;
+    std::memcpy(uuid.bytes.data(), raw.bytes, sizeof(raw.bytes));
+    const auto found = std::ranges::find(infos_, uuid, &DeviceInfo::uuid);
+    if (found != infos_.end()) ordinals[static_cast<std::size_t>(found - infos_.begin())] = ordinal;
+  }
+  ordinals_ = std::move(ordinals);
+}
+
+CUdevice CudaBackend::ordinal(int device) const {
+  fork_guard::check();
+  const DeviceInfo& about = info(device);
+  std::call_once(initialized_, [this] { initialize(); });
+  const CUdevice found = ordinals_[static_cast<std::size_t>(device)];
+  if (found < 0) {
+    throw Error(Errc::not_found,
+                fmt::format("CUDA does not show {} ({}), although NVML does", device_id(about), to_string(about.uuid)),
+                "set CUDA_VISIBLE_DEVICES before the program starts, not within it; run `drover doctor`");
+  }
+  return found;
+}
+
+MemoryInfo CudaBackend::memory_info(int device) const {
+  static_cast<void>(info(device));
+  return nvml().memory_info(gpus_[static_cast<std::size_t>(device)]);
+}
+
+Device& CudaBackend::open(int device) {
+  const CUdevice number = ordinal(device);
+  const MutexLock lock(mutex_);
+  auto& opened = opened_[static_cast<std::size_t>(device)];
+  if (opened == nullptr) opened = std::make_unique<CudaDevice>(*this, info(device), number);
+  return *opened;
+}
+
+std::size_t CudaBackend::slab_granularity(int device) const {
+  const CUmemAllocationProp properties = slab_properties(ordinal(device));
+  std::size_t granularity = 0;
+  check(driver().cuMemGetAllocationGranularity(&granularity, &properties, kGranularityMinimum),
+        "cuMemGetAllocationGranularity", {.device = device, .what = "a slab"});
+  return granularity;
+}
+
+std::unique_ptr<Slab> CudaBackend::create_slab(int device, std::size_t bytes) {
+  require(bytes > 0, "a slab of 0 bytes was asked for");
+  const auto total = info(device).memory_total;
+  const std::size_t granularity = slab_granularity(device);
+  const auto rounded = bytes > total ? bytes : (bytes + granularity - 1) / granularity * granularity;
+  if (rounded > total) throw cuda_error(kOutOfMemory, "cuMemCreate", {device, "a slab", bytes});
+  const TraceSpan span("cuda.create_slab", rounded);
+  const CUmemAllocationProp properties = slab_properties(ordinal(device));
+  CUmemHandle handle = 0;
+  check(driver().cuMemCreate(&handle, rounded, &properties, 0), "cuMemCreate", {device, "a slab", rounded});
+  return std::make_unique<CudaSlab>(counters_, device, handle, rounded);
+}
+
+std::unique_ptr<Slab> CudaBackend::import_slab(int device, const Fd& fd, std::size_t bytes) {
+  const CUdevice number = ordinal(device);
+  const std::size_t granularity = slab_granularity(device);
+  const auto refuse = [&](const std::string& reason) {
+    return Error(Errc::corrupt, fmt::format("file descriptor {} cannot be imported as a slab on cuda:{}: {}", fd.get(), device, reason),
+                 "pass the descriptor and the size() of a slab, on the device with the UUID its maker reported");
+  };
+  if (bytes == 0 || bytes % granularity != 0) throw refuse(fmt::format("{} bytes is no size of a slab", bytes));
+  const TraceSpan span("cuda.import_slab", bytes);
+  CUmemHandle handle = 0;
+  // The API takes the descriptor's number in place of a pointer.
+  void* const as_pointer = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd.get()));  // NOLINT(performance-no-int-to-ptr)
+  const CUresult result = driver().cuMemImportFromShareableHandle(&handle, as_pointer, kHandlePosixFd);
+  if (result == kNotInitialized) fork_guard::fail();
+  if (result != kSuccess) throw refuse(describe(result));
+  auto slab = std::make_unique<CudaSlab>(counters_, device, handle, bytes);
+  CUmemAllocationProp properties{};
+  check(driver().cuMemGetAllocationPropertiesFromHandle(&properties, handle), "cuMemGetAllocationPropertiesFromHandle",
+        {device, "an imported slab", bytes});
+  if (properties.location.id != number) throw refuse("it lies on another device");
+  return slab;
+}
+
+}  // namespace drover::cuda

@@ -1,0 +1,57 @@
+// device/cuda/backend.hpp: NVIDIA GPUs through the driver API.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/cuda/driver.hpp"
+#include "device/cuda/nvml.hpp"
+#include "device/live.hpp"
+#include "drover/base/mutex.hpp"
+#include "drover/device/backend.hpp"
+
+namespace drover::cuda {
+
+class CudaDevice;
+
+/// The GPUs that NVML shows and CUDA_VISIBLE_DEVICES leaves. CUDA itself is initialised by the first call that
+/// needs it: open, slab_granularity, create_slab, import_slab.
+class CudaBackend final : public Backend {
+ public:
+  /// Loads the driver and lists the GPUs. Throws `Errc::driver_missing`, `Errc::driver_mismatch`, or
+  /// `Errc::not_found` when no GPU is visible.
+  CudaBackend();
+  ~CudaBackend() override;
+
+  [[nodiscard]] BackendKind kind() const noexcept override { return BackendKind::cuda; }
+  [[nodiscard]] const std::vector<DeviceInfo>& devices() const override { return infos_; }
+  [[nodiscard]] MemoryInfo memory_info(int device) const override;
+  [[nodiscard]] Device& open(int device) override;
+  [[nodiscard]] std::size_t slab_granularity(int device) const override;
+  [[nodiscard]] std::unique_ptr<Slab> create_slab(int device, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<Slab> import_slab(int device, const Fd& fd, std::size_t bytes) override;
+  [[nodiscard]] LiveResources live() const noexcept override { return counters_.read(); }
+
+  /// For its devices.
+  [[nodiscard]] LiveCounters& counters() noexcept { return counters_; }
+
+ private:
+  [[nodiscard]] const DeviceInfo& info(int device) const;
+  /// Initialises CUDA if that has not been done and returns the device's number there.
+  [[nodiscard]] CUdevice ordinal(int device) const;
+  void initialize() const;
+
+  std::vector<NvmlGpu> gpus_;
+  std::vector<DeviceInfo> infos_;
+  mutable std::once_flag initialized_;
+  mutable std::vector<CUdevice> ordinals_;  // written once, by initialize
+  LiveCounters counters_;
+  mutable Mutex mutex_;
+  std::vector<std::unique_ptr<CudaDevice>> opened_ DROVER_GUARDED_BY(mutex_);
+};
+
+/// The properties of every slab: pinned on the device, exportable as a file descriptor.
+[[nodiscard]] CUmemAllocationProp slab_properties(CUdevice ordinal);
+
+}  // namespace drover::cuda

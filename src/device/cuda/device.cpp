@@ -1,0 +1,100 @@
+#include "device/cuda/device.hpp"
+
+#include "device/cuda/memory.hpp"
+#include "device/cuda/module.hpp"
+#include "device/cuda/stream.hpp"
+#include "device/fork_guard.hpp"
+#include "device/own.hpp"
+#include "drover/base/trace.hpp"
+
+namespace drover::cuda {
+
+CurrentContext::CurrentContext(const CudaDevice& device) {
+  fork_guard::check();
+  check(driver().cuCtxGetCurrent(&before_), "cuCtxGetCurrent", device.facts("the context"));
+  if (before_ == device.context()) return;
+  check(driver().cuCtxSetCurrent(device.context()), "cuCtxSetCurrent", device.facts("the context"));
+  is_changed_ = true;
+}
+
+CurrentContext::~CurrentContext() {
+  if (is_changed_) check_quietly(driver().cuCtxSetCurrent(before_), "cuCtxSetCurrent failed with code");
+}
+
+QuietContext::QuietContext(const CudaDevice& device) noexcept {
+  check_quietly(driver().cuCtxGetCurrent(&before_), "cuCtxGetCurrent failed with code");
+  check_quietly(driver().cuCtxSetCurrent(device.context()), "cuCtxSetCurrent failed with code");
+}
+
+QuietContext::~QuietContext() {
+  check_quietly(driver().cuCtxSetCurrent(before_), "cuCtxSetCurrent failed with code");
+}
+
+CudaDevice::CudaDevice(CudaBackend& backend, const DeviceInfo& info, CUdevice ordinal)
+    : backend_(backend), info_(info), ordinal_(ordinal) {
+  const TraceSpan span("cuda.open");
+  check(driver().cuDevicePrimaryCtxRetain(&context_, ordinal_), "cuDevicePrimaryCtxRetain",
+        facts("the primary context"));
+  int value = 0;
+  check(driver().cuDeviceGetAttribute(&value, kAttributeMemOps64, ordinal_), "cuDeviceGetAttribute",
+        facts("64-bit stream memory operations"));
+  has_timelines_ = value != 0;
+  const CurrentContext context(*this);
+  check(driver().cuStreamCreate(&copies_, kStreamNonBlocking), "cuStreamCreate", facts("the stream of blocking copies"));
+}
+
+CudaDevice::~CudaDevice() = default;
+
+MemoryInfo CudaDevice::memory_info() const { return backend_.memory_info(info_.index); }
+
+std::unique_ptr<DeviceMemory> CudaDevice::allocate(std::size_t bytes) {
+  require(bytes > 0, "device memory of 0 bytes was asked for");
+  const TraceSpan span("device.allocate", bytes);
+  return std::make_unique<CudaAllocation>(*this, bytes);
+}
+
+std::unique_ptr<DeviceMemory> CudaDevice::map(const Slab& slab) {
+  const auto& mine = own<const CudaSlab>(slab);
+  require(mine.device() == info_.index, "a slab was to be mapped on another device than it lies on",
+          "open the slab's own device and map it there");
+  const TraceSpan span("device.map", slab.size());
+  return std::make_unique<CudaSlabMapping>(*this, mine);
+}
+
+std::unique_ptr<HostRegistration> CudaDevice::register_host(std::span<std::byte> memory) {
+  const TraceSpan span("device.register", memory.size());
+  return std::make_unique<CudaHostRegistration>(*this, memory);
+}
+
+std::unique_ptr<Stream> CudaDevice::create_stream() { return std::make_unique<CudaStream>(*this); }
+
+std::unique_ptr<Event> CudaDevice::create_event() { return std::make_unique<CudaEvent>(*this); }
+
+std::unique_ptr<Module> CudaDevice::load_module(std::span<const std::byte> image) {
+  const TraceSpan span("device.load_module", image.size());
+  return std::make_unique<CudaModule>(*this, image);
+}
+
+// Blocking copies run on a stream of their own: the API's own blocking copies do not always block.
+void CudaDevice::upload(DevicePtr to, const void* from, std::size_t bytes) {
+  const CurrentContext context(*this);
+  const TraceSpan span("device.upload", bytes);
+  check(driver().cuMemcpyHtoDAsync(to.address, from, bytes, copies_), "cuMemcpyHtoDAsync", facts("an upload", bytes));
+  check(driver().cuStreamSynchronize(copies_), "cuStreamSynchronize", facts("an upload", bytes));
+}
+
+void CudaDevice::download(void* to, DevicePtr from, std::size_t bytes) {
+  const CurrentContext context(*this);
+  const TraceSpan span("device.download", bytes);
+  check(driver().cuMemcpyDtoHAsync(to, from.address, bytes, copies_), "cuMemcpyDtoHAsync", facts("a download", bytes));
+  check(driver().cuStreamSynchronize(copies_), "cuStreamSynchronize", facts("a download", bytes));
+}
+
+void CudaDevice::copy(DevicePtr to, DevicePtr from, std::size_t bytes) {
+  const CurrentContext context(*this);
+  const TraceSpan span("device.copy", bytes);
+  check(driver().cuMemcpyAsync(to.address, from.address, bytes, copies_), "cuMemcpyAsync", facts("a copy", bytes));
+  check(driver().cuStreamSynchronize(copies_), "cuStreamSynchronize", facts("a copy", bytes));
+}
+
+}  // namespace drover::cuda

@@ -1,0 +1,73 @@
+// device/cuda/device.hpp: one GPU in use: its retained primary context.
+#pragma once
+
+#include "device/cuda/backend.hpp"
+#include "device/cuda/error.hpp"
+
+namespace drover::cuda {
+
+class CudaStream;
+
+class CudaDevice final : public Device {
+ public:
+  /// Retains the primary context, which torch, CuPy and the CUDA runtime use too. It is released by the end of the
+  /// process: other libraries may outlive us.
+  CudaDevice(CudaBackend& backend, const DeviceInfo& info, CUdevice ordinal);
+  ~CudaDevice() override;
+
+  [[nodiscard]] const DeviceInfo& info() const noexcept override { return info_; }
+  [[nodiscard]] MemoryInfo memory_info() const override;
+  [[nodiscard]] std::unique_ptr<DeviceMemory> allocate(std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<DeviceMemory> map(const Slab& slab) override;
+  [[nodiscard]] std::unique_ptr<HostRegistration> register_host(std::span<std::byte> memory) override;
+  [[nodiscard]] std::unique_ptr<Stream> create_stream() override;
+  [[nodiscard]] std::unique_ptr<Event> create_event() override;
+  [[nodiscard]] std::unique_ptr<Module> load_module(std::span<const std::byte> image) override;
+  void upload(DevicePtr to, const void* from, std::size_t bytes) override;
+  void download(void* to, DevicePtr from, std::size_t bytes) override;
+  void copy(DevicePtr to, DevicePtr from, std::size_t bytes) override;
+
+  [[nodiscard]] CUdevice ordinal() const noexcept { return ordinal_; }
+  [[nodiscard]] CUcontext context() const noexcept { return context_; }
+  [[nodiscard]] bool has_timelines() const noexcept { return has_timelines_; }
+  [[nodiscard]] LiveCounters& counters() const noexcept { return backend_.counters(); }
+  [[nodiscard]] CallFacts facts(const char* what, std::size_t bytes = 0) const noexcept {
+    return {info_.index, what, bytes};
+  }
+
+ private:
+  CudaBackend& backend_;
+  const DeviceInfo& info_;
+  CUdevice ordinal_;
+  CUcontext context_ = nullptr;
+  bool has_timelines_ = false;
+  CUstream copies_ = nullptr;  // for the blocking copies; lives with the context
+};
+
+/// Makes a device's context current for a scope and restores what was current before, since other libraries in
+/// this thread rely on theirs. Throws `Errc::forked` in a forked child.
+class CurrentContext {
+ public:
+  explicit CurrentContext(const CudaDevice& device);
+  ~CurrentContext();
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  CUcontext before_ = nullptr;
+  bool is_changed_ = false;
+};
+
+/// The same for destructors: never throws, logs what fails.
+class QuietContext {
+ public:
+  explicit QuietContext(const CudaDevice& device) noexcept;
+  ~QuietContext();
+  QuietContext(const QuietContext&) = delete;
+  QuietContext& operator=(const QuietContext&) = delete;
+
+ private:
+  CUcontext before_ = nullptr;
+};
+
+}  // namespace drover::cuda

@@ -1,0 +1,60 @@
+// device/cuda/nvml.hpp: NVIDIA's management library, loaded at run time: GPUs seen without initialising CUDA.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/cuda/entry.hpp"
+#include "drover/device/driver_report.hpp"
+#include "drover/device/info.hpp"
+
+namespace drover::cuda {
+
+using NvmlDevice = struct nvmlDevice_st*;
+
+struct NvmlMemory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+struct NvmlPciInfo {
+  char bus_id_legacy[16];
+  unsigned domain;
+  unsigned bus;
+  unsigned device;
+  unsigned pci_device_id;
+  unsigned pci_sub_system_id;
+  char bus_id[32];
+};
+static_assert(sizeof(NvmlPciInfo) == 68);
+
+/// One GPU, or one MIG instance of a GPU, as NVML shows it.
+struct NvmlGpu {
+  NvmlDevice handle;
+  DeviceInfo info;  ///< index not yet set
+};
+
+/// NVML's entry points and its answer to being initialised.
+struct Nvml {
+#define DROVER_NVML(name, need, parameters) Entry<int parameters> name{#name};
+#include "device/cuda/nvml.def"
+#undef DROVER_NVML
+
+  std::string error;                  ///< why it could not be loaded; empty if it was
+  std::optional<ForeignResult> init;  ///< nvmlInit's answer; nothing if it could not be loaded
+
+  [[nodiscard]] bool is_usable() const noexcept { return init && init->code == 0; }
+  /// e.g. "580.159.04"; empty if unknown.
+  [[nodiscard]] std::string driver_version() const;
+  /// Every GPU in PCI order; one that is partitioned is replaced by its MIG instances. Requires: is_usable().
+  [[nodiscard]] std::vector<NvmlGpu> gpus() const;
+  /// Memory of a GPU over all processes. Throws `Errc::device_lost` if NVML does not say.
+  [[nodiscard]] MemoryInfo memory_info(const NvmlGpu& gpu) const;
+};
+
+/// Loads libnvidia-ml.so.1, or what DROVER_LIBNVML names, and initialises it, once per process.
+[[nodiscard]] const Nvml& nvml();
+
+}  // namespace drover::cuda

@@ -1,0 +1,36 @@
+// device/cuda/polling.hpp: waiting for the device with a deadline, which the driver's own waits do not have.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "device/cuda/error.hpp"
+#include "drover/base/clock.hpp"
+
+namespace drover::cuda {
+
+/// Reads the answer of a query: done, not yet, or an error, which is thrown.
+inline bool is_done(CUresult result, const char* call, const CallFacts& facts) {
+  if (result == kNotReady) return false;
+  check(result, call, facts);
+  return true;
+}
+
+/// Asks again and again, at first without a pause, until `is_done()` or the deadline.
+template <class IsDone>
+WaitResult poll_until(IsDone is_done, Deadline deadline) {
+  using std::chrono::microseconds;
+  constexpr int kQuickLooks = 200;  // some tens of microseconds: most waits end here
+  constexpr microseconds kLongestPause(200);
+  microseconds pause(0);
+  for (int look = 0;; ++look) {
+    if (is_done()) return WaitResult::done;
+    if (deadline.has_passed()) return WaitResult::timed_out;
+    if (look < kQuickLooks) continue;
+    pause = std::min(pause + microseconds(5), kLongestPause);
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+}  // namespace drover::cuda

@@ -1,0 +1,71 @@
+// device/host/backend.hpp: emulated GPUs.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "device/host/address_table.hpp"
+#include "device/host/stream.hpp"
+#include "device/live.hpp"
+#include "drover/base/mutex.hpp"
+#include "drover/device/backend.hpp"
+
+namespace drover::host {
+
+class HostDevice;
+
+/// Devices made of memory and threads of this machine. DROVER_HOST_DEVICES says how many there are,
+/// DROVER_HOST_MEMORY how much memory each has, DROVER_HOST_LATENCY how many microseconds each piece of work
+/// waits before it begins, DROVER_HOST_GROUP which set of devices this is: processes with the same group see
+/// the same devices.
+class HostBackend final : public Backend {
+ public:
+  /// Reads the settings. Throws `Errc::invalid_argument` when one makes no sense.
+  HostBackend();
+  ~HostBackend() override;
+
+  [[nodiscard]] BackendKind kind() const noexcept override { return BackendKind::host; }
+  [[nodiscard]] const std::vector<DeviceInfo>& devices() const override { return infos_; }
+  [[nodiscard]] MemoryInfo memory_info(int device) const override;
+  [[nodiscard]] Device& open(int device) override;
+  [[nodiscard]] std::size_t slab_granularity(int device) const override;
+  [[nodiscard]] std::unique_ptr<Slab> create_slab(int device, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<Slab> import_slab(int device, const Fd& fd, std::size_t bytes) override;
+  [[nodiscard]] LiveResources live() const noexcept override { return counters_.read(); }
+
+  /// For its devices, streams and memory.
+  [[nodiscard]] LiveCounters& counters() noexcept { return counters_; }
+  [[nodiscard]] AddressTable& memory() noexcept { return memory_; }
+  [[nodiscard]] AddressTable& registered() noexcept { return registered_; }
+  /// Throws `Errc::invalid_argument` unless the range is live device memory.
+  void check_range(DevicePtr begin, std::size_t bytes, const char* use) const;
+  /// Throws `Errc::invalid_argument` unless the word lies in registered memory.
+  void check_word(const TimelineWord& word) const;
+  /// A queue with its thread, known to `drain` until its work is done.
+  [[nodiscard]] std::shared_ptr<WorkQueue> start_queue() DROVER_EXCLUDES(mutex_);
+  /// Waits for all work submitted to any device, as freeing memory does on a GPU.
+  void drain() noexcept DROVER_EXCLUDES(mutex_);
+  /// Takes `bytes` of the device's capacity for this process. Throws `Errc::device_memory`.
+  void reserve(int device, std::size_t bytes);
+  /// Gives them back.
+  void release(int device, std::size_t bytes) noexcept;
+
+ private:
+  [[nodiscard]] const DeviceInfo& info(int device) const;
+
+  std::vector<DeviceInfo> infos_;
+  std::chrono::microseconds latency_;
+  LiveCounters counters_;
+  AddressTable memory_;
+  AddressTable registered_;
+  mutable Mutex mutex_;
+  std::list<std::weak_ptr<WorkQueue>> queues_ DROVER_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<HostDevice>> opened_ DROVER_GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> private_bytes_ DROVER_GUARDED_BY(mutex_);  // per device, of plain allocations
+};
+
+}  // namespace drover::host

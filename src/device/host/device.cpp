@@ -1,0 +1,83 @@
+#include "device/host/device.hpp"
+
+#include <cstring>
+
+#include "device/fork_guard.hpp"
+#include "device/host/memory.hpp"
+#include "device/host/module.hpp"
+#include "device/own.hpp"
+#include "drover/base/error.hpp"
+#include "drover/base/trace.hpp"
+
+namespace drover::host {
+namespace {
+
+void* pointer(DevicePtr ptr) {
+  return reinterpret_cast<void*>(ptr.address);  // NOLINT(performance-no-int-to-ptr): emulated addresses are ours
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceMemory> HostDevice::allocate(std::size_t bytes) {
+  fork_guard::check();
+  require(bytes > 0, "device memory of 0 bytes was asked for");
+  const TraceSpan span("device.allocate", bytes);
+  return std::make_unique<HostAllocation>(backend_, info_.index, bytes);
+}
+
+std::unique_ptr<DeviceMemory> HostDevice::map(const Slab& slab) {
+  fork_guard::check();
+  const auto& mine = own<const HostSlab>(slab);
+  require(mine.device() == info_.index, "a slab was to be mapped on another device than it lies on",
+          "open the slab's own device and map it there");
+  const TraceSpan span("device.map", slab.size());
+  return std::make_unique<HostSlabMapping>(backend_, mine);
+}
+
+std::unique_ptr<HostRegistration> HostDevice::register_host(std::span<std::byte> memory) {
+  fork_guard::check();
+  const TraceSpan span("device.register", memory.size());
+  return std::make_unique<HostMemoryRegistration>(backend_, memory);
+}
+
+std::unique_ptr<Stream> HostDevice::create_stream() {
+  fork_guard::check();
+  return std::make_unique<HostStream>(backend_);
+}
+
+std::unique_ptr<Event> HostDevice::create_event() {
+  fork_guard::check();
+  return std::make_unique<HostEvent>(backend_.counters());
+}
+
+std::unique_ptr<Module> HostDevice::load_module(std::span<const std::byte> image) {
+  fork_guard::check();
+  return std::make_unique<HostModule>(backend_.counters(), image);
+}
+
+void HostDevice::upload(DevicePtr to, const void* from, std::size_t bytes) {
+  fork_guard::check();
+  backend_.check_range(to, bytes, "an upload");
+  if (bytes == 0) return;
+  const TraceSpan span("device.upload", bytes);
+  std::memcpy(pointer(to), from, bytes);
+}
+
+void HostDevice::download(void* to, DevicePtr from, std::size_t bytes) {
+  fork_guard::check();
+  backend_.check_range(from, bytes, "a download");
+  if (bytes == 0) return;
+  const TraceSpan span("device.download", bytes);
+  std::memcpy(to, pointer(from), bytes);
+}
+
+void HostDevice::copy(DevicePtr to, DevicePtr from, std::size_t bytes) {
+  fork_guard::check();
+  backend_.check_range(to, bytes, "the target of a copy");
+  backend_.check_range(from, bytes, "the source of a copy");
+  if (bytes == 0) return;
+  const TraceSpan span("device.copy", bytes);
+  std::memmove(pointer(to), pointer(from), bytes);
+}
+
+}  // namespace drover::host

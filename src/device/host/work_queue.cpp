@@ -1,0 +1,77 @@
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "device/host/stream.hpp"
+#include "drover/base/error.hpp"
+
+namespace drover::host {
+
+std::shared_ptr<WorkQueue> WorkQueue::start(std::chrono::microseconds latency) {
+  auto queue = std::make_shared<WorkQueue>();
+  try {
+    std::thread([queue, latency] { queue->run(latency); }).detach();
+  } catch (const std::system_error& error) {
+    throw error_from_errno(error.code().value(), "pthread_create", "the thread of an emulated stream");
+  }
+  return queue;
+}
+
+void WorkQueue::run(std::chrono::microseconds latency) {
+  while (auto piece = next()) {
+    if (latency.count() > 0) std::this_thread::sleep_for(latency);
+    piece();
+    piece = nullptr;  // what it holds is released before anyone learns that it is done
+    {
+      const MutexLock lock(mutex_);
+      ++completed_;
+    }
+    changed_.notify_all();
+  }
+}
+
+std::function<void()> WorkQueue::next() {
+  const MutexLock lock(mutex_);
+  while (work_.empty() && !is_closed_) changed_.wait(mutex_);
+  if (work_.empty()) return nullptr;
+  auto piece = std::move(work_.front());
+  work_.pop_front();
+  return piece;
+}
+
+void WorkQueue::submit(std::function<void()> work) {
+  {
+    const MutexLock lock(mutex_);
+    work_.push_back(std::move(work));
+    ++submitted_;
+  }
+  changed_.notify_all();
+}
+
+void WorkQueue::close() {
+  {
+    const MutexLock lock(mutex_);
+    is_closed_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool WorkQueue::is_idle() const {
+  const MutexLock lock(mutex_);
+  return completed_ == submitted_;
+}
+
+WaitResult WorkQueue::wait(Deadline deadline) const {
+  const MutexLock lock(mutex_);
+  const std::uint64_t target = submitted_;
+  while (completed_ < target) {
+    if (deadline.is_never()) {
+      changed_.wait(mutex_);
+    } else if (changed_.wait_until(mutex_, deadline.moment()) == std::cv_status::timeout && completed_ < target) {
+      return WaitResult::timed_out;
+    }
+  }
+  return WaitResult::done;
+}
+
+}  // namespace drover::host

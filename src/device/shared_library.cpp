@@ -1,0 +1,38 @@
+#include "device/shared_library.hpp"
+
+#include <dlfcn.h>
+
+#include <utility>
+
+#include "base/sys.hpp"
+
+namespace drover {
+
+SharedLibrary SharedLibrary::open(const std::string& path, std::string& error) {
+  error.clear();
+  if (sys::injected("dlopen") != 0) {
+    error = path + ": made to fail by a test";
+    return {};
+  }
+  void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* const words = ::dlerror();
+    error = words == nullptr ? path + ": unknown loader error" : words;
+  }
+  return SharedLibrary(handle);
+}
+
+SharedLibrary::SharedLibrary(SharedLibrary&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+
+SharedLibrary& SharedLibrary::operator=(SharedLibrary&& other) noexcept {
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+
+SharedLibrary::~SharedLibrary() {
+  if (handle_ != nullptr) ::dlclose(handle_);
+}
+
+void* SharedLibrary::symbol(const char* name) const noexcept { return ::dlsym(handle_, name); }
+
+}  // namespace drover

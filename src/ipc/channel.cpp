@@ -1,0 +1,112 @@
+#include "drover/ipc/channel.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/sys.hpp"
+#include "drover/base/error.hpp"
+
+namespace drover {
+namespace {
+
+constexpr std::size_t kControlBytes = CMSG_SPACE(sizeof(int) * Channel::kMaxFds);
+using ControlBuffer = std::array<std::byte, kControlBytes>;
+
+void attach_fds(msghdr& header, ControlBuffer& control, std::span<const int> fds) {
+  if (fds.empty()) return;
+  header.msg_control = control.data();
+  header.msg_controllen = CMSG_SPACE(fds.size_bytes());
+  auto* const part = reinterpret_cast<cmsghdr*>(control.data());  // what CMSG_FIRSTHDR gives, and never null
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(fds.size_bytes());
+  std::memcpy(CMSG_DATA(part), fds.data(), fds.size_bytes());
+}
+
+// Owns every descriptor before anything can throw.
+std::vector<Fd> take_fds(msghdr& header) {
+  std::vector<Fd> fds;
+  fds.reserve(Channel::kMaxFds);
+  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+      fds.emplace_back(number);
+    }
+  }
+  return fds;
+}
+
+bool wait_readable(int fd, Deadline deadline) {
+  pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+  for (;;) {
+    const int count = sys::call("poll", ::poll, &ready, nfds_t{1}, deadline.poll_timeout());
+    if (count > 0) return true;
+    if (count < 0 && errno != EINTR) throw_errno("poll", fmt::format("channel on descriptor {}", fd));
+    if (count == 0 && deadline.has_passed()) return false;
+  }
+}
+
+void check_complete(const msghdr& header) {
+  if ((header.msg_flags & MSG_CTRUNC) != 0) {
+    throw Error(Errc::limit_reached, "file descriptors sent to this process were dropped: it has too many open files",
+                "raise the limit of open files (ulimit -n 65536) before starting the program");
+  }
+  if ((header.msg_flags & MSG_TRUNC) != 0) {
+    throw Error(Errc::corrupt, fmt::format("a message of more than {} bytes came through a channel", Channel::kMaxBytes),
+                "the other end is not a drover of this version");
+  }
+}
+
+}  // namespace
+
+std::pair<Channel, Channel> Channel::make_pair() {
+  std::array<int, 2> ends{};
+  if (sys::call("socketpair", ::socketpair, AF_UNIX, int{SOCK_SEQPACKET | SOCK_CLOEXEC}, 0, ends.data()) != 0) {
+    throw_errno("socketpair", "channel");
+  }
+  return {Channel(Fd(ends[0])), Channel(Fd(ends[1]))};
+}
+
+void Channel::send(std::string_view bytes, std::span<const int> fds) {
+  require(!bytes.empty() && bytes.size() <= kMaxBytes, "a channel message has 1 to 65536 bytes");
+  require(fds.size() <= kMaxFds, "a channel message carries at most 253 file descriptors");
+  iovec payload{const_cast<char*>(bytes.data()), bytes.size()};  // NOLINT: sendmsg only reads
+  alignas(cmsghdr) ControlBuffer control{};
+  msghdr header{};
+  header.msg_iov = &payload;
+  header.msg_iovlen = 1;
+  attach_fds(header, control, fds);
+  if (sys::retry("sendmsg", ::sendmsg, socket_.get(), &header, int{MSG_NOSIGNAL}) < 0) {
+    throw_errno("sendmsg", fmt::format("a message of {} bytes and {} descriptors", bytes.size(), fds.size()));
+  }
+}
+
+ReceiveResult Channel::receive(ChannelMessage& into, Deadline deadline) {
+  if (!wait_readable(socket_.get(), deadline)) return ReceiveResult::timed_out;
+  into.bytes.resize(kMaxBytes);
+  iovec payload{into.bytes.data(), into.bytes.size()};
+  alignas(cmsghdr) ControlBuffer control{};
+  msghdr header{};
+  header.msg_iov = &payload;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  const auto length = sys::retry("recvmsg", ::recvmsg, socket_.get(), &header, int{MSG_CMSG_CLOEXEC});
+  if (length < 0 && errno != ECONNRESET) throw_errno("recvmsg", "a channel");
+  into.fds = length > 0 ? take_fds(header) : std::vector<Fd>{};
+  into.bytes.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
+  if (length <= 0) return ReceiveResult::peer_lost;
+  check_complete(header);
+  return ReceiveResult::message;
+}
+
+}  // namespace drover

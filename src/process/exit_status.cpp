@@ -1,0 +1,33 @@
+#include "drover/process/exit_status.hpp"
+
+#include <csignal>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace drover {
+namespace {
+
+std::string signal_name(int signal) {
+  const char* const name = ::sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+const char* usual_cause(int signal) {
+  switch (signal) {
+    case SIGKILL: return " (out of memory?)";
+    case SIGSEGV: return " (invalid memory access)";
+    case SIGBUS: return " (shared memory or disk full?)";
+    case SIGABRT: return " (abort, see its output)";
+    default: return "";
+  }
+}
+
+}  // namespace
+
+std::string ExitStatus::to_string() const {
+  if (!is_signal_) return fmt::format("exited with status {}", value_);
+  return fmt::format("killed by {}{}{}", signal_name(value_), usual_cause(value_), dumped_core_ ? ", core dumped" : "");
+}
+
+}  // namespace drover

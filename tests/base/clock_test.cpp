@@ -1,0 +1,75 @@
+#include "drover/base/clock.hpp"
+
+#include <chrono>
+#include <limits>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace drover {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Deadline, never_does_not_pass) {
+  const auto deadline = Deadline::never();
+  EXPECT_TRUE(deadline.is_never());
+  EXPECT_FALSE(deadline.has_passed());
+  EXPECT_EQ(deadline.remaining(), std::chrono::nanoseconds::max());
+  EXPECT_EQ(deadline.poll_timeout(), -1);
+}
+
+TEST(Deadline, zero_and_negative_durations_have_passed_at_once) {
+  for (const auto duration : {0ns, -1ns, std::chrono::nanoseconds::min()}) {
+    const auto deadline = Deadline::after(duration);
+    EXPECT_TRUE(deadline.has_passed());
+    EXPECT_EQ(deadline.remaining(), 0ns);
+    EXPECT_EQ(deadline.poll_timeout(), 0);
+  }
+}
+
+TEST(Deadline, duration_too_long_to_count_is_never) {
+  EXPECT_TRUE(Deadline::after(std::chrono::nanoseconds::max()).is_never());
+}
+
+TEST(Deadline, long_duration_is_clamped_for_poll) {
+  const auto deadline = Deadline::after(24h * 365);
+  EXPECT_FALSE(deadline.is_never());
+  EXPECT_FALSE(deadline.has_passed());
+  EXPECT_EQ(deadline.poll_timeout(), std::numeric_limits<int>::max());
+}
+
+TEST(Deadline, moment_before_the_clock_began_has_passed) {
+  const auto deadline = Deadline::at(Clock::time_point::min());
+  EXPECT_TRUE(deadline.has_passed());
+  EXPECT_EQ(deadline.remaining(), 0ns);
+  EXPECT_EQ(deadline.poll_timeout(), 0);
+}
+
+TEST(Deadline, poll_timeout_is_rounded_up_so_that_nobody_spins) {
+  const auto deadline = Deadline::at(Clock::now() + 1h);
+  const auto left = std::chrono::milliseconds(deadline.poll_timeout());
+  EXPECT_GE(left, deadline.remaining());
+}
+
+TEST(Deadline, deadline_passes_and_not_before_its_time) {
+  const auto begin = Clock::now();
+  const auto deadline = Deadline::after(2ms);
+  EXPECT_GE(deadline.moment(), begin + 2ms);
+  while (!deadline.has_passed()) std::this_thread::sleep_for(100us);
+  EXPECT_GE(Clock::now() - begin, 2ms);
+  EXPECT_EQ(deadline.remaining(), 0ns);
+}
+
+TEST(Deadline, remaining_never_grows) {
+  const auto deadline = Deadline::after(1h);
+  auto last = deadline.remaining();
+  for (int i = 0; i < 1000; ++i) {
+    const auto now = deadline.remaining();
+    ASSERT_LE(now, last);
+    last = now;
+  }
+}
+
+}  // namespace
+}  // namespace drover

@@ -1,0 +1,89 @@
+#include "conformance/backend_suite.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "support/leftovers.hpp"
+
+namespace drover::test {
+namespace {
+
+// Each run has emulated devices of its own, shared with the peers it spawns: runs side by side do not see each
+// other's slabs.
+[[maybe_unused]] const int is_apart = ::setenv("DROVER_HOST_GROUP", std::to_string(::getpid()).c_str(), 0);
+
+std::vector<Backend*> used_backends;
+
+std::string live_resources() {
+  std::string text;
+  for (const Backend* const backend : used_backends) {
+    const LiveResources live = backend->live();
+    if (live == LiveResources{}) continue;
+    text += fmt::format("{}: {} pieces of memory, {} slabs, {} registrations, {} streams, {} events, {} modules; ",
+                        to_string(backend->kind()), live.memory, live.slabs, live.registrations, live.streams,
+                        live.events, live.modules);
+  }
+  return text;
+}
+
+void watch(Backend& backend) {
+  if (used_backends.empty()) {
+    add_leftover_check("device resources", live_resources);
+    ignore_descriptors("/dev/nvidia");  // kept by the driver
+    ignore_descriptors("anon_inode:");  // the driver's own event descriptors
+    ignore_descriptors("socket:");      // the driver's own
+    ignore_descriptors("pipe:");        // the driver's own
+  }
+  used_backends.push_back(&backend);
+}
+
+}  // namespace
+
+std::string reason_to_skip(BackendKind kind) {
+  try {
+    Backend& backend = backend_of(kind);
+    for (const Backend* const known : used_backends) {
+      if (known == &backend) return {};
+    }
+    watch(backend);
+    return {};
+  } catch (const Error& error) {
+    if (kind != BackendKind::cuda) throw;
+    return "no GPU can be used here: " + error.message();
+  }
+}
+
+std::string backend_name(const testing::TestParamInfo<BackendKind>& info) { return std::string(to_string(info.param)); }
+
+void BackendSuite::SetUp() {
+  if (const auto reason = reason_to_skip(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
+}
+
+void BackendSuite::TearDown() {
+  if (IsSkipped()) return;
+  EXPECT_EQ(backend().live(), LiveResources{}) << "the test left device resources behind";
+}
+
+BackendSuite::RegisteredMemory BackendSuite::registered(std::size_t bytes) {
+  RegisteredMemory made{.memory = Mapping::shared(make_memory_file("drover-test", bytes), bytes), .registration = {}};
+  made.registration = device().register_host(made.memory.bytes());
+  return made;
+}
+
+std::vector<std::uint32_t> BackendSuite::numbers(std::size_t count, std::uint32_t first) {
+  std::vector<std::uint32_t> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+std::vector<std::uint32_t> BackendSuite::read(const DeviceMemory& memory, std::size_t count) {
+  std::vector<std::uint32_t> values(count, 0xdeadbeef);
+  device().download(values.data(), memory.ptr(), count * sizeof(std::uint32_t));
+  return values;
+}
+
+}  // namespace drover::test

@@ -1,0 +1,51 @@
+// tests/conformance/backend_suite.hpp: what every backend must do. A new backend adds one file that instantiates it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "drover/base/mapping.hpp"
+#include "drover/device/select.hpp"
+
+namespace drover::test {
+
+/// Why the tests of `kind` cannot run here; empty if they can.
+[[nodiscard]] std::string reason_to_skip(BackendKind kind);
+
+/// Names the instances: ".../host", ".../cuda".
+[[nodiscard]] std::string backend_name(const testing::TestParamInfo<BackendKind>& info);
+
+/// The backend under test and its first device. The harness checks after each test that nothing of it is left.
+class BackendSuite : public testing::TestWithParam<BackendKind> {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  [[nodiscard]] static Backend& backend() { return backend_of(GetParam()); }
+  [[nodiscard]] static Device& device() { return backend().open(0); }
+
+  /// Page-aligned host memory that the device knows, for words and fast copies.
+  struct RegisteredMemory {
+    Mapping memory;
+    std::unique_ptr<HostRegistration> registration;
+    [[nodiscard]] TimelineWord& word(std::size_t index = 0) const {
+      return reinterpret_cast<TimelineWord*>(memory.data())[index];
+    }
+  };
+  [[nodiscard]] static RegisteredMemory registered(std::size_t bytes);
+
+  /// Held back until the word reaches 1: what is submitted behind it cannot happen before.
+  static void block(Stream& stream, const RegisteredMemory& memory) { stream.wait(memory.word(), 1); }
+  static void unblock(const RegisteredMemory& memory) { timeline_store(memory.word(), 1); }
+
+  /// 0, 1, 2, ... and a way to read device memory back.
+  [[nodiscard]] static std::vector<std::uint32_t> numbers(std::size_t count, std::uint32_t first = 0);
+  [[nodiscard]] static std::vector<std::uint32_t> read(const DeviceMemory& memory, std::size_t count);
+};
+
+}  // namespace drover::test

@@ -1,0 +1,248 @@
+// Streams, events and timelines: order and lateness.
+#include <chrono>
+#include <thread>
+
+#include "conformance/backend_suite.hpp"
+#include "drover/base/bytes.hpp"
+#include "support/expect_error.hpp"
+
+namespace drover::test {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kCount = 4096;
+constexpr std::size_t kBytes = kCount * sizeof(std::uint32_t);
+
+TEST_P(BackendSuite, new_stream_is_idle) {
+  const auto stream = device().create_stream();
+  EXPECT_TRUE(stream->is_idle());
+  EXPECT_EQ(stream->synchronize(Deadline::after({})), WaitResult::done);
+}
+
+TEST_P(BackendSuite, work_of_a_stream_happens_in_order) {
+  const auto stream = device().create_stream();
+  const auto a = device().allocate(kBytes);
+  const auto b = device().allocate(kBytes);
+  const auto host = registered(2 * kBytes);
+  auto* const values = reinterpret_cast<std::uint32_t*>(host.memory.data());
+  const auto expected = numbers(kCount, 5);
+  std::copy(expected.begin(), expected.end(), values);
+  stream->upload(a->ptr(), values, kBytes);
+  stream->copy(b->ptr(), a->ptr(), kBytes);
+  stream->fill(a->ptr(), 0xff, kBytes);
+  stream->download(values + kCount, b->ptr(), kBytes);
+  EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
+  EXPECT_EQ(std::vector(values + kCount, values + 2 * kCount), expected);
+  EXPECT_EQ(read(*a, 1).front(), 0xffff'ffffU);
+}
+
+TEST_P(BackendSuite, work_behind_a_wait_has_not_happened_when_the_call_returns) {
+  const auto gate = registered(4096);
+  const auto stream = device().create_stream();
+  const auto memory = device().allocate(kBytes);
+  const auto before = numbers(kCount, 1);
+  device().upload(memory->ptr(), before.data(), kBytes);
+  block(*stream, gate);
+  stream->fill(memory->ptr(), 0, kBytes);
+  EXPECT_FALSE(stream->is_idle());
+  EXPECT_EQ(stream->synchronize(Deadline::after(milliseconds(20))), WaitResult::timed_out);
+  EXPECT_EQ(read(*memory, kCount), before) << "the fill happened although its stream waits";
+  unblock(gate);
+  EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
+  EXPECT_EQ(read(*memory, 1).front(), 0U);
+  EXPECT_TRUE(stream->is_idle());
+}
+
+TEST_P(BackendSuite, registered_host_memory_is_read_when_the_work_happens_not_when_it_is_submitted) {
+  const auto gate = registered(4096);
+  const auto source = registered(4096);
+  const auto stream = device().create_stream();
+  const auto memory = device().allocate(8);
+  source.word().store(1);
+  block(*stream, gate);
+  stream->upload(memory->ptr(), source.memory.data(), 8);
+  source.word().store(2);  // too early: what a missing synchronisation does
+  unblock(gate);
+  EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
+  EXPECT_EQ(read(*memory, 1).front(), 2U);
+}
+
+TEST_P(BackendSuite, streams_do_not_wait_for_each_other) {
+  const auto gate = registered(4096);
+  const auto blocked = device().create_stream();
+  const auto free = device().create_stream();
+  const auto memory = device().allocate(kBytes);
+  block(*blocked, gate);
+  free->fill(memory->ptr(), 1, kBytes);
+  EXPECT_EQ(free->synchronize(Deadline::never()), WaitResult::done);
+  EXPECT_FALSE(blocked->is_idle());
+  unblock(gate);
+  EXPECT_EQ(blocked->synchronize(Deadline::never()), WaitResult::done);
+}
+
+TEST_P(BackendSuite, destroying_a_stream_does_not_lose_its_work) {
+  const auto gate = registered(4096);
+  const auto memory = device().allocate(kBytes);
+  const auto done = device().create_event();
+  {
+    const auto stream = device().create_stream();
+    block(*stream, gate);
+    stream->fill(memory->ptr(), 3, kBytes);
+    stream->record(*done);
+  }
+  EXPECT_FALSE(done->has_happened());
+  unblock(gate);
+  EXPECT_EQ(done->synchronize(Deadline::never()), WaitResult::done);
+  EXPECT_EQ(read(*memory, 1).front(), 0x0303'0303U);
+}
+
+TEST_P(BackendSuite, event_that_was_never_recorded_has_happened) {
+  const auto event = device().create_event();
+  const auto stream = device().create_stream();
+  EXPECT_TRUE(event->has_happened());
+  stream->wait(*event);
+  EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
+}
+
+TEST_P(BackendSuite, event_happens_after_the_work_before_it) {
+  const auto gate = registered(4096);
+  const auto stream = device().create_stream();
+  const auto event = device().create_event();
+  block(*stream, gate);
+  stream->record(*event);
+  EXPECT_FALSE(event->has_happened());
+  EXPECT_EQ(event->synchronize(Deadline::after(milliseconds(5))), WaitResult::timed_out);
+  unblock(gate);
+  EXPECT_EQ(event->synchronize(Deadline::never()), WaitResult::done);
+  EXPECT_EQ(event->synchronize(Deadline::after(milliseconds(5))), WaitResult::done);
+  EXPECT_TRUE(event->has_happened());
+}
+
+TEST_P(BackendSuite, stream_waits_for_an_event_of_another) {
+  const auto gate = registered(4096);
+  const auto producer = device().create_stream();
+  const auto consumer = device().create_stream();
+  const auto ready = device().create_event();
+  const auto a = device().allocate(kBytes);
+  const auto b = device().allocate(kBytes);
+  block(*producer, gate);
+  producer->fill(a->ptr(), 9, kBytes);
+  producer->record(*ready);
+  consumer->wait(*ready);
+  consumer->copy(b->ptr(), a->ptr(), kBytes);
+  EXPECT_EQ(consumer->synchronize(Deadline::after(milliseconds(20))), WaitResult::timed_out);
+  unblock(gate);
+  EXPECT_EQ(consumer->synchronize(Deadline::never()), WaitResult::done);
+  EXPECT_EQ(read(*b, 1).front(), 0x0909'0909U);
+}
+
+TEST_P(BackendSuite, time_between_events_is_positive_and_needs_both_to_have_happened) {
+  const auto gate = registered(4096);
+  const auto stream = device().create_stream();
+  const auto begin = device().create_event();
+  const auto end = device().create_event();
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(end->milliseconds_since(*begin)); }, {"record"});
+  stream->record(*begin);
+  block(*stream, gate);
+  stream->record(*end);
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(end->milliseconds_since(*begin)); });
+  std::this_thread::sleep_for(milliseconds(2));
+  unblock(gate);
+  ASSERT_EQ(end->synchronize(Deadline::never()), WaitResult::done);
+  EXPECT_GT(end->milliseconds_since(*begin), 0.0);
+}
+
+TEST_P(BackendSuite, signal_is_stored_after_the_work_before_it) {
+  const auto gate = registered(4096);
+  const auto stream = device().create_stream();
+  const auto memory = device().allocate(kBytes);
+  block(*stream, gate);
+  stream->fill(memory->ptr(), 4, kBytes);
+  stream->signal(gate.word(1), 41);
+  EXPECT_EQ(timeline_wait(gate.word(1), 41, Deadline::after(milliseconds(10))), WaitResult::timed_out);
+  unblock(gate);
+  EXPECT_EQ(timeline_wait(gate.word(1), 41, Deadline::never()), WaitResult::done);
+  EXPECT_EQ(read(*memory, 1).front(), 0x0404'0404U);
+}
+
+TEST_P(BackendSuite, streams_are_ordered_by_a_timeline) {
+  const auto words = registered(4096);
+  const auto producer = device().create_stream();
+  const auto consumer = device().create_stream();
+  const auto memory = device().allocate(kBytes);
+  const auto copy = device().allocate(kBytes);
+  for (std::uint64_t step = 1; step <= 100; ++step) {
+    consumer->wait(words.word(0), step);
+    consumer->copy(copy->ptr(), memory->ptr(), kBytes);
+    consumer->signal(words.word(1), step);
+    producer->fill(memory->ptr(), static_cast<std::uint8_t>(step), kBytes);
+    producer->signal(words.word(0), step);
+    producer->wait(words.word(1), step);
+  }
+  ASSERT_EQ(producer->synchronize(Deadline::never()), WaitResult::done);
+  EXPECT_EQ(words.word(1).load(), 100U);
+  EXPECT_EQ(read(*copy, 1).front(), 0x6464'6464U);
+}
+
+TEST_P(BackendSuite, poison_frees_a_stream_that_waits_for_a_dead_producer) {
+  const auto words = registered(4096);
+  const auto stream = device().create_stream();
+  stream->wait(words.word(), 1'000'000);
+  EXPECT_EQ(stream->synchronize(Deadline::after(milliseconds(10))), WaitResult::timed_out);
+  timeline_store(words.word(), kTimelinePoison);
+  EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
+}
+
+TEST_P(BackendSuite, word_outside_registered_memory_is_an_error) {
+  const auto stream = device().create_stream();
+  const auto plain = Mapping::anonymous(4096);
+  auto& word = *reinterpret_cast<TimelineWord*>(plain.data());
+  expect_error(Errc::invalid_argument, [&] { stream->signal(word, 1); }, {"register_host"});
+  expect_error(Errc::invalid_argument, [&] { stream->wait(word, 1); }, {"register_host"});
+}
+
+TEST_P(BackendSuite, submitted_range_outside_live_memory_is_an_error_at_once) {
+  const auto stream = device().create_stream();
+  const auto memory = device().allocate(2 * kMiB);
+  const auto host = registered(4 * kMiB);
+  expect_error(Errc::invalid_argument, [&] { stream->upload(memory->ptr(), host.memory.data(), 4 * kMiB); });
+  expect_error(Errc::invalid_argument, [&] { stream->download(host.memory.data(), memory->ptr(), 4 * kMiB); });
+  expect_error(Errc::invalid_argument, [&] { stream->copy(memory->ptr(), memory->ptr() + kMiB, 2 * kMiB); });
+  expect_error(Errc::invalid_argument, [&] { stream->fill(memory->ptr(), 1, 4 * kMiB); });
+  EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
+}
+
+TEST_P(BackendSuite, freeing_memory_waits_for_the_work_that_uses_it) {
+  const auto gate = registered(4096);
+  const auto host = registered(kBytes);
+  const auto stream = device().create_stream();
+  auto memory = device().allocate(kBytes);
+  const auto values = numbers(kCount, 11);
+  device().upload(memory->ptr(), values.data(), kBytes);
+  block(*stream, gate);
+  stream->download(host.memory.data(), memory->ptr(), kBytes);
+  std::thread opener([&] {
+    std::this_thread::sleep_for(milliseconds(10));
+    unblock(gate);
+  });
+  memory.reset();
+  opener.join();
+  EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
+  EXPECT_EQ(reinterpret_cast<std::uint32_t*>(host.memory.data())[kCount - 1], values.back());
+}
+
+TEST_P(BackendSuite, many_threads_share_one_stream) {
+  const auto stream = device().create_stream();
+  const auto words = registered(4096);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (std::uint64_t step = 1; step <= 50; ++step) stream->signal(words.word(i), step);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(words.word(i).load(), 50U);
+}
+
+}  // namespace drover::test

@@ -1,0 +1,15 @@
+// tests/conformance/test_kernels.hpp: device code for tests, in each backend's form.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "drover/device/info.hpp"
+
+namespace drover::test {
+
+/// An image with `scale(float* data, float factor, uint32 count)`; on `cuda` also `fault()`, which writes where
+/// nothing is.
+[[nodiscard]] std::vector<std::byte> test_kernel_image(BackendKind kind);
+
+}  // namespace drover::test

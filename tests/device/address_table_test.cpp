@@ -1,0 +1,42 @@
+#include "device/host/address_table.hpp"
+
+#include <gtest/gtest.h>
+
+namespace drover::host {
+
+TEST(AddressTable, range_is_found_until_removed) {
+  AddressTable table;
+  ASSERT_TRUE(table.add(1000, 100));
+  EXPECT_TRUE(table.contains(1000, 100));
+  EXPECT_TRUE(table.contains(1050, 50));
+  EXPECT_TRUE(table.contains(1099, 1));
+  table.remove(1000);
+  EXPECT_FALSE(table.contains(1000, 1));
+}
+
+TEST(AddressTable, reach_beyond_either_end_is_not_contained) {
+  AddressTable table;
+  ASSERT_TRUE(table.add(1000, 100));
+  EXPECT_FALSE(table.contains(999, 2));
+  EXPECT_FALSE(table.contains(1050, 51));
+  EXPECT_FALSE(table.contains(1101, 1));
+  EXPECT_FALSE(table.contains(1050, SIZE_MAX)) << "an overflow counts as inside";
+}
+
+TEST(AddressTable, neighbours_are_not_joined) {
+  AddressTable table;
+  ASSERT_TRUE(table.add(1000, 100));
+  ASSERT_TRUE(table.add(1100, 100));
+  EXPECT_FALSE(table.contains(1050, 100)) << "one access may not span two pieces of memory";
+}
+
+TEST(AddressTable, overlap_is_refused_and_changes_nothing) {
+  AddressTable table;
+  ASSERT_TRUE(table.add(1000, 100));
+  for (const std::uint64_t begin : {950U, 1000U, 1050U, 1099U}) EXPECT_FALSE(table.add(begin, 60)) << begin;
+  EXPECT_TRUE(table.add(940, 60));
+  EXPECT_TRUE(table.add(1100, 1));
+  EXPECT_TRUE(table.contains(1000, 100));
+}
+
+}  // namespace drover::host

@@ -1,0 +1,216 @@
+// What a child is given when it is started, and what happens when it cannot be.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "drover/process/child_process.hpp"
+#include "support/expect_error.hpp"
+#include "support/fault_seam.hpp"
+#include "support/leftovers.hpp"
+#include "support/run_program.hpp"
+#include "support/scoped_environment.hpp"
+
+namespace drover {
+namespace {
+
+using test::FaultSeam;
+using test::ScopedEnvironment;
+
+std::string output_of(SpawnOptions options) {
+  auto result = test::run_program(std::move(options));
+  EXPECT_TRUE(result.status.is_success()) << result.status.to_string() << ": " << result.output;
+  return result.output;
+}
+
+SpawnOptions shell(const std::string& command) { return {.executable = "/bin/sh", .arguments = {"-c", command}}; }
+
+// A pipe at chosen numbers, so that tests decide what overlaps.
+struct Pipe {
+  Fd reader;
+  Fd writer;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+  return {.reader = Fd(ends[0]), .writer = Fd(ends[1])};
+}
+
+Fd moved_to(Fd fd, int number) {
+  if (::dup3(fd.get(), number, O_CLOEXEC) != number) throw std::runtime_error("dup3");
+  return Fd(number);
+}
+
+std::string read_all(const Fd& from) {
+  std::string text;
+  std::array<char, 256> piece{};
+  for (ssize_t length = 0; (length = ::read(from.get(), piece.data(), piece.size())) > 0;) {
+    text.append(piece.data(), static_cast<std::size_t>(length));
+  }
+  return text;
+}
+
+void run_to_success(const SpawnOptions& options) {
+  auto child = ChildProcess::spawn(options);
+  EXPECT_EQ(child.wait(Deadline::never()), ExitStatus::exited(0));
+}
+
+TEST(Spawn, arguments_arrive_as_they_are) {
+  SpawnOptions options = shell("printf '%s|' \"$0\" \"$@\"");
+  for (const char* const argument : {"plain", "with space", "", "quo'te\"d", "a\nb", "--flag=*"}) {
+    options.arguments.emplace_back(argument);
+  }
+  EXPECT_EQ(output_of(options), "plain|with space||quo'te\"d|a\nb|--flag=*|");
+}
+
+TEST(Spawn, environment_is_ours_with_the_given_on_top) {
+  const ScopedEnvironment kept("DROVER_TEST_KEPT", "ours");
+  const ScopedEnvironment replaced("DROVER_TEST_REPLACED", "ours");
+  SpawnOptions options = shell("printf '%s|' \"$DROVER_TEST_KEPT\" \"$DROVER_TEST_REPLACED\" \"$DROVER_TEST_ADDED\"");
+  options.environment = {{"DROVER_TEST_REPLACED", "theirs = new"}, {"DROVER_TEST_ADDED", ""}};
+  EXPECT_EQ(output_of(options), "ours|theirs = new||");
+  EXPECT_STREQ(std::getenv("DROVER_TEST_REPLACED"), "ours");
+}
+
+TEST(Spawn, replaced_variable_is_there_once_and_the_last_one_given_counts) {
+  const ScopedEnvironment replaced("DROVER_TEST_REPLACED", "ours");
+  SpawnOptions options{.executable = "/usr/bin/env"};
+  options.environment = {{"DROVER_TEST_REPLACED", "first"}, {"DROVER_TEST_REPLACED", "last"}};
+  const auto output = output_of(options);
+  EXPECT_NE(output.find("DROVER_TEST_REPLACED=last\n"), std::string::npos) << output;
+  EXPECT_EQ(output.find("DROVER_TEST_REPLACED"), output.rfind("DROVER_TEST_REPLACED")) << output;
+}
+
+TEST(Spawn, variable_whose_name_only_begins_alike_is_kept) {
+  const ScopedEnvironment longer("DROVER_TEST_X_LONGER", "kept");
+  SpawnOptions options = shell("printf %s \"$DROVER_TEST_X_LONGER\"");
+  options.environment = {{"DROVER_TEST_X", "new"}};
+  EXPECT_EQ(output_of(options), "kept");
+}
+
+TEST(Spawn, descriptor_arrives_under_the_number_asked_for) {
+  auto [reader, writer] = make_pipe();
+  SpawnOptions options = shell("echo hello >&7");
+  options.inherit = {{writer.get(), 7}};
+  run_to_success(options);
+  writer.reset();
+  EXPECT_EQ(read_all(reader), "hello\n");
+}
+
+TEST(Spawn, descriptor_may_keep_its_number) {
+  auto [reader, writer] = make_pipe();
+  writer = moved_to(std::move(writer), 9);
+  SpawnOptions options = shell("echo hello >&9");
+  options.inherit = {{9, 9}};
+  run_to_success(options);
+  EXPECT_EQ(::fcntl(9, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC) << "ours must stay closed on exec";
+  writer.reset();
+  EXPECT_EQ(read_all(reader), "hello\n");
+}
+
+TEST(Spawn, one_descriptor_may_go_to_several_numbers) {
+  auto [reader, writer] = make_pipe();
+  SpawnOptions options = shell("echo one >&5; echo two >&6");
+  options.inherit = {{writer.get(), 5}, {writer.get(), 6}};
+  run_to_success(options);
+  writer.reset();
+  EXPECT_EQ(read_all(reader), "one\ntwo\n");
+}
+
+// Numbers of ours that are at the same time numbers of the child must not be overwritten on the way.
+TEST(Spawn, descriptors_may_change_places) {
+  auto first = make_pipe();
+  auto second = make_pipe();
+  first.writer = moved_to(std::move(first.writer), 8);
+  second.writer = moved_to(std::move(second.writer), 9);
+  SpawnOptions options = shell("echo to eight >&8; echo to nine >&9");
+  options.inherit = {{8, 9}, {9, 8}};
+  run_to_success(options);
+  first.writer.reset();
+  second.writer.reset();
+  EXPECT_EQ(read_all(first.reader), "to nine\n");
+  EXPECT_EQ(read_all(second.reader), "to eight\n");
+}
+
+TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
+  auto first = make_pipe();
+  auto second = make_pipe();
+  first.writer = moved_to(std::move(first.writer), 8);
+  second.writer = moved_to(std::move(second.writer), 7);
+  SpawnOptions options = shell("echo first >&9; echo second >&8");
+  options.inherit = {{7, 8}, {8, 9}};
+  run_to_success(options);
+  first.writer.reset();
+  second.writer.reset();
+  EXPECT_EQ(read_all(first.reader), "first\n");
+  EXPECT_EQ(read_all(second.reader), "second\n");
+}
+
+// A descriptor that slips into a child keeps a channel open for ever: nobody would see its end.
+TEST(Spawn, nothing_else_goes_over) {
+  const Fd forgotten(::open("/dev/null", O_RDONLY));  // NOLINT(android-cloexec-open): as careless code does
+  const Fd high(::fcntl(forgotten.get(), F_DUPFD, 200));
+  SpawnOptions options = shell("ls /proc/self/fd");
+  options.inherit = {{forgotten.get(), 6}};
+  // 0 to 2, the one asked for, and the folder that ls itself reads.
+  EXPECT_EQ(output_of(options), "0\n1\n2\n3\n6\n");
+}
+
+TEST(Spawn, descriptor_that_is_not_open_is_refused) {
+  SpawnOptions options = shell("exit 0");
+  for (const auto& pair : {std::pair{-1, 5}, std::pair{7777, 5}, std::pair{1, -1}}) {
+    options.inherit = {pair};
+    test::expect_error(Errc::system, [&] { static_cast<void>(ChildProcess::spawn(options)); }, {"Bad file descriptor"});
+  }
+}
+
+TEST(Spawn, missing_program_is_not_found_and_named) {
+  test::expect_error(Errc::not_found, [] { static_cast<void>(ChildProcess::spawn({.executable = "/no/such/program"})); },
+                     {"posix_spawn failed for program '/no/such/program'", "check the name"});
+}
+
+TEST(Spawn, file_that_is_no_program_is_refused) {
+  test::expect_error(Errc::permission_denied, [] { static_cast<void>(ChildProcess::spawn({.executable = "/etc/passwd"})); },
+                     {"/etc/passwd"});
+}
+
+TEST(Spawn, exhausted_process_limit_is_limit_reached) {
+  const FaultSeam fail("posix_spawn", EAGAIN);
+  test::expect_error(Errc::limit_reached, [] { static_cast<void>(ChildProcess::spawn(shell("exit 0"))); },
+                     {"/bin/sh", "processes"});
+}
+
+// The harness fails the test if the child is still there.
+TEST(Spawn, child_without_pidfd_is_ended_at_once) {
+  const auto before = test::open_descriptors();
+  const FaultSeam fail("pidfd_open", EMFILE);
+  test::expect_error(Errc::limit_reached, [] { static_cast<void>(ChildProcess::spawn(shell("sleep 1000"))); },
+                     {"pidfd_open failed for process ", "/bin/sh", "ulimit -n"});
+  EXPECT_EQ(fail.strikes(), 1);
+  EXPECT_EQ(test::open_descriptors(), before);
+}
+
+TEST(Spawn, many_children_come_and_go_without_a_trace) {
+  const auto before = test::open_descriptors();
+  {
+    std::vector<ChildProcess> children;
+    for (int i = 0; i < 20; ++i) children.push_back(ChildProcess::spawn(shell("exit " + std::to_string(i))));
+    for (int i = 0; i < 20; i += 2) {
+      EXPECT_EQ(children[static_cast<std::size_t>(i)].wait(Deadline::never()), ExitStatus::exited(i));
+    }
+  }
+  EXPECT_EQ(test::open_descriptors(), before);
+}
+
+}  // namespace
+}  // namespace drover

@@ -1,0 +1,91 @@
+"""scripts/bundle_deps.py: what goes into .deps, and what is said when something is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import bundle_deps
+import pytest
+
+FILES = (
+    "usr/include/fmt/format.h",
+    "usr/include/CLI/CLI.hpp",
+    "usr/include/nlohmann/json.hpp",
+    "usr/include/nlohmann/detail/value_t.hpp",
+    "usr/src/googletest/googletest/include/gtest/gtest.h",
+    "usr/src/googletest/googletest/src/gtest-all.cc",
+    "usr/share/doc/libfmt-dev/copyright",
+    "usr/share/doc/libcli11-dev/copyright",
+    "usr/share/doc/nlohmann-json3-dev/copyright",
+    "usr/share/doc/googletest/copyright",
+)
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Path:
+    """Give a system with all packages, each file holding its own name."""
+    for name in FILES:
+        path = tmp_path / "system" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+    return tmp_path / "system"
+
+
+def bundle(system: Path, out: Path) -> int:
+    """Run the script."""
+    return bundle_deps.main(["--system", str(system), "--out", str(out)])
+
+
+def test_headers_sources_and_licences_are_copied(
+    system: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder is as cmake/dependencies.cmake looks for it, and nothing else is in it."""
+    out = tmp_path / ".deps"
+    assert bundle(system, out) == 0
+    assert sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()) == [
+        "googletest/include/gtest/gtest.h",
+        "googletest/src/gtest-all.cc",
+        "include/CLI/CLI.hpp",
+        "include/fmt/format.h",
+        "include/nlohmann/detail/value_t.hpp",
+        "include/nlohmann/json.hpp",
+        "licences/libcli11-dev/copyright",
+        "licences/libfmt-dev/copyright",
+        "licences/libgtest-dev/copyright",
+        "licences/nlohmann-json3-dev/copyright",
+    ]
+    assert (out / "include/fmt/format.h").read_text(encoding="utf-8") == "usr/include/fmt/format.h"
+    text = capsys.readouterr().out
+    assert f"{out} holds 0.0 MiB" in text
+    assert "make gpu" in text
+
+
+def test_second_run_replaces_the_first(system: Path, tmp_path: Path) -> None:
+    """What is no longer in the packages goes."""
+    out = tmp_path / ".deps"
+    assert bundle(system, out) == 0
+    (system / "usr/include/nlohmann/detail/value_t.hpp").unlink()
+    assert bundle(system, out) == 0
+    assert not (out / "include/nlohmann/detail/value_t.hpp").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".deps")] == [".deps"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "package"),
+    [
+        ("usr/include/fmt/format.h", "libfmt-dev"),
+        ("usr/src/googletest/googletest/src/gtest-all.cc", "libgtest-dev"),
+        ("usr/share/doc/libcli11-dev/copyright", "libcli11-dev"),
+    ],
+)
+def test_missing_package_is_named_and_old_bundle_kept(
+    system: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], lost: str, package: str
+) -> None:
+    """Nothing half-filled takes the place of what was there."""
+    out = tmp_path / ".deps"
+    assert bundle(system, out) == 0
+    (system / lost).unlink()
+    assert bundle(system, out) == 1
+    assert f"{system / lost}:1: " in (error := capsys.readouterr().err)
+    assert f"install {package}" in error
+    assert (out / "include/fmt/format.h").is_file()

@@ -1,0 +1,121 @@
+"""scripts/check_layers.py: which includes it lets pass and which it refuses."""
+
+from __future__ import annotations
+
+import check_layers
+import pytest
+from small_tree import ROOT, Tree
+
+HEADER = "#pragma once\n"
+
+
+def check(tree: Tree, *arguments: str) -> tuple[int, str]:
+    """Run the script."""
+    return tree.run("check_layers.py", *arguments)
+
+
+def test_tree_that_respects_the_layers_passes(tree: Tree) -> None:
+    """Every kind of include that is allowed, in one tree."""
+    tree.write("include/drover/base/fd.hpp", HEADER + "#include <sys/types.h>\n#include <vector>\n")
+    tree.write("include/drover/ipc/channel.hpp", HEADER + '#include "drover/base/fd.hpp"\n')
+    tree.write("include/drover/drover.hpp", HEADER + '#include "drover/ipc/channel.hpp"\n')
+    tree.write("src/base/sys.hpp", HEADER)
+    tree.write("src/base/fd.cpp", '#include <unistd.h>\n#include <fmt/format.h>\n#include "base/sys.hpp"\n')
+    tree.write("src/ipc/layout.hpp", HEADER)
+    tree.write(
+        "src/ipc/channel.cpp", '#include "drover/ipc/channel.hpp"\n#include "layout.hpp"\n#include "base/sys.hpp"\n'
+    )
+    tree.write("cli/main.cpp", '#include <CLI/CLI.hpp>\n#include "drover/drover.hpp"\n')
+    tree.write("tests/device/types_test.cpp", "#include <cuda.h>\n#include <nvml.h>\n")
+    assert check(tree) == (0, "check_layers: ok\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "include", "message"),
+    [
+        (
+            "src/base/fd.cpp",
+            '#include "drover/ipc/channel.hpp"',
+            "part base includes include/drover/ipc/channel.hpp, and part ipc is above it",
+        ),
+        (
+            "src/device/select.cpp",
+            '#include "drover/ipc/channel.hpp"',
+            "part device includes include/drover/ipc/channel.hpp, and part ipc is on the same line",
+        ),
+        (
+            "src/process/run.cpp",
+            '#include "ipc/layout.hpp"',
+            "part process includes src/ipc/layout.hpp, and part ipc is on the same line",
+        ),
+        (
+            "src/base/far.cpp",
+            '#include "../ipc/layout.hpp"',
+            "part base includes src/ipc/layout.hpp, and part ipc is above it",
+        ),
+        ("src/base/json.cpp", "#include <nlohmann/json.hpp>", "base includes <nlohmann/json.hpp>"),
+        (
+            "include/drover/tensor/print.hpp",
+            "#include <fmt/format.h>",
+            "a public header includes <fmt/format.h>",
+        ),
+        ("include/drover/tensor/cli.hpp", "#include <CLI/CLI.hpp>", "a public header includes <CLI/CLI.hpp>"),
+        (
+            "include/drover/tensor/private.hpp",
+            '#include "ipc/layout.hpp"',
+            "a public header includes the private src/ipc/layout.hpp",
+        ),
+        (
+            "src/tensor/all.cpp",
+            '#include "drover/drover.hpp"',
+            "the umbrella drover/drover.hpp is included",
+        ),
+        ("src/device/cuda/driver.cpp", "#include <cuda.h>", "<cuda.h> is included"),
+        ("benchmarks/device/main.cpp", "#include <nvml.h>", "<nvml.h> is included"),
+    ],
+)
+def test_forbidden_include_is_reported_with_its_place(tree: Tree, name: str, include: str, message: str) -> None:
+    """Each rule, broken once, on line 2 of a file."""
+    tree.write("include/drover/ipc/channel.hpp", HEADER)
+    tree.write("include/drover/drover.hpp", HEADER)
+    tree.write("src/ipc/layout.hpp", HEADER)
+    tree.write(name, f"// first line\n{include}\n")
+    status, text = check(tree)
+    assert status == 1
+    assert f"{name}:2: {message}: " in text
+    assert text.endswith("check_layers: 1 finding\n")
+
+
+def test_part_without_a_layer_is_reported(tree: Tree) -> None:
+    """A new folder must be given its place."""
+    tree.write("src/novelty/new.cpp", "int x;\n")
+    status, text = check(tree)
+    assert status == 1
+    assert "src/novelty/new.cpp:1: part novelty has no layer: " in text
+
+
+def test_includes_in_comments_and_raw_strings_do_not_count(tree: Tree) -> None:
+    """Text that only looks like an include."""
+    tree.write(
+        "src/base/text.cpp",
+        '/*\n#include "drover/ipc/channel.hpp"\n*/\n// #include <cuda.h>\n'
+        "const char* k = R\"(\n#include <cuda.h>\n)\";\nconst int n = 1'000'000;\n",
+    )
+    assert check(tree)[0] == 0
+
+
+def test_header_that_lacks_an_include_fails_to_compile_alone(tree: Tree) -> None:
+    """The option --compile finds what the text alone does not show."""
+    tree.write("include/drover/base/good.hpp", HEADER + "#include <string>\ninline std::string f() { return {}; }\n")
+    tree.write("include/drover/base/bad.hpp", HEADER + "inline std::string g() { return {}; }\n")
+    assert check(tree)[0] == 0
+    status, text = check(tree, "--compile")
+    assert status == 1
+    assert "include/drover/base/bad.hpp:1: does not compile by itself (" in text
+    assert "include what it uses" in text
+    assert "good.hpp" not in text
+
+
+def test_this_tree_respects_the_layers() -> None:
+    """The rule holds where it matters."""
+    assert check_layers.main(["--root", str(ROOT)]) == 0

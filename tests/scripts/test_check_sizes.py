@@ -1,0 +1,99 @@
+"""scripts/check_sizes.py: budgets of files and functions, and the ratio of test code."""
+
+from __future__ import annotations
+
+import check_sizes
+import pytest
+from small_tree import Tree
+
+
+def check(tree: Tree) -> tuple[int, str]:
+    """Run the script."""
+    return tree.run("check_sizes.py")
+
+
+def lines(count: int) -> str:
+    """Give C++ comment lines, which cost length but are no code."""
+    return "// line\n" * count
+
+
+def test_small_files_pass(tree: Tree) -> None:
+    """A tree in which everything fits."""
+    tree.write("include/drover/base/a.hpp", lines(250))
+    tree.write("src/base/a.cpp", lines(400))
+    tree.write("README.md", "text\n" * 120)
+    tree.write("Makefile", "# text\n" * 2000)
+    status, text = check(tree)
+    assert status == 0
+    assert "(warning)" not in text
+    assert text.endswith("check_sizes: ok\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "message"),
+    [
+        ("include/drover/base/a.hpp", 251, "251 lines, and a header should stay under 250"),
+        ("src/base/a.cpp", 401, "401 lines, and a source should stay under 400"),
+        ("scripts/a.py", 600, "600 lines, and a source should stay under 400"),
+    ],
+)
+def test_long_file_is_warned_about_and_passes(tree: Tree, name: str, length: int, message: str) -> None:
+    """Between the two limits there is a warning only."""
+    tree.write(name, "# x\n" * length if name.endswith(".py") else lines(length))
+    status, text = check(tree)
+    assert status == 0
+    assert f"{name}:{length}: {message}: split it: one concept per file (warning)\n" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "message"),
+    [
+        ("include/drover/base/a.hpp", 401, "401 lines, and a header stops at 400"),
+        ("tests/base/a_test.cpp", 601, "601 lines, and a source stops at 600"),
+        ("scripts/a.py", 601, "601 lines, and a source stops at 600"),
+        ("README.md", 121, "121 lines, and a README.md stops at 120"),
+    ],
+)
+def test_file_beyond_its_budget_is_refused(tree: Tree, name: str, length: int, message: str) -> None:
+    """One line too many."""
+    tree.write(name, "# x\n" * length if not name.endswith(("hpp", "cpp")) else lines(length))
+    status, text = check(tree)
+    assert status == 1
+    assert f"{name}:{length}: {message}: " in text
+
+
+def test_python_function_of_61_lines_is_refused(tree: Tree) -> None:
+    """Its name, place and length are told; one of 60 lines passes."""
+    tree.write("scripts/long.py", "x = 1\ndef walk():\n" + "    pass\n" * 60)
+    tree.write("scripts/fits.py", "def walk():\n" + "    pass\n" * 59)
+    status, text = check(tree)
+    assert status == 1
+    assert "scripts/long.py:2: function walk has 61 lines, and a function stops at 60: " in text
+    assert "fits.py" not in text
+
+
+def test_too_little_test_code_is_refused(tree: Tree) -> None:
+    """Seven lines of tests for ten lines of code are too few, eight suffice."""
+    tree.write("src/base/a.cpp", "int x;\n" * 10)
+    tree.write("tests/base/a_test.cpp", "int y;\n" * 7)
+    status, text = check(tree)
+    assert status == 1
+    assert "tests/:1: 7 lines of test code for 10 lines of code, ratio 0.70, and 0.8 is the least: " in text
+    tree.write("tests/base/a_test.cpp", "int y;\n" * 8)
+    assert check(tree)[0] == 0
+
+
+def test_files_that_git_ignores_do_not_count(tree: Tree) -> None:
+    """Build outputs may be as long as they like."""
+    tree.write(".gitignore", "/build/\n")
+    tree.write("build/generated.cpp", lines(1000))
+    assert check(tree)[0] == 0
+
+
+def test_code_lines_leave_out_blank_lines_comments_and_docstrings() -> None:
+    """What counts as code, in both languages."""
+    cpp = '/* a\n b */\nint x;  // c\n\n// d\nconst char* s = "// e";\n'
+    python = '"""Doc.\n\nMore.\n"""\n# comment\nx = 1\n\n\ndef f():\n    """Doc."""\n    return """a\nb"""\n'
+    assert check_sizes.code_lines("a.cpp", cpp) == 2
+    assert check_sizes.code_lines("a.py", python) == 4
+    assert check_sizes.code_lines("a.md", "text\n") == 0

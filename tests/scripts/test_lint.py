@@ -1,0 +1,150 @@
+"""scripts/lint.py and the cache of clang-tidy's results."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import lint
+import pytest
+import tidy
+from small_tree import Tree
+
+
+class TidyTree:
+    """A tree with one source, two headers it reaches, one it does not, and a fake clang-tidy that notes its calls."""
+
+    def __init__(self, tree: Tree, tool: Path) -> None:
+        """Write the files and the compile database."""
+        self.tree, self.tool, self.calls = tree, tool, tool.with_name("calls")
+        tree.write(".gitignore", "/build/\n")
+        tree.write(".clang-tidy", "Checks: '*'\n")
+        tree.write("include/drover/base/fd.hpp", '#include "drover/base/errc.hpp"\n')
+        tree.write("include/drover/base/errc.hpp", "enum E {};\n")
+        tree.write("include/drover/base/other.hpp", "int other;\n")
+        tree.write("src/base/fd.cpp", '#include "drover/base/fd.hpp"\n')
+        self.command("c++ -c src/base/fd.cpp")
+        self.verdict("exit 0")
+
+    def command(self, command: str) -> None:
+        """Write the compile database; a source from elsewhere is in it too."""
+        folder = self.tree.root / "build" / "dev"
+        folder.mkdir(parents=True, exist_ok=True)
+        entries = [
+            {"directory": str(self.tree.root), "file": "src/base/fd.cpp", "command": command},
+            {"directory": "/usr/src", "file": "/usr/src/gtest-all.cc", "command": "c++"},
+        ]
+        (folder / "compile_commands.json").write_text(json.dumps(entries), encoding="utf-8")
+
+    def verdict(self, text: str) -> None:
+        """Decide what clang-tidy says."""
+        version = '[ "$1" = --version ] && echo "version 19" && exit 0'
+        self.tool.write_text(f'#!/bin/sh\n{version}\necho "$4" >> {self.calls}\n{text}\n', encoding="utf-8")
+        self.tool.chmod(self.tool.stat().st_mode | stat.S_IXUSR)
+
+    def run(self) -> tuple[bool, str]:
+        """Run what the gate runs."""
+        return tidy.run_tidy(self.tree.root, self.tree.root / "build" / "dev", str(self.tool))
+
+
+@pytest.fixture
+def tidy_tree(tree: Tree, tmp_path: Path) -> TidyTree:
+    """Give such a tree."""
+    return TidyTree(tree, tmp_path / "clang-tidy")
+
+
+def test_clean_source_is_not_checked_again(tidy_tree: TidyTree) -> None:
+    """Only sources of the tree are looked at, and each once."""
+    assert tidy_tree.run() == (True, "1 checked, 0 unchanged")
+    assert tidy_tree.run() == (True, "0 checked, 1 unchanged")
+    assert tidy_tree.calls.read_text(encoding="utf-8") == f"{tidy_tree.tree.root}/src/base/fd.cpp\n"
+
+
+@pytest.mark.parametrize("name", ["src/base/fd.cpp", "include/drover/base/errc.hpp", ".clang-tidy"])
+def test_change_of_what_a_source_depends_on_has_it_checked_again(tidy_tree: TidyTree, name: str) -> None:
+    """The source, a header it reaches through another, the settings."""
+    tidy_tree.run()
+    path = tidy_tree.tree.root / name
+    path.write_text(path.read_text(encoding="utf-8") + "\n// more\n", encoding="utf-8")
+    assert tidy_tree.run() == (True, "1 checked, 0 unchanged")
+
+
+def test_change_of_the_command_has_a_source_checked_again(tidy_tree: TidyTree) -> None:
+    """Another macro may change every finding."""
+    tidy_tree.run()
+    tidy_tree.command("c++ -DX -c src/base/fd.cpp")
+    assert tidy_tree.run() == (True, "1 checked, 0 unchanged")
+
+
+def test_change_of_an_unrelated_header_has_nothing_checked_again(tidy_tree: TidyTree) -> None:
+    """Otherwise every edit would cost minutes."""
+    tidy_tree.run()
+    tidy_tree.tree.write("include/drover/base/other.hpp", "int changed;\n")
+    assert tidy_tree.run() == (True, "0 checked, 1 unchanged")
+
+
+def test_findings_are_shown_and_never_remembered_as_clean(tidy_tree: TidyTree) -> None:
+    """A source with findings is checked each time until it has none."""
+    tidy_tree.verdict("echo 'fd.cpp:1:1: error: ugly'; exit 1")
+    assert tidy_tree.run() == (False, "fd.cpp:1:1: error: ugly\n1 checked, 0 unchanged")
+    assert tidy_tree.run()[0] is False
+    tidy_tree.verdict("exit 0")
+    assert tidy_tree.run() == (True, "1 checked, 0 unchanged")
+
+
+@pytest.fixture
+def three_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give gates that pass, fail, and lack their tool."""
+
+    def lacking(_: lint.Settings) -> lint.Result:
+        lint.find_tool("drover-no-such-tool")
+        return True, ""
+
+    gates = {"good": lambda _: (True, "all\nfine"), "bad": lambda _: (False, "a.cpp:1: wrong"), "lacking": lacking}
+    monkeypatch.setattr(lint, "GATES", gates)
+
+
+@pytest.mark.usefixtures("three_gates")
+def test_each_gate_has_its_line_and_one_failure_fails_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """All gates run, whatever fails before them."""
+    assert lint.main([]) == 1
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[:3] for line in lines if line[0] == "lint"] == [
+        ["lint", "good", "ok"],
+        ["lint", "bad", "FAILED"],
+        ["lint", "lacking", "FAILED"],
+    ]
+    assert ["a.cpp:1:", "wrong"] in lines
+    assert ["drover-no-such-tool", "was", "not", "found:", "run", "`make", "setup`"] in lines
+
+
+@pytest.mark.usefixtures("three_gates")
+def test_only_selects_gates(capsys: pytest.CaptureFixture[str]) -> None:
+    """A gate that was not asked for does not run; an unknown one is an error."""
+    assert lint.main(["--only", "good"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("lint good")
+    assert text.endswith(" s  fine\n")
+    with pytest.raises(SystemExit):
+        lint.main(["--only", "unknown"])
+
+
+def test_gates_say_what_they_check() -> None:
+    """The help lists them by their descriptions."""
+    assert set(lint.FIXERS) <= set(lint.GATES)
+    assert all(gate.__doc__ for gate in lint.GATES.values())
+
+
+def test_tools_of_the_venv_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pinned versions win over whatever the PATH holds."""
+    for folder in (tmp_path / ".venv/bin", tmp_path / "bin"):
+        folder.mkdir(parents=True)
+        (folder / "sometool").write_text("#!/bin/sh\n", encoding="utf-8")
+        (folder / "sometool").chmod(0o755)
+    monkeypatch.setattr(lint, "ROOT", tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    assert lint.find_tool("sometool") == str(tmp_path / ".venv/bin/sometool")
+    (tmp_path / ".venv/bin/sometool").unlink()
+    assert lint.find_tool("sometool") == str(tmp_path / "bin/sometool")

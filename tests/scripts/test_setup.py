@@ -1,0 +1,224 @@
+"""scripts/setup.sh: what it installs, with which rights, and when it leaves things alone."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from small_tree import SCRIPTS
+
+PACKAGES = "g++ cmake ninja-build pkg-config git libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev doxygen gdb"
+REAL_PROGRAMS = ("bash", "cat", "dirname", "env", "mkdir", "rm", "sha256sum")
+
+
+class Machine:
+    """A machine of fakes: a tree, and a PATH whose programs note how they are called."""
+
+    def __init__(self, root: Path) -> None:
+        """Begin with nothing installed and an ordinary user without sudo."""
+        self.tree, self.bin = root / "tree", root / "bin"
+        self.log, self.installed = root / "log", root / "installed"
+        (self.tree / "scripts").mkdir(parents=True)
+        self.bin.mkdir()
+        self.installed.write_text("", encoding="utf-8")
+        shutil.copy(SCRIPTS / "setup.sh", self.tree / "scripts")
+        (self.tree / "requirements-dev.txt").write_text("tool==1\n", encoding="utf-8")
+        for name in REAL_PROGRAMS:
+            (self.bin / name).symlink_to(shutil.which(name) or name)
+        grep = shutil.which("grep")
+        self.program("dpkg-query", f'{grep} -qx -- "$4" {self.installed} && printf installed')
+        self.program("id", "echo 1000")
+        self.program("apt-get", f'echo "apt-get $* [$DEBIAN_FRONTEND]" >> {self.log}')
+        self.python_with_venv()
+
+    def program(self, name: str, text: str) -> None:
+        """Put a program on the PATH."""
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def python_with_venv(self) -> None:
+        """Put a python3 on the PATH that makes a venv whose pip notes its call."""
+        inner = f'#!/bin/sh\\necho "python $*" >> {self.log}\\n'
+        self.program(
+            "python3",
+            'case "$*" in\n'
+            "  --version) echo Python 3.11.0 ;;\n"
+            f'  "-m venv "*) mkdir -p "$3/bin"; printf \'{inner}\' > "$3/bin/python"; '
+            f'{shutil.which("chmod")} +x "$3/bin/python" ;;\n'
+            "  *) exit 0 ;;\nesac",
+        )
+
+    def has(self, packages: str) -> None:
+        """Let packages be installed."""
+        self.installed.write_text("\n".join(packages.split()) + "\n", encoding="utf-8")
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run setup.sh."""
+        command = [str(self.bin / "bash"), str(self.tree / "scripts" / "setup.sh"), *arguments]
+        return subprocess.run(command, env={"PATH": str(self.bin)}, capture_output=True, text=True, check=False)
+
+    def calls(self) -> list[str]:
+        """Give the calls of apt-get and pip so far."""
+        return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """Give a bare machine."""
+    return Machine(tmp_path)
+
+
+def test_root_installs_what_is_missing(machine: Machine) -> None:
+    """Only the missing packages, without questions, and without fetching lists that are good."""
+    machine.program("id", "echo 0")
+    machine.has("g++ cmake ninja-build pkg-config git libfmt-dev nlohmann-json3-dev doxygen gdb")
+    assert machine.run("--no-venv").returncode == 0
+    assert machine.calls() == [
+        "apt-get install -y --no-install-recommends libcli11-dev libgtest-dev [noninteractive]"
+    ]
+
+
+def test_user_with_passwordless_sudo_installs_through_it(machine: Machine) -> None:
+    """Sudo is never allowed to ask."""
+    machine.program("sudo", f'echo "sudo $1" >> {machine.log}; shift; exec "$@"')
+    machine.program("true", "exit 0")
+    machine.has(PACKAGES.replace(" gdb", ""))
+    assert machine.run("--no-venv").returncode == 0
+    assert machine.calls() == [
+        "sudo -n",
+        "sudo -n",
+        "apt-get install -y --no-install-recommends gdb [noninteractive]",
+    ]
+
+
+@pytest.mark.parametrize("sudo", [None, "exit 1"], ids=["absent", "refusing"])
+def test_user_without_rights_gets_the_command_to_run(machine: Machine, sudo: str | None) -> None:
+    """Nothing is tried, and the exit status tells."""
+    if sudo is not None:
+        machine.program("sudo", sudo)
+    done = machine.run("--no-venv")
+    assert done.returncode == 1
+    assert f"  sudo apt-get install -y --no-install-recommends {PACKAGES}\n" in done.stderr
+    assert machine.calls() == []
+
+
+def test_lists_are_fetched_only_after_a_failure(machine: Machine) -> None:
+    """The first install fails as on a fresh machine; after an update it works."""
+    machine.program("id", "echo 0")
+    updated = machine.log.with_name("updated")
+    machine.program(
+        "apt-get", f'echo "apt-get $1" >> {machine.log}; [ "$1" = update ] && : > {updated}; [ -e {updated} ]'
+    )
+    machine.has(PACKAGES.replace(" gdb", ""))
+    assert machine.run("--no-venv").returncode == 0
+    assert machine.calls() == ["apt-get install", "apt-get update", "apt-get install"]
+
+
+def test_install_that_fails_twice_is_an_error(machine: Machine) -> None:
+    """With the command, so that it can be tried by hand."""
+    machine.program("id", "echo 0")
+    machine.program("apt-get", '[ "$1" = update ]')
+    machine.has(PACKAGES.replace(" gdb", ""))
+    done = machine.run("--no-venv")
+    assert done.returncode == 1
+    assert "could not be installed; see the lines above, then run: apt-get install" in done.stderr
+
+
+def test_nothing_is_done_where_all_is_present(machine: Machine) -> None:
+    """Neither network nor rights are needed then."""
+    machine.has(PACKAGES)
+    done = machine.run("--no-venv")
+    assert (done.returncode, done.stdout, done.stderr, machine.calls()) == (0, "", "", [])
+
+
+def test_programs_from_elsewhere_and_the_folder_deps_count_as_present(machine: Machine) -> None:
+    """A machine with its own CMake and a bundle needs no packages."""
+    for name in ("g++", "cmake", "ninja", "pkg-config", "git", "doxygen", "gdb"):
+        machine.program(name, "exit 0")
+    for name in ("include/fmt/format.h", "include/CLI/CLI.hpp", "include/nlohmann/json.hpp"):
+        (machine.tree / ".deps" / name).parent.mkdir(parents=True)
+        (machine.tree / ".deps" / name).touch()
+    done = machine.run("--no-venv")
+    assert done.returncode == 1
+    assert "apt-get install -y --no-install-recommends libgtest-dev\n" in done.stderr
+    (machine.tree / ".deps/googletest/src").mkdir(parents=True)
+    (machine.tree / ".deps/googletest/src/gtest-all.cc").touch()
+    assert machine.run("--no-venv").returncode == 0
+
+
+def test_offline_ok_says_what_it_skipped_and_succeeds(machine: Machine) -> None:
+    """Nothing is tried that needs a network."""
+    machine.program("id", "echo 0")
+    machine.has(PACKAGES.replace("libcli11-dev ", ""))
+    done = machine.run("--offline-ok")
+    assert done.returncode == 0
+    assert "setup: skipped (--offline-ok): packages libcli11-dev\n" in done.stdout
+    assert "setup: skipped (--offline-ok): the Python tools in .venv" in done.stdout
+    assert machine.calls() == []
+
+
+def test_further_packages_can_be_asked_for(machine: Machine) -> None:
+    """As `make test-clang` does."""
+    machine.has(PACKAGES)
+    done = machine.run("--no-venv", "--with", "clang-16")
+    assert "apt-get install -y --no-install-recommends clang-16\n" in done.stderr
+    machine.program("clang++-16", "exit 0")
+    assert machine.run("--no-venv", "--with", "clang-16").returncode == 0
+
+
+def test_machine_without_apt_is_told_what_to_provide(machine: Machine) -> None:
+    """Other distributions are not guessed at."""
+    (machine.bin / "apt-get").unlink()
+    done = machine.run("--no-venv")
+    assert done.returncode == 1
+    assert (
+        f"apt-get was not found: install what these packages hold, then use --offline-ok: {PACKAGES}" in done.stderr
+    )
+
+
+def test_venv_is_made_once_and_again_when_requirements_change(machine: Machine) -> None:
+    """The stamp holds the hash of the requirements."""
+    machine.has(PACKAGES)
+    pip = f"python -m pip install --quiet --disable-pip-version-check -r {machine.tree}/requirements-dev.txt"
+    assert machine.run().returncode == 0
+    assert machine.run().returncode == 0
+    assert machine.calls() == [pip]
+    digest = hashlib.sha256(b"tool==1\n").hexdigest()
+    assert digest in (machine.tree / ".venv/.stamp").read_text(encoding="utf-8")
+    (machine.tree / "requirements-dev.txt").write_text("tool==2\n", encoding="utf-8")
+    assert machine.run().returncode == 0
+    assert machine.calls() == [pip, pip]
+
+
+def test_python_without_venv_needs_a_package(machine: Machine) -> None:
+    """Debian keeps ensurepip apart."""
+    machine.has(PACKAGES)
+    machine.program("python3", "exit 1")
+    done = machine.run()
+    assert done.returncode == 1
+    assert "apt-get install -y --no-install-recommends python3-venv\n" in done.stderr
+
+
+def test_failing_pip_leaves_no_stamp(machine: Machine) -> None:
+    """The next call tries again."""
+    machine.has(PACKAGES)
+    machine.program(
+        "python3",
+        'case "$*" in --version) echo v ;; "-m venv "*) mkdir -p "$3/bin"; '
+        f'{shutil.which("cp")} {machine.bin}/dpkg-query "$3/bin/python" ;; *) exit 0 ;; esac',
+    )
+    done = machine.run()
+    assert done.returncode == 1
+    assert "pip could not install the tools" in done.stderr
+    assert not (machine.tree / ".venv/.stamp").exists()
+
+
+def test_help_and_unknown_options(machine: Machine) -> None:
+    """Help succeeds, nonsense does not."""
+    assert "usage: setup.sh" in machine.run("--help").stdout
+    assert machine.run("--nonsense").returncode == 2

@@ -1,0 +1,16 @@
+// tests/support/expect_error.hpp: checks of drover::Error.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "drover/base/errc.hpp"
+
+namespace drover::test {
+
+/// Fails the test unless `action` throws a drover::Error with `code` whose full text contains every one of
+/// `parts`. Wrap calls in SCOPED_TRACE where several could be meant.
+void expect_error(Errc code, const std::function<void()>& action, const std::vector<std::string>& parts = {});
+
+}  // namespace drover::test

@@ -1,0 +1,150 @@
+// A libcuda.so.1 that knows every entry point of driver.def by name, answers the questions about the machine as
+// fake_settings.hpp says, and refuses all real work with CUDA_ERROR_NOT_SUPPORTED.
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "device/cuda/api_types.hpp"
+#include "support/fake_driver/fake_settings.hpp"
+
+namespace drover::cuda {
+namespace {
+
+namespace fake = drover::test::fake;
+
+constexpr CUresult kNotSupported = 801;
+constexpr CUresult kInvalidDevice = 101;
+
+struct ErrorText {
+  CUresult code;
+  const char* name;
+  const char* text;
+};
+
+constexpr std::array kErrorTexts = {
+    ErrorText{46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
+    ErrorText{100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    ErrorText{802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
+    ErrorText{803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+              "system has unsupported display driver / cuda driver combination"},
+    ErrorText{804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+              "forward compatibility was attempted on non supported HW"},
+    ErrorText{805, "CUDA_ERROR_MPS_CONNECTION_FAILED", "MPS client failed to connect to the MPS control daemon"},
+    ErrorText{999, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+const ErrorText* find_text(CUresult code) {
+  const auto* const found = std::ranges::find(kErrorTexts, code, &ErrorText::code);
+  return found == kErrorTexts.end() ? nullptr : found;
+}
+
+CUresult init(unsigned /*flags*/) {
+  if (fake::is_set("FAKE_CHATTER")) {
+    std::puts("the driver says hello");
+    std::fflush(stdout);
+  }
+  if (fake::is_set("FAKE_CUINIT_HANG")) fake::hang();
+  if (fake::is_set("FAKE_CUINIT_CRASH")) std::raise(SIGSEGV);
+  return fake::number("FAKE_CUINIT_RESULT", 0);
+}
+
+CUresult driver_version(int* version) {
+  *version = fake::number("FAKE_CUDA_VERSION", 13000);
+  return kSuccess;
+}
+
+CUresult error_name(CUresult code, const char** name) {
+  const auto* const found = find_text(code);
+  *name = found == nullptr ? nullptr : found->name;
+  return found == nullptr ? kInvalidValue : kSuccess;
+}
+
+CUresult error_string(CUresult code, const char** text) {
+  const auto* const found = find_text(code);
+  *text = found == nullptr ? nullptr : found->text;
+  return found == nullptr ? kInvalidValue : kSuccess;
+}
+
+CUresult device_count(int* count) {
+  *count = fake::gpu_count();
+  return kSuccess;
+}
+
+CUresult device_get(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return ordinal < fake::gpu_count() ? kSuccess : kInvalidDevice;
+}
+
+CUresult device_name(char* name, int length, CUdevice device) {
+  std::snprintf(name, static_cast<std::size_t>(length), "%s", fake::gpu_name(device).c_str());
+  return kSuccess;
+}
+
+CUresult device_uuid(CUuuid* uuid, CUdevice device) {
+  std::memset(uuid->bytes, fake::kUuidByte, sizeof(uuid->bytes));
+  uuid->bytes[15] = fake::uuid_end(device);
+  return kSuccess;
+}
+
+CUresult device_memory(std::size_t* bytes, CUdevice /*device*/) {
+  *bytes = fake::kGpuMemory;
+  return kSuccess;
+}
+
+template <class Signature>
+struct Refusal;
+template <class... Parameters>
+struct Refusal<CUresult(Parameters...)> {
+  static CUresult answer(Parameters... /*ignored*/) { return kNotSupported; }
+};
+
+struct Entry {
+  const char* name;
+  void* address;
+};
+
+template <class Function>
+Entry entry(const char* name, Function* function) {
+  return {name, reinterpret_cast<void*>(function)};
+}
+
+void* address_of(const char* name) {
+  static const auto kKnown = std::to_array<Entry>({
+      entry("cuInit", init),
+      entry("cuDriverGetVersion", driver_version),
+      entry("cuGetErrorName", error_name),
+      entry("cuGetErrorString", error_string),
+      entry("cuDeviceGetCount", device_count),
+      entry("cuDeviceGet", device_get),
+      entry("cuDeviceGetName", device_name),
+      entry("cuDeviceGetUuid", device_uuid),
+      entry("cuDeviceTotalMem", device_memory),
+#define DROVER_CUDA(name, version, need, parameters) entry(#name, Refusal<CUresult parameters>::answer),
+#include "device/cuda/driver.def"
+#undef DROVER_CUDA
+  });
+  const auto* const found =
+      std::ranges::find_if(kKnown, [&](const Entry& known) { return std::strcmp(known.name, name) == 0; });
+  return found == kKnown.end() ? nullptr : found->address;
+}
+
+bool is_hidden(const char* name) {
+  for (int place = 0; !fake::piece("FAKE_CUDA_MISSING", place).empty(); ++place) {
+    if (fake::piece("FAKE_CUDA_MISSING", place) == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+}  // namespace drover::cuda
+
+// The names are the driver's.
+// NOLINTNEXTLINE(readability-identifier-naming)
+extern "C" int cuGetProcAddress_v2(const char* symbol, void** address, int /*version*/, std::uint64_t /*flags*/,
+                                   int* status) {
+  *address = drover::cuda::is_hidden(symbol) ? nullptr : drover::cuda::address_of(symbol);
+  *status = *address == nullptr ? 1 : 0;
+  return *address == nullptr ? drover::cuda::kNotFound : drover::cuda::kSuccess;
+}

@@ -1,0 +1,56 @@
+// tests/support/fake_driver/fake_settings.hpp: how the stand-ins for NVIDIA's libraries are told what to answer.
+//
+//   FAKE_CUINIT_RESULT=803        cuInit's answer (default 0); FAKE_CUINIT_HANG=1: never; FAKE_CUINIT_CRASH=1:
+//   SIGSEGV FAKE_CUDA_VERSION=13000       cuDriverGetVersion's answer FAKE_CUDA_MISSING=cuMemMap,…  entry points the
+//   driver does not have FAKE_CHATTER=1                cuInit writes to standard output FAKE_NVML_RESULT=18
+//   nvmlInit's answer; FAKE_NVML_HANG=1: never FAKE_DRIVER_VERSION=580.1     the driver's version FAKE_GPU_COUNT=2
+//   GPUs that are there (default 1), named by FAKE_GPU_NAMES=NVIDIA A,NVIDIA B FAKE_COMPUTE_MODE=3           of every
+//   GPU: 0 shared, 2 prohibited, 3 exclusive FAKE_MIG=1                    partitioning is switched on, with
+//   FAKE_MIG_INSTANCES=2 instances per GPU FAKE_MEMORY_RESULT=15         nvmlDeviceGetMemoryInfo's answer
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace drover::test::fake {
+
+inline constexpr std::size_t kGpuMemory = std::size_t{16} << 30;
+inline constexpr std::size_t kGpuMemoryFree = std::size_t{12} << 30;
+
+inline int number(const char* name, int fallback) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? fallback : static_cast<int>(std::strtol(text, nullptr, 10));
+}
+
+inline bool is_set(const char* name) { return number(name, 0) != 0; }
+
+inline int gpu_count() { return number("FAKE_GPU_COUNT", 1); }
+
+/// The piece of a comma-separated variable at `place`; empty when there is none.
+inline std::string piece(const char* name, int place) {
+  const char* const text = std::getenv(name);
+  std::string_view rest = text == nullptr ? "" : text;
+  for (; place > 0 && !rest.empty(); --place) {
+    const auto comma = rest.find(',');
+    rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
+  }
+  return std::string(rest.substr(0, rest.find(',')));
+}
+
+inline std::string gpu_name(int gpu) {
+  const auto name = piece("FAKE_GPU_NAMES", gpu);
+  return name.empty() ? "Fake GPU" : name;
+}
+
+/// Last byte of a GPU's UUID; the others are kUuidByte.
+inline constexpr unsigned char kUuidByte = 0xfa;
+inline unsigned char uuid_end(int gpu) { return static_cast<unsigned char>(gpu + 1); }
+
+[[noreturn]] inline void hang() {
+  for (;;) ::pause();
+}
+
+}  // namespace drover::test::fake
