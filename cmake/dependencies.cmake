@@ -5,7 +5,7 @@
 set(DROVER_DEPS "${PROJECT_SOURCE_DIR}/.deps" CACHE PATH "Headers and sources carried to offline machines")
 
 function(drover_find_header variable header package)
-  find_path(${variable} ${header} HINTS "${DROVER_DEPS}/include")
+  find_path(${variable} ${header} PATHS "${DROVER_DEPS}/include")
   if(NOT ${variable})
     message(FATAL_ERROR "${header} was not found.\n"
       "Install the Debian or Ubuntu package '${package}' (`make setup` does it), or on a machine with a network "
@@ -30,7 +30,7 @@ if(DROVER_BUILD_CLI OR DROVER_BUILD_BENCHMARKS OR DROVER_BUILD_TESTS)
 endif()
 
 if(DROVER_BUILD_TESTS)
-  find_path(DROVER_GTEST_SOURCE src/gtest-all.cc HINTS /usr/src/googletest/googletest "${DROVER_DEPS}/googletest")
+  find_path(DROVER_GTEST_SOURCE src/gtest-all.cc PATHS /usr/src/googletest/googletest "${DROVER_DEPS}/googletest")
   if(NOT DROVER_GTEST_SOURCE)
     message(FATAL_ERROR "The sources of GoogleTest were not found.\n"
       "Install the package 'libgtest-dev' (`make setup` does it), run `make bundle` elsewhere and copy .deps here, "

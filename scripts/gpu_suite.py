@@ -21,8 +21,9 @@ from gtest_program import FAILED, PASSED, SKIPPED, Row, list_tests, run_logged, 
 from repo import ROOT
 
 TEST_FILTER = "*Cuda*:*/cuda*"
-# Tests with `fault` in their names make kernels fault on purpose, which a sanitizer must not let pass.
-SANITIZER_FILTER = f"{TEST_FILTER}-*fault*"
+# Left out under the sanitizer: tests with `fault` in their names make kernels fault on purpose, which it must report;
+# and it waits for all work of a stream that is destroyed, while the test releases that work only afterwards.
+SANITIZER_FILTER = f"{TEST_FILTER}-*fault*:*destroying_a_stream*"
 LEAK_TOLERANCE_BYTES = 16 * 2**20
 # A driver gives memory of ended processes back a little later.
 LEAK_PATIENCE_S = 10.0
@@ -140,8 +141,9 @@ def run_all(options: argparse.Namespace, folder: Path) -> list[Row]:
     before = used_bytes()
     rows: list[Row] = []
     for program in programs:
-        print(f"gpu: {program.name}", flush=True)
-        rows += run_tests(program, TEST_FILTER, out, options.timeout)
+        done = run_tests(program, TEST_FILTER, out, options.timeout)
+        rows += done
+        print(f"gpu: {program.name}: {len(done)} tests", flush=True)
     tested = {row.suite for row in rows}
     if not rows:
         rows.append(Row("tests", "(list of tests)", FAILED, 0.0, f"no test in {folder}/tests matches {TEST_FILTER}"))

@@ -11,6 +11,8 @@
 #include "drover/base/trace.hpp"
 #include "drover/base/version.hpp"
 #include "drover/device/backend.hpp"
+#include "drover/device/driver_report.hpp"
 #include "drover/device/select.hpp"
 #include "drover/ipc/channel.hpp"
+#include "drover/observe/doctor.hpp"
 #include "drover/process/child_process.hpp"

@@ -23,7 +23,8 @@ std::int64_t environment_number(const char* name, std::int64_t fallback, std::in
   const char* const end = text->data() + text->size();
   const auto parsed = std::from_chars(text->data(), end, value);
   if (parsed.ec != std::errc{} || parsed.ptr != end || value < least || value > most) {
-    throw Error(Errc::invalid_argument, fmt::format("{}={} is not a whole number from {} to {}", name, *text, least, most),
+    throw Error(Errc::invalid_argument,
+                fmt::format("{}={} is not a whole number from {} to {}", name, *text, least, most),
                 fmt::format("unset {} or set it to such a number (default {})", name, fallback));
   }
   return value;

@@ -37,8 +37,7 @@ Translation translate(int error_number) {
       return {Errc::limit_reached, "the whole machine is out of open files; raise fs.file-max or stop programs"};
     case EAGAIN:
       return {Errc::limit_reached, "a limit on processes, threads or locked memory is reached; see ulimit -a"};
-    case ENOSPC:
-      return {Errc::limit_reached, "free space on the file system, or give the program another folder"};
+    case ENOSPC: return {Errc::limit_reached, "free space on the file system, or give the program another folder"};
     case EACCES:
     case EPERM:
       return {Errc::permission_denied, "run as the user who owns it, or allow the call in the container's profile"};
@@ -48,8 +47,7 @@ Translation translate(int error_number) {
     case ENOSYS:
       return {Errc::unsupported, "drover needs Linux 5.10 or newer and a sandbox that passes its calls through"};
     case EPIPE:
-    case ECONNRESET:
-      return {Errc::peer_lost, "the other process has ended; its own output says why"};
+    case ECONNRESET: return {Errc::peer_lost, "the other process has ended; its own output says why"};
     case ETIMEDOUT: return {Errc::timed_out, ""};
     default: return {Errc::system, ""};
   }

@@ -22,8 +22,7 @@ std::atomic<LogLevel> threshold{LogLevel::warn};
 LogLevel threshold_from_environment() noexcept {
   const char* const asked = std::getenv("DROVER_LOG");
   if (asked == nullptr || *asked == '\0') return LogLevel::warn;
-  const auto* const found =
-      std::ranges::find_if(kLevels, [&](LogLevel level) { return to_string(level) == asked; });
+  const auto* const found = std::ranges::find_if(kLevels, [&](LogLevel level) { return to_string(level) == asked; });
   if (found != kLevels.end()) return *found;
   log_to_stderr(LogLevel::warn, "DROVER_LOG is none of debug, info, warn, error, off; using warn");
   return LogLevel::warn;
@@ -52,8 +51,8 @@ std::string_view to_string(LogLevel level) noexcept {
 
 void log_to_stderr(LogLevel level, std::string_view text) noexcept {
   std::array<char, kLongestLine> line{};
-  const auto written = fmt::format_to_n(line.begin(), line.size() - 1, "drover[{}] {}: {}", ::getpid(),
-                                        to_string(level), text);
+  const auto written =
+      fmt::format_to_n(line.begin(), line.size() - 1, "drover[{}] {}: {}", ::getpid(), to_string(level), text);
   *written.out = '\n';
   const auto length = static_cast<std::size_t>(written.out - line.begin()) + 1;
   const int saved = errno;

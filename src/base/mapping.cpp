@@ -20,7 +20,7 @@ namespace {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::size_t file_size(const Fd& file) {
-  struct stat status {};
+  struct stat status{};
   if (sys::call("fstat", ::fstat, file.get(), &status) != 0) {
     throw_errno("fstat", fmt::format("file descriptor {}", file.get()));
   }
@@ -28,8 +28,7 @@ std::size_t file_size(const Fd& file) {
 }
 
 std::byte* map(std::size_t bytes, int flags, int fd, const char* what) {
-  void* const address =
-      sys::call("mmap", ::mmap, nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, off_t{0});
+  void* const address = sys::call("mmap", ::mmap, nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, off_t{0});
   if (address == MAP_FAILED) throw_errno("mmap", fmt::format("{} of {}", what, format_bytes(bytes)));
   return static_cast<std::byte*>(address);
 }

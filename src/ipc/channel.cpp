@@ -29,10 +29,8 @@ void attach_fds(msghdr& header, ControlBuffer& control, std::span<const int> fds
   std::memcpy(CMSG_DATA(part), fds.data(), fds.size_bytes());
 }
 
-// Owns every descriptor before anything can throw.
-std::vector<Fd> take_fds(msghdr& header) {
-  std::vector<Fd> fds;
-  fds.reserve(Channel::kMaxFds);
+// Requires: `fds` has room for kMaxFds, so that every descriptor is owned before anything can throw.
+void take_fds(msghdr& header, std::vector<Fd>& fds) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -42,7 +40,6 @@ std::vector<Fd> take_fds(msghdr& header) {
       fds.emplace_back(number);
     }
   }
-  return fds;
 }
 
 bool wait_readable(int fd, Deadline deadline) {
@@ -55,13 +52,29 @@ bool wait_readable(int fd, Deadline deadline) {
   }
 }
 
-void check_complete(const msghdr& header) {
+// One message, or 0 for the end. When the other end closed without reading all that we sent, the kernel reports that
+// once as a reset, ahead of the messages it still has for us; asked again it gives those.
+ssize_t receive_message(int fd, msghdr& header) {
+  for (int resets = 0;; ++resets) {
+    const auto length = sys::retry("recvmsg", ::recvmsg, fd, &header, int{MSG_CMSG_CLOEXEC});
+    if (length >= 0) return length;
+    if (errno != ECONNRESET) throw_errno("recvmsg", fmt::format("channel on descriptor {}", fd));
+    if (resets > 0) return 0;
+  }
+}
+
+void check_complete(const msghdr& header, bool is_empty) {
   if ((header.msg_flags & MSG_CTRUNC) != 0) {
     throw Error(Errc::limit_reached, "file descriptors sent to this process were dropped: it has too many open files",
                 "raise the limit of open files (ulimit -n 65536) before starting the program");
   }
   if ((header.msg_flags & MSG_TRUNC) != 0) {
-    throw Error(Errc::corrupt, fmt::format("a message of more than {} bytes came through a channel", Channel::kMaxBytes),
+    throw Error(Errc::corrupt,
+                fmt::format("a message of more than {} bytes came through a channel", Channel::kMaxBytes),
+                "the other end is not a drover of this version");
+  }
+  if (is_empty) {
+    throw Error(Errc::corrupt, "descriptors without a message came through a channel",
                 "the other end is not a drover of this version");
   }
 }
@@ -92,6 +105,9 @@ void Channel::send(std::string_view bytes, std::span<const int> fds) {
 
 ReceiveResult Channel::receive(ChannelMessage& into, Deadline deadline) {
   if (!wait_readable(socket_.get(), deadline)) return ReceiveResult::timed_out;
+  std::vector<Fd> fds;
+  fds.reserve(kMaxFds);
+  into.fds.clear();
   into.bytes.resize(kMaxBytes);
   iovec payload{into.bytes.data(), into.bytes.size()};
   alignas(cmsghdr) ControlBuffer control{};
@@ -100,12 +116,13 @@ ReceiveResult Channel::receive(ChannelMessage& into, Deadline deadline) {
   header.msg_iovlen = 1;
   header.msg_control = control.data();
   header.msg_controllen = control.size();
-  const auto length = sys::retry("recvmsg", ::recvmsg, socket_.get(), &header, int{MSG_CMSG_CLOEXEC});
-  if (length < 0 && errno != ECONNRESET) throw_errno("recvmsg", "a channel");
-  into.fds = length > 0 ? take_fds(header) : std::vector<Fd>{};
-  into.bytes.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
-  if (length <= 0) return ReceiveResult::peer_lost;
-  check_complete(header);
+  const auto length = receive_message(socket_.get(), header);
+  take_fds(header, fds);
+  into.bytes.resize(static_cast<std::size_t>(length));
+  const bool is_end = length == 0 && fds.empty() && (header.msg_flags & MSG_CTRUNC) == 0;
+  if (is_end) return ReceiveResult::peer_lost;
+  check_complete(header, length == 0);
+  into.fds = std::move(fds);
   return ReceiveResult::message;
 }
 

@@ -64,7 +64,7 @@ std::vector<DeviceNode> find_device_nodes(const fs::path& root) {
   for (const auto& name : names_in(root / "dev")) {
     if (!is_gpu_node(name)) continue;
     const auto path = root / "dev" / name;
-    const bool is_accessible = sys::call("access", ::access, path.c_str(), int{R_OK | W_OK}) == 0;
+    const bool is_accessible = sys::call("access", ::access, path.c_str(), R_OK | W_OK) == 0;
     nodes.push_back({.path = "/dev/" + name, .is_accessible = is_accessible});
   }
   return nodes;

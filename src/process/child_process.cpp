@@ -25,28 +25,30 @@ namespace {
 
 // glibc's declarations of pidfd_open are too young for some systems we support.
 int pidfd_open(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+int pidfd_send_signal(int pidfd, int signal) {
+  return static_cast<int>(::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0));
+}
 
 // Gives the child the descriptors asked for under the numbers asked for, and no other above standard error: a
 // forgotten descriptor would keep shared and device memory alive.
 class FileActions {
  public:
-  explicit FileActions(const std::vector<std::pair<int, int>>& inherit) {
+  explicit FileActions(const std::vector<std::pair<int, int>>& inherit) : FileActions() {
     int highest = STDERR_FILENO;
     for (const auto& [ours, theirs] : inherit) highest = std::max(highest, theirs);
-    ::posix_spawn_file_actions_init(&actions_);
     std::set<int> given;
     for (const auto& [ours, theirs] : inherit) {
       // Moved out of the way first, so that no number is overwritten before it was handed over.
       const auto lift = [](int fd, int least) { return ::fcntl(fd, F_DUPFD_CLOEXEC, least); };
       const auto& lifted = lifted_.emplace_back(sys::call("fcntl", lift, ours, highest + 1));
       if (!lifted.is_open()) throw_errno("fcntl(F_DUPFD_CLOEXEC)", fmt::format("inherited descriptor {}", ours));
-      ::posix_spawn_file_actions_adddup2(&actions_, lifted.get(), theirs);
+      check(::posix_spawn_file_actions_adddup2(&actions_, lifted.get(), theirs), theirs);
       given.insert(theirs);
     }
     for (int number = STDERR_FILENO + 1; number < highest; ++number) {
-      if (!given.contains(number)) ::posix_spawn_file_actions_addclose(&actions_, number);
+      if (!given.contains(number)) check(::posix_spawn_file_actions_addclose(&actions_, number), number);
     }
-    ::posix_spawn_file_actions_addclosefrom_np(&actions_, highest + 1);
+    check(::posix_spawn_file_actions_addclosefrom_np(&actions_, highest + 1), highest + 1);
   }
   ~FileActions() { ::posix_spawn_file_actions_destroy(&actions_); }
   FileActions(const FileActions&) = delete;
@@ -54,20 +56,25 @@ class FileActions {
   [[nodiscard]] const posix_spawn_file_actions_t* get() const noexcept { return &actions_; }
 
  private:
+  // A constructor of its own, so that the actions are destroyed even if planning them throws.
+  FileActions() { ::posix_spawn_file_actions_init(&actions_); }
+  static void check(int error, int number) {
+    if (error == 0) return;
+    throw error_from_errno(error, "posix_spawn_file_actions", fmt::format("descriptor {} of the child", number));
+  }
+
   posix_spawn_file_actions_t actions_{};
   std::vector<Fd> lifted_;
 };
 
 std::vector<std::string> merged_environment(const std::vector<std::pair<std::string, std::string>>& added) {
   std::vector<std::string> merged;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const auto name = text.substr(0, text.find('='));
-    bool is_replaced = false;
-    for (const auto& [key, value] : added) is_replaced = is_replaced || key == name;
-    if (!is_replaced) merged.emplace_back(text);
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) merged.emplace_back(*entry);
+  for (const auto& [key, value] : added) {
+    const auto start = key + "=";
+    std::erase_if(merged, [&](const std::string& entry) { return entry.starts_with(start); });
+    merged.push_back(start + value);
   }
-  for (const auto& [key, value] : added) merged.push_back(fmt::format("{}={}", key, value));
   return merged;
 }
 
@@ -148,15 +155,16 @@ std::optional<ExitStatus> ChildProcess::wait(Deadline deadline) {
 
 void ChildProcess::kill(int signal) {
   if (pid_ == 0 || ended_) return;
-  if (sys::call("kill", ::kill, pid_, signal) != 0 && errno != ESRCH) {
-    throw_errno("kill", fmt::format("process {}", pid_));
+  if (sys::call("pidfd_send_signal", pidfd_send_signal, pidfd_.get(), signal) != 0 && errno != ESRCH) {
+    throw_errno("pidfd_send_signal", fmt::format("process {}", pid_));
   }
 }
 
-// Uses plain calls: it must work whatever a test makes fail, and a child left behind is never right.
+// Uses plain calls: it must work whatever a test makes fail, and a child left behind is never right. Signals go by
+// pidfd wherever there is one: if somebody else reaped the child, its pid may name a stranger by now.
 void ChildProcess::end() noexcept {
   if (pid_ == 0 || ended_) return;
-  ::kill(pid_, SIGKILL);
+  pidfd_.is_open() ? pidfd_send_signal(pidfd_.get(), SIGKILL) : ::kill(pid_, SIGKILL);
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) != 0) {
     if (errno == EINTR) continue;

@@ -27,7 +27,8 @@ const char* usual_cause(int signal) {
 
 std::string ExitStatus::to_string() const {
   if (!is_signal_) return fmt::format("exited with status {}", value_);
-  return fmt::format("killed by {}{}{}", signal_name(value_), usual_cause(value_), dumped_core_ ? ", core dumped" : "");
+  return fmt::format("killed by {}{}{}", signal_name(value_), usual_cause(value_),
+                     dumped_core_ ? ", core dumped" : "");
 }
 
 }  // namespace drover

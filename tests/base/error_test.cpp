@@ -59,16 +59,16 @@ TEST_P(ErrnoTranslation, code_and_remedy_follow_from_the_number) {
 
 INSTANTIATE_TEST_SUITE_P(
     Error, ErrnoTranslation,
-    ::testing::Values(ErrnoCase{ENOMEM, Errc::out_of_memory, "memory"}, ErrnoCase{EMFILE, Errc::limit_reached, "ulimit -n"},
-                      ErrnoCase{ENFILE, Errc::limit_reached, "fs.file-max"},
-                      ErrnoCase{EAGAIN, Errc::limit_reached, "ulimit -a"}, ErrnoCase{ENOSPC, Errc::limit_reached, "space"},
-                      ErrnoCase{ETOOMANYREFS, Errc::limit_reached, "ulimit -n"},
-                      ErrnoCase{EACCES, Errc::permission_denied, "user"},
-                      ErrnoCase{EPERM, Errc::permission_denied, "container"}, ErrnoCase{ENOENT, Errc::not_found, "name"},
-                      ErrnoCase{EINVAL, Errc::invalid_argument, ""}, ErrnoCase{EBUSY, Errc::busy, "holder"},
-                      ErrnoCase{ENOSYS, Errc::unsupported, "Linux"}, ErrnoCase{EPIPE, Errc::peer_lost, "ended"},
-                      ErrnoCase{ECONNRESET, Errc::peer_lost, "ended"}, ErrnoCase{ETIMEDOUT, Errc::timed_out, ""},
-                      ErrnoCase{EIO, Errc::system, ""}, ErrnoCase{12345, Errc::system, ""}),
+    ::testing::Values(
+        ErrnoCase{ENOMEM, Errc::out_of_memory, "memory"}, ErrnoCase{EMFILE, Errc::limit_reached, "ulimit -n"},
+        ErrnoCase{ENFILE, Errc::limit_reached, "fs.file-max"}, ErrnoCase{EAGAIN, Errc::limit_reached, "ulimit -a"},
+        ErrnoCase{ENOSPC, Errc::limit_reached, "space"}, ErrnoCase{ETOOMANYREFS, Errc::limit_reached, "ulimit -n"},
+        ErrnoCase{EACCES, Errc::permission_denied, "user"}, ErrnoCase{EPERM, Errc::permission_denied, "container"},
+        ErrnoCase{ENOENT, Errc::not_found, "name"}, ErrnoCase{EINVAL, Errc::invalid_argument, ""},
+        ErrnoCase{EBUSY, Errc::busy, "holder"}, ErrnoCase{ENOSYS, Errc::unsupported, "Linux"},
+        ErrnoCase{EPIPE, Errc::peer_lost, "ended"}, ErrnoCase{ECONNRESET, Errc::peer_lost, "ended"},
+        ErrnoCase{ETIMEDOUT, Errc::timed_out, ""}, ErrnoCase{EIO, Errc::system, ""},
+        ErrnoCase{12345, Errc::system, ""}),
     [](const auto& number) { return "errno_" + std::to_string(number.param.number); });
 
 TEST(Error, throw_errno_reads_errno) {

@@ -113,8 +113,8 @@ TEST(Fd, duplicate_is_the_same_file_closed_on_exec) {
   EXPECT_NE(copy.get(), fd.get());
   EXPECT_GE(copy.get(), 3);
   EXPECT_EQ(::fcntl(copy.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
-  struct stat one {};
-  struct stat other {};
+  struct stat one{};
+  struct stat other{};
   ASSERT_EQ(::fstat(fd.get(), &one), 0);
   ASSERT_EQ(::fstat(copy.get(), &other), 0);
   EXPECT_EQ(one.st_ino, other.st_ino);

@@ -181,7 +181,8 @@ TEST(MemoryFile, interrupted_resize_is_repeated) {
 TEST(MemoryFile, files_that_could_shrink_are_refused) {
   const Fd unsealed(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(unsealed.get(), 4096), 0);
-  test::expect_error(Errc::corrupt, [&] { static_cast<void>(check_memory_file(unsealed)); }, {"not a sealed memory file"});
+  test::expect_error(Errc::corrupt, [&] { static_cast<void>(check_memory_file(unsealed)); },
+                     {"not a sealed memory file"});
   ASSERT_EQ(::fcntl(unsealed.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SEAL), 0);
   test::expect_error(Errc::corrupt, [&] { static_cast<void>(check_memory_file(unsealed)); });
   const Fd other(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -211,7 +212,8 @@ TEST(MemoryFile, peer_cannot_turn_access_into_sigbus) {
     const int number = file.get();
     group.channel(0).send("shrink this", {&number, 1});
     EXPECT_EQ(group.receive_text(0), "tried");
-    std::ranges::for_each(mapping.bytes().first(mapping.size() - 1), [](std::byte value) { EXPECT_EQ(value, std::byte{0}); });
+    std::ranges::for_each(mapping.bytes().first(mapping.size() - 1),
+                          [](std::byte value) { EXPECT_EQ(value, std::byte{0}); });
     EXPECT_EQ(mapping.bytes().back(), std::byte{1});
     group.expect_success();
   }

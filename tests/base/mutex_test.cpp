@@ -49,8 +49,12 @@ TEST(Mutex, holders_exclude_each_other) {
 
 TEST(Mutex, lock_is_given_back_at_the_end_of_the_scope) {
   Mutex mutex;
-  { const MutexLock lock(mutex); }
-  { const MutexLock lock(mutex); }
+  {
+    const MutexLock lock(mutex);
+  }
+  {
+    const MutexLock lock(mutex);
+  }
   mutex.lock();
   mutex.unlock();
 }

@@ -34,7 +34,9 @@ class Trace : public ::testing::Test {
 
 TEST_F(Trace, nobody_listens_by_default) {
   EXPECT_FALSE(is_tracing());
-  { const TraceSpan span("unheard"); }
+  {
+    const TraceSpan span("unheard");
+  }
   EXPECT_TRUE(take_records().empty());
 }
 
@@ -42,7 +44,9 @@ TEST_F(Trace, span_reports_name_value_and_times) {
   set_trace_sink(&keep);
   EXPECT_TRUE(is_tracing());
   const auto before = Clock::now();
-  { const TraceSpan span("test.work", 4096); }
+  {
+    const TraceSpan span("test.work", 4096);
+  }
   const auto found = take_records();
   ASSERT_EQ(found.size(), 1U);
   EXPECT_STREQ(found[0].name, "test.work");

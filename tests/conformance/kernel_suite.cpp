@@ -20,8 +20,9 @@ TEST_P(BackendSuite, kernel_runs_over_all_its_threads) {
   std::iota(values.begin(), values.end(), 0.0F);
   device().upload(memory->ptr(), values.data(), kBytes);
   const std::uint64_t address = memory->ptr().address;
+  const float factor = 2.5F;
   stream->launch(*scale, kShape,
-                 std::array{KernelArgument::of(address), KernelArgument::of(2.5F), KernelArgument::of(kCount)});
+                 std::array{KernelArgument::of(address), KernelArgument::of(factor), KernelArgument::of(kCount)});
   ASSERT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
   std::vector<float> results(kCount);
   device().download(results.data(), memory->ptr(), kBytes);
@@ -65,7 +66,8 @@ TEST_P(BackendSuite, impossible_launch_is_an_error) {
   const auto scale = module->kernel("scale");
   const auto stream = device().create_stream();
   const std::uint64_t address = 0;
-  const std::array arguments{KernelArgument::of(address), KernelArgument::of(1.0F), KernelArgument::of(kCount)};
+  const float factor = 1.0F;
+  const std::array arguments{KernelArgument::of(address), KernelArgument::of(factor), KernelArgument::of(kCount)};
   expect_error(Errc::invalid_argument, [&] { stream->launch(*scale, {.block = {2048, 1, 1}}, arguments); });
   expect_error(Errc::invalid_argument, [&] { stream->launch(*scale, {.grid = {0, 1, 1}}, arguments); });
 }

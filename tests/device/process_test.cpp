@@ -112,7 +112,8 @@ DROVER_PEER_BODY(wrong_kernel_arguments) {
   const auto module = device.load_module(test_kernel_image(BackendKind::cuda));
   const auto scale = module->kernel("scale");
   const auto stream = device.create_stream();
-  const std::array too_few{KernelArgument::of(std::uint64_t{0})};
+  const std::uint64_t address = 0;
+  const std::array too_few{KernelArgument::of(address)};
   expect_error(Errc::invalid_argument, [&] { stream->launch(*scale, {}, too_few); }, {"'scale'", "[8, 4, 4]", "[8]"});
 }
 

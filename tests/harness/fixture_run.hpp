@@ -12,7 +12,8 @@
 namespace drover::test {
 
 /// Runs the test `name` of harness_fixture in a supervised program, with `variables` on top of the environment.
-inline ProgramResult run_fixture(const std::string& name, std::vector<std::pair<std::string, std::string>> variables = {},
+inline ProgramResult run_fixture(const std::string& name,
+                                 std::vector<std::pair<std::string, std::string>> variables = {},
                                  const OutputWatcher& watcher = {}) {
   SpawnOptions options{.executable = DROVER_HARNESS_FIXTURE, .arguments = {"--gtest_filter=" + name}};
   options.environment = std::move(variables);

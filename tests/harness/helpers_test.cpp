@@ -56,8 +56,7 @@ TEST(CapturedLog, lines_are_kept_and_the_sink_restored) {
 }
 
 TEST(RunProgram, output_of_both_streams_and_status_are_returned) {
-  const auto result =
-      run_program({.executable = "/bin/sh", .arguments = {"-c", "echo out; echo err >&2; exit 3"}});
+  const auto result = run_program({.executable = "/bin/sh", .arguments = {"-c", "echo out; echo err >&2; exit 3"}});
   EXPECT_EQ(result.status, ExitStatus::exited(3));
   EXPECT_EQ(result.output, "out\nerr\n");
 }

@@ -16,7 +16,8 @@ namespace {
 using Kind = PeerOutcome::Kind;
 
 DROVER_PEER_BODY(tell_about_itself) {
-  peer.channel().send(fmt::format("{} of {}, {}, {}", peer.rank(), peer.size(), peer.parameter("greeting"), ::getpid()));
+  peer.channel().send(
+      fmt::format("{} of {}, {}, {}", peer.rank(), peer.size(), peer.parameter("greeting"), ::getpid()));
 }
 
 DROVER_PEER_BODY(pass_three_points) {
@@ -73,7 +74,8 @@ TEST_P(EveryShape, held_peers_go_on_when_released) {
     EXPECT_EQ(group.receive_text(rank), "first");
     EXPECT_EQ(group.receive_text(rank), "second");
     ChannelMessage nothing;
-    EXPECT_EQ(group.channel(rank).receive(nothing, Deadline::after(std::chrono::seconds(0))), ReceiveResult::timed_out);
+    EXPECT_EQ(group.channel(rank).receive(nothing, Deadline::after(std::chrono::seconds(0))),
+              ReceiveResult::timed_out);
     group.release(rank);
     EXPECT_EQ(group.receive_text(rank), "third");
   }

@@ -68,7 +68,9 @@ void wait_for_end(pid_t pid) {
   while (::poll(&ended, 1, -1) != 1) continue;
 }
 
-TEST(Supervisor, hang_ends_with_stacks) { expect_stacks(run_fixture("Hangs.in_a_function", {{"DROVER_TEST_TIMEOUT", "2"}})); }
+TEST(Supervisor, hang_ends_with_stacks) {
+  expect_stacks(run_fixture("Hangs.in_a_function", {{"DROVER_TEST_TIMEOUT", "2"}}));
+}
 
 TEST(Supervisor, hang_of_a_peer_process_ends_with_its_stack) {
   const auto result = run_fixture("Hangs.in_a_peer", {{"DROVER_TEST_TIMEOUT", "2"}});

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("DROVER_BUILD_DIR", ROOT / "build" / "dev"))
+BUILD = ROOT / os.environ.get("DROVER_BUILD_DIR", "build/dev")
 VENDOR_LIBRARIES = ("libcuda", "libcudart", "libnvidia", "libnvrtc")
 
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <numeric>
+#include <cstring>
 #include <random>
 #include <string>
 #include <thread>
@@ -48,7 +48,8 @@ void send_raw(const Channel& channel, std::string_view bytes, int fd = -1) {
   if (fd >= 0) {
     header.msg_control = control.data();
     header.msg_controllen = control.size();
-    *reinterpret_cast<cmsghdr*>(control.data()) = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    *reinterpret_cast<cmsghdr*>(control.data()) = {
+        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
     std::memcpy(control.data() + CMSG_LEN(0), &fd, sizeof(fd));
   }
   ASSERT_EQ(::sendmsg(channel.fd(), &header, MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
@@ -67,7 +68,8 @@ TEST(Channel, messages_keep_their_boundaries_and_order_both_ways) {
 TEST(Channel, message_of_any_allowed_size_arrives_whole) {
   auto [left, right] = Channel::make_pair();
   std::mt19937 random(1);
-  for (const std::size_t size : {std::size_t{1}, std::size_t{2}, std::size_t{4095}, std::size_t{4096}, Channel::kMaxBytes - 1, Channel::kMaxBytes}) {
+  for (const std::size_t size : {std::size_t{1}, std::size_t{2}, std::size_t{4095}, std::size_t{4096},
+                                 Channel::kMaxBytes - 1, Channel::kMaxBytes}) {
     std::string bytes(size, '\0');
     for (char& byte : bytes) byte = static_cast<char>(random());
     left.send(bytes);
@@ -228,14 +230,16 @@ TEST(Channel, empty_message_with_descriptors_is_corrupt_and_leaves_none) {
   const auto before = test::open_descriptors();
   send_raw(left, "", STDERR_FILENO);
   ChannelMessage message;
-  test::expect_error(Errc::corrupt, [&, &end = right] { static_cast<void>(end.receive(message, Deadline::never())); });
+  test::expect_error(Errc::corrupt,
+                     [&, &end = right] { static_cast<void>(end.receive(message, Deadline::never())); });
   EXPECT_EQ(test::open_descriptors(), before);
 }
 
 TEST(Channel, descriptor_that_is_no_socket_is_an_error) {
   Channel channel(Fd(::open("/dev/zero", O_RDWR | O_CLOEXEC)));
   ChannelMessage message;
-  test::expect_error(Errc::system, [&] { static_cast<void>(channel.receive(message, Deadline::never())); }, {"recvmsg"});
+  test::expect_error(Errc::system, [&] { static_cast<void>(channel.receive(message, Deadline::never())); },
+                     {"recvmsg"});
   test::expect_error(Errc::system, [&] { channel.send("x"); }, {"sendmsg"});
 }
 

@@ -98,8 +98,8 @@ inline void expect_findings(Facts (*start)(), std::initializer_list<Case> cases)
     EXPECT_NE(found->summary.find(expected.summary), std::string::npos) << found->summary;
     EXPECT_NE(found->remedy.find(expected.remedy), std::string::npos) << found->remedy;
     EXPECT_EQ(found->summary.find('\n'), std::string::npos) << "a summary is one line";
-    if (found->severity == Severity::ok) EXPECT_EQ(found->remedy, "");
-    if (found->severity >= Severity::warning) EXPECT_NE(found->remedy, "");
+    EXPECT_TRUE(found->severity != Severity::ok || found->remedy.empty()) << found->remedy;
+    EXPECT_TRUE(found->severity < Severity::warning || !found->remedy.empty());
   }
 }
 

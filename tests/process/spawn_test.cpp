@@ -170,18 +170,20 @@ TEST(Spawn, descriptor_that_is_not_open_is_refused) {
   SpawnOptions options = shell("exit 0");
   for (const auto& pair : {std::pair{-1, 5}, std::pair{7777, 5}, std::pair{1, -1}}) {
     options.inherit = {pair};
-    test::expect_error(Errc::system, [&] { static_cast<void>(ChildProcess::spawn(options)); }, {"Bad file descriptor"});
+    test::expect_error(Errc::system, [&] { static_cast<void>(ChildProcess::spawn(options)); },
+                       {"Bad file descriptor"});
   }
 }
 
 TEST(Spawn, missing_program_is_not_found_and_named) {
-  test::expect_error(Errc::not_found, [] { static_cast<void>(ChildProcess::spawn({.executable = "/no/such/program"})); },
+  test::expect_error(Errc::not_found,
+                     [] { static_cast<void>(ChildProcess::spawn({.executable = "/no/such/program"})); },
                      {"posix_spawn failed for program '/no/such/program'", "check the name"});
 }
 
 TEST(Spawn, file_that_is_no_program_is_refused) {
-  test::expect_error(Errc::permission_denied, [] { static_cast<void>(ChildProcess::spawn({.executable = "/etc/passwd"})); },
-                     {"/etc/passwd"});
+  test::expect_error(Errc::permission_denied,
+                     [] { static_cast<void>(ChildProcess::spawn({.executable = "/etc/passwd"})); }, {"/etc/passwd"});
 }
 
 TEST(Spawn, exhausted_process_limit_is_limit_reached) {
@@ -194,7 +196,7 @@ TEST(Spawn, exhausted_process_limit_is_limit_reached) {
 TEST(Spawn, child_without_pidfd_is_ended_at_once) {
   const auto before = test::open_descriptors();
   const FaultSeam fail("pidfd_open", EMFILE);
-  test::expect_error(Errc::limit_reached, [] { static_cast<void>(ChildProcess::spawn(shell("sleep 1000"))); },
+  test::expect_error(Errc::limit_reached, [] { static_cast<void>(ChildProcess::spawn(shell("exec sleep 1000"))); },
                      {"pidfd_open failed for process ", "/bin/sh", "ulimit -n"});
   EXPECT_EQ(fail.strikes(), 1);
   EXPECT_EQ(test::open_descriptors(), before);

@@ -8,7 +8,7 @@ namespace drover::test {
 
 /// Which calls a FaultSeam fails.
 struct FaultOptions {
-  int nth = 1;                                   ///< the first call that fails, counted from 1
+  int nth = 1;                                  ///< the first call that fails, counted from 1
   int times = std::numeric_limits<int>::max();  ///< how many fail from there on
 };
 

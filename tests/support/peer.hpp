@@ -87,7 +87,7 @@ bool register_peer_body(const char* name, PeerBody body);
 
 /// Defines and registers a peer body: DROVER_PEER_BODY(echo_once) { peer.channel()... }. Names are unique in one
 /// test program.
-#define DROVER_PEER_BODY(name)                                                                             \
-  static void name(::drover::test::Peer& peer);                                                            \
+#define DROVER_PEER_BODY(name)                                                                               \
+  static void name(::drover::test::Peer& peer);                                                              \
   [[maybe_unused]] static const bool name##_is_registered = ::drover::test::register_peer_body(#name, name); \
   static void name([[maybe_unused]] ::drover::test::Peer& peer)

@@ -1,5 +1,6 @@
 #include "support/peer_group.hpp"
 
+#include <array>
 #include <exception>
 #include <ostream>
 #include <stdexcept>
@@ -30,11 +31,14 @@ std::vector<PeerShape> all_peer_shapes() {
   return shapes;
 }
 
-std::string to_string(const PeerShape& shape) {
-  return fmt::format("{}_{}", to_string(shape.mode), shape.size);
-}
+std::string to_string(const PeerShape& shape) { return fmt::format("{}_{}", to_string(shape.mode), shape.size); }
 
 void PrintTo(const PeerShape& shape, std::ostream* out) { *out << to_string(shape); }
+
+void PrintTo(PeerOutcome::Kind kind, std::ostream* out) {
+  constexpr std::array kNames = {"success", "failed", "abandoned", "running"};
+  *out << kNames.at(static_cast<std::size_t>(kind));
+}
 
 PeerGroup::PeerGroup(std::string body, PeerShape shape, std::map<std::string, std::string> parameters) {
   if (shape.size < 1) throw std::invalid_argument("a group has at least one peer");

@@ -43,6 +43,9 @@ struct PeerOutcome {
   std::string text;           ///< for people: exit status, failed assertions, exception
 };
 
+/// So that GoogleTest prints a kind as text.
+void PrintTo(PeerOutcome::Kind kind, std::ostream* out);  // NOLINT(readability-identifier-naming)
+
 class PeerMember;
 
 /// Runs `body` in `shape.size` peers, each with a channel to the test. Never forks: processes are this program,

@@ -33,14 +33,22 @@ std::pair<std::string, std::string> split(std::string_view text) {
 void take_argument(PeerStart& start, std::string_view argument) {
   auto [key, value] = split(argument);
   PeerPlan& plan = start.plan;
-  if (key == "body") plan.body = value;
-  else if (key == "rank") plan.rank = std::stoi(value);
-  else if (key == "size") plan.size = std::stoi(value);
-  else if (key == "parent") start.parent = std::stoi(value);
-  else if (key == "kill") plan.kill_at.insert(value);
-  else if (key == "hold") plan.hold_at.insert(value);
-  else if (key == "parameter") plan.parameters.insert(split(value));
-  else throw std::invalid_argument("peer argument '" + key + "'");
+  if (key == "body")
+    plan.body = value;
+  else if (key == "rank")
+    plan.rank = std::stoi(value);
+  else if (key == "size")
+    plan.size = std::stoi(value);
+  else if (key == "parent")
+    start.parent = std::stoi(value);
+  else if (key == "kill")
+    plan.kill_at.insert(value);
+  else if (key == "hold")
+    plan.hold_at.insert(value);
+  else if (key == "parameter")
+    plan.parameters.insert(split(value));
+  else
+    throw std::invalid_argument("peer argument '" + key + "'");
 }
 
 PeerStart parse(std::span<char* const> arguments) {

@@ -120,10 +120,11 @@ std::unique_ptr<PeerMember> start_peer(const PeerPlan& plan) {
                                           Peer(plan, std::move(peer_channel), std::move(peer_control)),
                                           find_peer_body(plan.body));
   }
-  auto child = ChildProcess::spawn({.executable = own_executable(),
-                                    .arguments = peer_arguments(plan),
-                                    .environment = {},
-                                    .inherit = {{peer_channel.fd(), kPeerChannel}, {peer_control.fd(), kPeerControl}}});
+  auto child =
+      ChildProcess::spawn({.executable = own_executable(),
+                           .arguments = peer_arguments(plan),
+                           .environment = {},
+                           .inherit = {{peer_channel.fd(), kPeerChannel}, {peer_control.fd(), kPeerControl}}});
   return std::make_unique<ProcessMember>(std::move(channel), std::move(control), std::move(child));
 }
 

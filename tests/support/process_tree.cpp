@@ -83,7 +83,8 @@ std::vector<ProcessEntry> descendants_of(pid_t root) {
 }
 
 std::string to_string(const ProcessEntry& process) {
-  return fmt::format("pid {}, state {}, child of {}: {}", process.pid, process.state, process.parent, process.command);
+  return fmt::format("pid {}, state {}, child of {}: {}", process.pid, process.state, process.parent,
+                     process.command);
 }
 
 std::string kernel_stacks_of(pid_t root) {

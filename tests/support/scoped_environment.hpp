@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-
 namespace drover::test {
 
 /// Sets or removes a variable and restores it at the end of the scope. For tests without other threads.

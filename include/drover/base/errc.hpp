@@ -31,11 +31,10 @@ enum class Errc {
 
 /// All codes, in the order above; for tables and tests.
 inline constexpr std::array kAllErrc = {
-    Errc::invalid_argument,  Errc::out_of_memory,   Errc::device_memory, Errc::limit_reached,
-    Errc::permission_denied, Errc::not_found,       Errc::busy,          Errc::unsupported,
-    Errc::driver_missing,    Errc::driver_mismatch, Errc::forked,        Errc::device_lost,
-    Errc::device_fault,      Errc::timed_out,       Errc::peer_lost,     Errc::corrupt,
-    Errc::system,            Errc::internal,
+    Errc::invalid_argument, Errc::out_of_memory, Errc::device_memory, Errc::limit_reached,  Errc::permission_denied,
+    Errc::not_found,        Errc::busy,          Errc::unsupported,   Errc::driver_missing, Errc::driver_mismatch,
+    Errc::forked,           Errc::device_lost,   Errc::device_fault,  Errc::timed_out,      Errc::peer_lost,
+    Errc::corrupt,          Errc::system,        Errc::internal,
 };
 
 /// The code's name as written above, e.g. "device_memory".

@@ -11,10 +11,10 @@ namespace drover {
 
 /// One finished piece of work. `name` has static lifetime, e.g. "device.copy".
 struct TraceRecord {
-  const char* name;         ///< what was done
+  const char* name = "";    ///< what was done
   Clock::time_point begin;  ///< when it began
   Clock::time_point end;    ///< when it ended; equal to begin for an instant
-  std::uint64_t value;      ///< bytes, items or whatever the name says; 0 if nothing
+  std::uint64_t value = 0;  ///< bytes, items or whatever the name says; 0 if nothing
 };
 
 /// Receives each record, on the thread that did the work. Must be quick, must not throw or call drover.

@@ -69,8 +69,9 @@ struct LiveResources {
   bool operator==(const LiveResources&) const = default;
 };
 
-/// All devices of one kind, as this process sees them. Safe from any thread. After a fork every call in the
-/// child throws `Errc::forked`: neither CUDA nor emulated streams survive it; start processes by spawning.
+/// All devices of one kind, as this process sees them. Safe from any thread. Once a device has been opened, every
+/// call in a fork of this process that would use a device throws `Errc::forked`: neither CUDA nor emulated streams
+/// survive a fork. Start processes by spawning.
 class Backend {
  public:
   virtual ~Backend() = default;

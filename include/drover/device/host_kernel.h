@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /** One launch, handed to `extern "C" void NAME(const HostLaunch*)`, which does the work of all blocks. */
-typedef struct HostLaunch {
+typedef struct HostLaunch { /* NOLINT(modernize-use-using): C */
   uint32_t grid[3];      /**< blocks in x, y, z */
   uint32_t block[3];     /**< threads per block in x, y, z */
   uint32_t shared_bytes; /**< dynamic shared memory per block */

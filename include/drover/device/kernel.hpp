@@ -21,11 +21,13 @@ struct KernelArgument {
   const void* data;   ///< first byte of the value
   std::size_t bytes;  ///< its size, which must be that of the kernel's parameter
 
-  /// The argument `value`; it must live until the launch call returns.
+  /// The argument `value`; it must live until the launch call returns, hence no temporaries.
   template <class Value>
   static KernelArgument of(const Value& value) noexcept {
     return {&value, sizeof(Value)};
   }
+  template <class Value>
+  static KernelArgument of(const Value&& value) = delete;
 };
 
 /// A function in a module; lives no longer than the module.

@@ -15,7 +15,7 @@ namespace drover {
 
 /// One message with the descriptors that came with it.
 struct ChannelMessage {
-  std::string bytes;     ///< as sent, whole
+  std::string bytes;    ///< as sent, whole
   std::vector<Fd> fds;  ///< now owned here, closed on exec
 };
 

@@ -79,7 +79,7 @@ struct Facts {
   DriverProbe probe;                        ///< what the driver says
   std::string kernel_module;                ///< version of the loaded nvidia module; empty when not loaded
   std::vector<PciGpu> pci_gpus;             ///< by address
-  std::vector<DeviceNode> device_nodes;     ///< /dev/nvidiactl, /dev/nvidia<n>, /dev/nvidia-uvm, by path
+  std::vector<DeviceNode> device_nodes;     ///< /dev/nvidiactl, /dev/nvidiaN, /dev/nvidia-uvm, by path
   bool is_wsl = false;                      ///< GPU through Windows (/dev/dxg): no module, no nodes
   bool is_container = false;                ///< Docker, Podman, Kubernetes or another
   DeviceEnvironment environment;            ///< as this process got it

@@ -16,8 +16,8 @@ namespace drover {
 
 /// What to start and what it is given.
 struct SpawnOptions {
-  std::string executable;                                         ///< path of the program
-  std::vector<std::string> arguments;                             ///< without the program's name
+  std::string executable;                                        ///< path of the program
+  std::vector<std::string> arguments;                            ///< without the program's name
   std::vector<std::pair<std::string, std::string>> environment;  ///< set on top of ours
   std::vector<std::pair<int, int>> inherit;  ///< (our descriptor, its number in the child); nothing else goes over
 };
@@ -47,7 +47,8 @@ class ChildProcess {
   [[nodiscard]] int pidfd() const noexcept { return pidfd_.get(); }
   /// Blocks until it has ended and returns how; nothing if the deadline passes first.
   [[nodiscard]] std::optional<ExitStatus> wait(Deadline deadline);
-  /// Sends a signal; does nothing if it has ended.
+  /// Sends a signal; does nothing if it has ended. Never reaches another process, even if somebody else reaped
+  /// the child and its id was given out again.
   void kill(int signal);
 
  private:

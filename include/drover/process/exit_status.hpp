@@ -29,8 +29,10 @@ class ExitStatus {
   /// For people: "exited with status 3", "killed by SIGKILL (out of memory?)".
   [[nodiscard]] std::string to_string() const;
 
-  /// Equal in kind and number.
-  bool operator==(const ExitStatus&) const = default;
+  /// Equal in kind and number; whether a core was dumped does not count, since the machine decides that.
+  bool operator==(const ExitStatus& other) const noexcept {
+    return value_ == other.value_ && is_signal_ == other.is_signal_;
+  }
 
  private:
   ExitStatus(int value, bool is_signal, bool dumped_core) noexcept

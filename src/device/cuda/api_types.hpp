@@ -55,10 +55,9 @@ inline constexpr CUresult kDeinitialized = 4;
 inline constexpr CUresult kInvalidHandle = 400;
 inline constexpr CUresult kNotFound = 500;
 inline constexpr CUresult kNotReady = 600;
+inline constexpr CUresult kNotSupported = 801;
 
 // Flags and attributes.
-inline constexpr int kAttributeVmm = 102;
-inline constexpr int kAttributePosixFd = 103;
 inline constexpr int kAttributeRdmaVmm = 110;
 inline constexpr int kAttributeMemOps64 = 122;
 inline constexpr int kAllocationPinned = 1;

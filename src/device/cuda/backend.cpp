@@ -23,6 +23,7 @@ std::optional<std::string> visible_setting() {
 
 std::vector<DeviceInfo> infos_of(const std::vector<NvmlGpu>& gpus) {
   std::vector<DeviceInfo> infos;
+  infos.reserve(gpus.size());
   for (const auto& gpu : gpus) infos.push_back(gpu.info);
   return infos;
 }

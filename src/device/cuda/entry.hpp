@@ -2,17 +2,24 @@
 #pragma once
 
 #include "base/sys.hpp"
+#include "device/fork_guard.hpp"
 
 namespace drover::cuda {
 
 template <class Signature>
 class Entry;
 
+/// What the library may still be asked after a fork.
+enum class AfterFork {
+  allowed,  ///< anything
+  refused,  ///< nothing: even its destroying calls may crash in the child, so they return 3 (not initialised) unmade
+};
+
 /// A function pointer with its name. Calls go through the seam, so that tests can make each of them fail.
 template <class... Parameters>
 class Entry<int(Parameters...)> {
  public:
-  explicit Entry(const char* name) noexcept : name_(name) {}
+  Entry(const char* name, AfterFork after_fork) noexcept : name_(name), after_fork_(after_fork) {}
 
   [[nodiscard]] const char* name() const noexcept { return name_; }
   [[nodiscard]] bool is_present() const noexcept { return function_ != nullptr; }
@@ -20,12 +27,15 @@ class Entry<int(Parameters...)> {
 
   /// Requires: is_present().
   int operator()(Parameters... arguments) const {
+    constexpr int kNotInitializedCode = 3;
+    if (after_fork_ == AfterFork::refused && fork_guard::is_forked_child()) return kNotInitializedCode;
     if (const int error = sys::injected(name_); error != 0) return error;
     return function_(arguments...);
   }
 
  private:
   const char* name_;
+  AfterFork after_fork_;
   int (*function_)(Parameters...) = nullptr;
 };
 

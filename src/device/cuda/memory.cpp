@@ -35,7 +35,7 @@ class AddressRange {
 
   void map(const CudaSlab& slab) {
     const CUresult result = driver().cuMemMap(begin_, bytes_, 0, slab.handle(), 0);
-    if (result == kInvalidValue) {
+    if (result == kInvalidValue || result == kNotSupported) {
       throw Error(Errc::corrupt, "a slab was announced with a size that it does not have; it cannot be mapped",
                   "send the slab's size() along with its descriptor");
     }

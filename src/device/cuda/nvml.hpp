@@ -32,13 +32,13 @@ static_assert(sizeof(NvmlPciInfo) == 68);
 
 /// One GPU, or one MIG instance of a GPU, as NVML shows it.
 struct NvmlGpu {
-  NvmlDevice handle;
+  NvmlDevice handle = nullptr;
   DeviceInfo info;  ///< index not yet set
 };
 
 /// NVML's entry points and its answer to being initialised.
 struct Nvml {
-#define DROVER_NVML(name, need, parameters) Entry<int parameters> name{#name};
+#define DROVER_NVML(name, need, parameters) Entry<int parameters> name{#name, AfterFork::allowed};
 #include "device/cuda/nvml.def"
 #undef DROVER_NVML
 

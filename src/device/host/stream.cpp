@@ -30,6 +30,7 @@ class ArgumentCopy {
   }
   [[nodiscard]] std::vector<void*> pointers() {
     std::vector<void*> all;
+    all.reserve(values_.size());
     for (auto& value : values_) all.push_back(value.data());
     return all;
   }

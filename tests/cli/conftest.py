@@ -1,0 +1,28 @@
+"""The tool on three machines: this one, one without a driver, and one with a driver that does as it is told."""
+
+from pathlib import Path
+
+import pytest
+from drover_tool import FAKE_DRIVER, NO_DRIVER, Drover
+
+
+@pytest.fixture(scope="session")
+def plain() -> Drover:
+    """Give the tool as it is on this machine."""
+    drover = Drover()
+    assert drover.path.exists(), f"{drover.path} is not built; build it, or set DROVER_BUILD_DIR"
+    return drover
+
+
+@pytest.fixture(scope="session")
+def host(plain: Drover) -> Drover:
+    """Give the tool on a machine without a driver: three emulated devices of 1 GiB."""
+    return plain.with_settings(**NO_DRIVER, DROVER_HOST_DEVICES="3", DROVER_HOST_MEMORY="1GiB")
+
+
+@pytest.fixture(scope="session")
+def gpu(plain: Drover) -> Drover:
+    """Give the tool with the fake driver, which shows one GPU in good order."""
+    for library in FAKE_DRIVER.values():
+        assert Path(library).exists(), f"{library} is not built; build the targets fake_cuda and fake_nvml"
+    return plain.with_settings(**FAKE_DRIVER)
