@@ -75,7 +75,7 @@ Json to_json(const DeviceInfo& info, std::optional<std::uint64_t> memory_free) {
           {"backend", to_string(info.backend)},
           {"index", info.index},
           {"name", info.name},
-          {"uuid", to_string(info.uuid)},
+          {"uuid", uuid_text(info)},
           {"memory_total", info.memory_total == 0 ? Json(nullptr) : Json(info.memory_total)},
           {"memory_free", value_or_null(memory_free)},
           {"pci", info.pci.empty() ? Json(nullptr) : Json(info.pci)},

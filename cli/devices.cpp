@@ -74,7 +74,7 @@ std::string as_text(const DeviceList& list) {
   std::vector<std::vector<std::string>> rows = {{"ID", "NAME", "UUID", "MEMORY USED/TOTAL", "PCI", "NUMA", "MODE"}};
   for (const auto& entry : list.entries) {
     const auto& info = entry.info;
-    rows.push_back({device_id(info), info.name, to_string(info.uuid), memory_text(entry),
+    rows.push_back({device_id(info), info.name, uuid_text(info), memory_text(entry),
                     info.pci.empty() ? "-" : info.pci, info.numa_node ? std::to_string(*info.numa_node) : "-",
                     mode_text(info)});
   }

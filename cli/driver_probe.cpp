@@ -52,7 +52,7 @@ std::string last_line(std::string text) {
 bool end_or_abandon(std::unique_ptr<ChildProcess> child) {
   child->kill(SIGKILL);
   if (child->wait(Deadline::after(kTimeToDie))) return true;
-  static_cast<void>(child.release());
+  [[maybe_unused]] const auto* const abandoned = child.release();
   return false;
 }
 

@@ -4,6 +4,7 @@
 #include <exception>
 #include <string>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "commands.hpp"
@@ -39,7 +40,7 @@ int run_named_command(int argc, char** argv) {
     return app.exit(stop) == 0 ? exit_good : exit_usage;
   }
   if (run) return run();
-  std::fputs(app.help().c_str(), stderr);
+  fmt::print(stderr, "{}", app.help());
   return exit_usage;
 }
 
@@ -48,11 +49,11 @@ int run_named_command(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   // A reader that goes away is seen when writing; it must not end the doctor before its exit status is known.
-  std::signal(SIGPIPE, SIG_IGN);  // NOLINT(performance-no-int-to-ptr): SIG_IGN is defined so
+  static_cast<void>(std::signal(SIGPIPE, SIG_IGN));  // NOLINT(performance-no-int-to-ptr): SIG_IGN is defined so
   try {
     return drover::cli::run_named_command(argc, argv);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "drover: %s\n", error.what());
+    fmt::print(stderr, "drover: {}\n", error.what());
     return drover::cli::exit_unfinished;
   }
 }

@@ -42,13 +42,20 @@ function(drover_add_program name)
 endfunction()
 
 # The tests of a part: every tests/<part>/*_test.cpp in one program, each case a test of its own in ctest.
-# Extra arguments are further sources (conformance suites) or libraries.
+# SOURCES and LIBRARIES add conformance suites and the like. GPU says that some tests use a GPU (their names contain
+# `Cuda`): those run one at a time, since they look at the memory of the whole device.
 function(drover_add_tests part)
-  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "GPU" "" "SOURCES;LIBRARIES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${part}/*_test.cpp")
   drover_add_program(${part}_test ${sources} ${arg_SOURCES})
   target_include_directories(${part}_test PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${part}_test PRIVATE drover_test_support ${arg_LIBRARIES})
-  gtest_discover_tests(${part}_test TEST_PREFIX "${part}." DISCOVERY_TIMEOUT 60
+  set(filter "*")
+  if(arg_GPU)
+    gtest_discover_tests(${part}_test TEST_PREFIX "${part}." TEST_FILTER "*Cuda*" TEST_LIST ${part}_gpu_tests
+      DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS "${part};gpu" RESOURCE_LOCK gpu)
+    set(filter "-*Cuda*")
+  endif()
+  gtest_discover_tests(${part}_test TEST_PREFIX "${part}." TEST_FILTER "${filter}" DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT 600 LABELS "${part}")
 endfunction()

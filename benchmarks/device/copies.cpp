@@ -14,7 +14,8 @@ Mapping prefaulted_memory_file(std::size_t bytes) {
   return memory;
 }
 
-void measure(Backend& backend, const char* contender, const Mapping& host, std::size_t rounds, std::vector<Row>& rows) {
+void measure(Backend& backend, const char* contender, const Mapping& host, std::size_t rounds,
+             std::vector<Row>& rows) {
   Device& device = backend.open(0);
   const auto memory = device.allocate(host.size());
   const auto up = time_each(rounds, [&] { device.upload(memory->ptr(), host.data(), host.size()); });

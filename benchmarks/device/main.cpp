@@ -19,7 +19,8 @@ int main(int argc, char** argv) {
     const auto options = bench::parse_options(argc, argv, "Slabs, copies and timelines of every backend present.");
     std::vector<bench::Row> rows;
     for (Backend* const backend : available_backends()) {
-      fmt::print(stderr, "measuring {} ({})\n", device_id(backend->devices().front()), backend->devices().front().name);
+      fmt::print(stderr, "measuring {} ({})\n", device_id(backend->devices().front()),
+                 backend->devices().front().name);
       bench::measure_slabs(*backend, options.is_smoke, rows);
       bench::measure_copies(*backend, options.is_smoke, rows);
       if (backend->kind() == BackendKind::cuda) bench::measure_driver_memory(*backend, options.is_smoke, rows);

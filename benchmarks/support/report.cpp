@@ -1,28 +1,28 @@
 #include "support/report.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <utility>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 namespace drover::bench {
 namespace {
 
 double quantile(std::vector<double> values, double q) {
-  const auto place = static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5);
+  const auto place = static_cast<std::size_t>(std::lround(q * static_cast<double>(values.size() - 1)));
   std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(place));
   return values[place];
 }
 
 const Row& first_of_group(const std::vector<Row>& rows, const Row& row) {
-  return *std::ranges::find_if(rows, [&](const Row& other) {
-    return other.workload == row.workload && other.metric == row.metric;
-  });
+  return *std::ranges::find_if(
+      rows, [&](const Row& other) { return other.workload == row.workload && other.metric == row.metric; });
 }
 
 std::string ratio(const std::vector<Row>& rows, const Row& row) {
@@ -76,19 +76,25 @@ std::vector<double> time_each(std::size_t n, const std::function<void()>& body) 
 }
 
 Row time_row(std::string workload, std::string contender, std::string metric, const std::vector<double>& seconds) {
-  return {std::move(workload), std::move(contender), std::move(metric), "us", quantile(seconds, 0.5) * 1e6,
-          quantile(seconds, 0.99) * 1e6, seconds.size()};
+  return {std::move(workload),          std::move(contender),          std::move(metric), "us",
+          quantile(seconds, 0.5) * 1e6, quantile(seconds, 0.99) * 1e6, seconds.size()};
 }
 
 Row rate_row(std::string workload, std::string contender, std::string metric, std::size_t bytes,
              const std::vector<double>& seconds) {
   const double gigabytes = static_cast<double>(bytes) / 1e9;
-  return {std::move(workload), std::move(contender), std::move(metric), "GB/s", gigabytes / quantile(seconds, 0.5),
-          gigabytes / quantile(seconds, 0.99), seconds.size()};
+  return {std::move(workload),
+          std::move(contender),
+          std::move(metric),
+          "GB/s",
+          gigabytes / quantile(seconds, 0.5),
+          gigabytes / quantile(seconds, 0.99),
+          seconds.size()};
 }
 
 void report(const std::vector<Row>& rows, const Options& options) {
-  fmt::print("{:<26} {:<28} {:<18} {:>11} {:>11} {:>6} {:<5}\n", "workload", "contender", "metric", "median", "p99", "n", "unit");
+  fmt::print("{:<26} {:<28} {:<18} {:>11} {:>11} {:>6} {:<5}\n", "workload", "contender", "metric", "median", "p99",
+             "n", "unit");
   for (const auto& row : rows) {
     fmt::print("{:<26} {:<28} {:<18} {:>11.2f} {:>11.2f} {:>6} {:<5} {}\n", row.workload, row.contender, row.metric,
                row.median, row.p99, row.n, row.unit, ratio(rows, row));

@@ -48,6 +48,7 @@ Translation translate(int error_number) {
       return {Errc::unsupported, "drover needs Linux 5.10 or newer and a sandbox that passes its calls through"};
     case EPIPE:
     case ECONNRESET: return {Errc::peer_lost, "the other process has ended; its own output says why"};
+    case ECHILD: return {Errc::not_found, "let no other part of the program wait for all children or ignore SIGCHLD"};
     case ETIMEDOUT: return {Errc::timed_out, ""};
     default: return {Errc::system, ""};
   }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,6 +26,15 @@ std::size_t file_size(const Fd& file) {
     throw_errno("fstat", fmt::format("file descriptor {}", file.get()));
   }
   return static_cast<std::size_t>(status.st_size);
+}
+
+// Hardened systems demand that the file says it will never be run; kernels before 6.3 do not know the flag.
+Fd new_memory_file(const std::string& label) {
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  constexpr unsigned kNeverRun = 8;  // MFD_NOEXEC_SEAL
+  Fd file(sys::call("memfd_create", ::memfd_create, label.c_str(), kFlags | kNeverRun));
+  if (file.is_open() || errno != EINVAL) return file;
+  return Fd(sys::call("memfd_create", ::memfd_create, label.c_str(), kFlags));
 }
 
 std::byte* map(std::size_t bytes, int flags, int fd, const char* what) {
@@ -74,7 +84,7 @@ void Mapping::reset() noexcept {
 Fd make_memory_file(const std::string& label, std::size_t bytes) {
   require(bytes > 0, "a memory file of 0 bytes was asked for");
   const auto what = fmt::format("memory file '{}' of {}", label, format_bytes(bytes));
-  Fd file(sys::call("memfd_create", ::memfd_create, label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Fd file = new_memory_file(label);
   if (!file.is_open()) throw_errno("memfd_create", what);
   if (sys::retry("ftruncate", ::ftruncate, file.get(), static_cast<off_t>(bytes)) != 0) {
     throw_errno("ftruncate", what);

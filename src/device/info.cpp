@@ -16,6 +16,11 @@ std::string_view to_string(ComputeMode mode) noexcept {
   return "unknown";
 }
 
+std::string uuid_text(const DeviceInfo& info) {
+  std::string text = to_string(info.uuid);
+  return info.is_mig_instance ? text.replace(0, 3, "MIG") : text;
+}
+
 std::string device_id(const DeviceInfo& info) { return fmt::format("{}:{}", to_string(info.backend), info.index); }
 
 }  // namespace drover

@@ -36,7 +36,7 @@ Selection select_automatically() {
   } catch (const Error& error) {
     // A machine without a GPU is normal; a GPU that cannot be used is worth a word.
     const bool is_normal = error.code() == Errc::driver_missing || error.code() == Errc::not_found;
-    if (!is_normal) log(LogLevel::warn, error.what());
+    if (!is_normal) log(LogLevel::warn, error.message());
     return {host_backend(), fmt::format("emulated devices, because {}", error.message())};
   }
 }

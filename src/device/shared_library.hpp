@@ -19,8 +19,12 @@ class SharedLibrary {
   ~SharedLibrary();
 
   [[nodiscard]] bool is_open() const noexcept { return handle_ != nullptr; }
-  /// Address of a symbol, nullptr if the library has none of that name.
+  /// Whether the loader has an object under this very path.
+  [[nodiscard]] static bool is_known(const std::string& path) noexcept;
+  /// Address of a symbol, nullptr if neither the library nor one that it needs has one of that name.
   [[nodiscard]] void* symbol(const char* name) const noexcept;
+  /// The same for symbols of the library itself only.
+  [[nodiscard]] void* own_symbol(const char* name) const noexcept;
 
  private:
   explicit SharedLibrary(void* handle) noexcept : handle_(handle) {}

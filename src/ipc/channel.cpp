@@ -15,6 +15,7 @@
 namespace drover {
 namespace {
 
+constexpr const char* kNoSocket = "a channel that was moved from, or closed, was used";
 constexpr std::size_t kControlBytes = CMSG_SPACE(sizeof(int) * Channel::kMaxFds);
 using ControlBuffer = std::array<std::byte, kControlBytes>;
 
@@ -90,6 +91,7 @@ std::pair<Channel, Channel> Channel::make_pair() {
 }
 
 void Channel::send(std::string_view bytes, std::span<const int> fds) {
+  require(socket_.is_open(), kNoSocket);
   require(!bytes.empty() && bytes.size() <= kMaxBytes, "a channel message has 1 to 65536 bytes");
   require(fds.size() <= kMaxFds, "a channel message carries at most 253 file descriptors");
   iovec payload{const_cast<char*>(bytes.data()), bytes.size()};  // NOLINT: sendmsg only reads
@@ -104,6 +106,7 @@ void Channel::send(std::string_view bytes, std::span<const int> fds) {
 }
 
 ReceiveResult Channel::receive(ChannelMessage& into, Deadline deadline) {
+  require(socket_.is_open(), kNoSocket);
   if (!wait_readable(socket_.get(), deadline)) return ReceiveResult::timed_out;
   std::vector<Fd> fds;
   fds.reserve(kMaxFds);

@@ -29,7 +29,9 @@ std::string versions_text(const std::string& module, const std::string& librarie
   return fmt::format("the kernel module is {}, the libraries are {}", module, libraries);
 }
 
-std::string cuda_version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string cuda_version_text(int version) {
+  return version == 0 ? "" : fmt::format(" and speaks CUDA {}.{}", version / 1000, version % 1000 / 10);
+}
 
 // Whether a missing GPU (CUDA_ERROR_NO_DEVICE) is explained by another finding.
 bool is_absence_explained(const Facts& facts) {
@@ -69,8 +71,7 @@ std::optional<Finding> check_driver_library(const Facts& facts) {
   const auto& report = facts.probe.report;
   if (report.cuda_library.empty() || is_blocked_by_container(facts)) return std::nullopt;
   if (is_driver_loaded(facts)) {
-    return passed(kId, fmt::format("{} is loaded and speaks CUDA {}", report.cuda_library,
-                                   cuda_version_text(report.cuda_version)));
+    return passed(kId, fmt::format("{} is loaded{}", report.cuda_library, cuda_version_text(report.cuda_version)));
   }
   const auto summary = fmt::format("the driver library cannot be loaded: {}", report.cuda_library_error);
   if (!is_gpu_expected(facts)) return noted(kId, summary);
@@ -79,21 +80,27 @@ std::optional<Finding> check_driver_library(const Facts& facts) {
 
 std::optional<Finding> check_driver_versions(const Facts& facts) {
   constexpr auto kId = "driver-versions";
-  const auto& report = facts.probe.report;
+  const auto& libraries = facts.probe.report.driver_version;
   const auto& module = facts.kernel_module;
   if (cuda_answered(facts, kCudaCompatUnsupported)) {
     return failed(kId, "a forward-compatibility libcuda is loaded, which this GPU or kernel module does not support",
                   "take CUDA's compat folder out of LD_LIBRARY_PATH (in a container: use an image whose CUDA is not "
                   "newer than the host's driver), or update the host's driver");
   }
-  const bool differ = !module.empty() && !report.driver_version.empty() && module != report.driver_version;
-  if (differ || cuda_answered(facts, kCudaDriverMismatch) || nvml_answered(facts, kNvmlMismatch)) {
-    return failed(kId,
-                  fmt::format("driver/library version mismatch: {}", versions_text(module, report.driver_version)),
+  const bool are_known = !module.empty() && !libraries.empty();
+  if (cuda_answered(facts, kCudaDriverMismatch) && are_known && module == libraries) {
+    return failed(
+        kId, fmt::format("the libcuda that is loaded does not fit the driver, which is {}", module),
+        "find which libcuda.so.1 comes first (LD_LIBRARY_PATH, DROVER_LIBCUDA, `ldconfig -p | grep libcuda`) "
+        "and take CUDA's compat folder, or a copy from another driver, out of the way");
+  }
+  if ((are_known && module != libraries) || cuda_answered(facts, kCudaDriverMismatch) ||
+      nvml_answered(facts, kNvmlMismatch)) {
+    return failed(kId, fmt::format("driver/library version mismatch: {}", versions_text(module, libraries)),
                   "reboot, or `sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia`: the "
                   "driver was updated while the old module was loaded; in a container recreate it");
   }
-  if (module.empty() || report.driver_version.empty()) return std::nullopt;
+  if (!are_known) return std::nullopt;
   return passed(kId, fmt::format("kernel module and libraries are both {}", module));
 }
 
@@ -102,6 +109,13 @@ std::optional<Finding> check_driver_symbols(const Facts& facts) {
   if (!is_driver_loaded(facts)) return std::nullopt;
   const auto& missing = facts.probe.report.missing_symbols;
   if (missing.empty()) return passed(kId, "the driver has every entry point drover needs");
+  // The toolkit's stub answers every question for an entry point with an error.
+  if (std::ranges::find(missing, "cuInit") != missing.end()) {
+    return failed(kId,
+                  fmt::format("{} is no driver: it does not even have cuInit, like the toolkit's stub for linking",
+                              facts.probe.report.cuda_library),
+                  "take the toolkit's folder lib64/stubs out of LD_LIBRARY_PATH and DROVER_LIBCUDA");
+  }
   return failed(kId, fmt::format("the driver is too old: it lacks {}", listed(missing, 5)),
                 "install NVIDIA's driver 525 (CUDA 12.0) or newer");
 }

@@ -53,8 +53,9 @@ std::vector<std::string_view> words(std::string_view text) {
 std::optional<std::uint64_t> number(std::string_view text) noexcept {
   text = trimmed(text);
   std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto parsed = std::from_chars(begin, end, value);
   if (text.empty() || parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
   return value;
 }

@@ -67,6 +67,28 @@ class FileActions {
   std::vector<Fd> lifted_;
 };
 
+// The child begins with no signal blocked and none ignored, whatever the calling thread or its language runtime set.
+class SpawnAttributes {
+ public:
+  SpawnAttributes() {
+    ::posix_spawnattr_init(&attributes_);
+    sigset_t none{};
+    sigset_t all{};
+    ::sigemptyset(&none);
+    ::sigfillset(&all);
+    ::posix_spawnattr_setsigmask(&attributes_, &none);
+    ::posix_spawnattr_setsigdefault(&attributes_, &all);
+    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
+  ~SpawnAttributes() { ::posix_spawnattr_destroy(&attributes_); }
+  SpawnAttributes(const SpawnAttributes&) = delete;
+  SpawnAttributes& operator=(const SpawnAttributes&) = delete;
+  [[nodiscard]] const posix_spawnattr_t* get() const noexcept { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
+};
+
 std::vector<std::string> merged_environment(const std::vector<std::pair<std::string, std::string>>& added) {
   std::vector<std::string> merged;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) merged.emplace_back(*entry);
@@ -88,7 +110,29 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 int injected_or_spawn(pid_t* pid, const char* path, const FileActions& actions, char** arguments, char** variables) {
   if (const int error = sys::injected("posix_spawn"); error != 0) return error;
-  return ::posix_spawn(pid, path, actions.get(), nullptr, arguments, variables);
+  const SpawnAttributes attributes;
+  return ::posix_spawn(pid, path, actions.get(), attributes.get(), arguments, variables);
+}
+
+// A process in an uninterruptible call, as on a sick GPU, may not die when killed: a destructor must not wait for it
+// for ever. Without a pidfd there is nothing to wait on but the reaping itself.
+bool has_ended_soon(int pidfd) noexcept {
+  if (pidfd < 0) return true;
+  const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+  pollfd ready{.fd = pidfd, .events = POLLIN, .revents = 0};
+  while (::poll(&ready, 1, deadline.poll_timeout()) <= 0) {
+    if (deadline.has_passed()) return false;
+  }
+  return true;
+}
+
+void reap(pid_t pid) noexcept {
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) != 0) {
+    if (errno == EINTR) continue;
+    log(LogLevel::warn, "a child process could not be reaped; somebody else waits for our children", pid);
+    return;
+  }
 }
 
 ExitStatus status_from(const siginfo_t& info) {
@@ -102,7 +146,9 @@ std::string own_executable() {
   std::array<char, PATH_MAX> path{};
   const auto length = sys::call("readlink", ::readlink, "/proc/self/exe", path.data(), path.size());
   if (length < 0) throw_errno("readlink", "/proc/self/exe");
-  return {path.data(), static_cast<std::size_t>(length)};
+  const std::string target(path.data(), static_cast<std::size_t>(length));
+  // A program replaced while it runs, as by an upgrade, is still to be had under the link itself.
+  return target.ends_with(" (deleted)") ? "/proc/self/exe" : target;
 }
 
 ChildProcess ChildProcess::spawn(const SpawnOptions& options) {
@@ -164,12 +210,13 @@ void ChildProcess::kill(int signal) {
 // pidfd wherever there is one: if somebody else reaped the child, its pid may name a stranger by now.
 void ChildProcess::end() noexcept {
   if (pid_ == 0 || ended_) return;
-  pidfd_.is_open() ? pidfd_send_signal(pidfd_.get(), SIGKILL) : ::kill(pid_, SIGKILL);
-  siginfo_t info{};
-  while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) != 0) {
-    if (errno == EINTR) continue;
-    log(LogLevel::warn, "a child process could not be reaped; somebody else waits for our children", pid_);
-    break;
+  const bool is_handled =
+      pidfd_.is_open() && (pidfd_send_signal(pidfd_.get(), SIGKILL) == 0 || errno == ESRCH);  // ended, even reaped
+  if (!is_handled) ::kill(pid_, SIGKILL);
+  if (!has_ended_soon(pidfd_.get())) {
+    log(LogLevel::error, "a killed child process does not end; it is stuck in the kernel and stays behind", pid_);
+  } else {
+    reap(pid_);
   }
   pid_ = 0;
 }

@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::uint64_t kTiB = 1024 * kGiB;
 
+// The same in every run, so that a failure can be repeated.
+std::mt19937_64 random_numbers(std::uint64_t seed) { return std::mt19937_64(seed); }
+
 TEST(FormatBytes, size_has_one_decimal_and_a_binary_unit) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(512), "512 B");
@@ -65,7 +68,7 @@ TEST(ParseBytes, size_that_does_not_fit_is_nothing) {
 
 TEST(ParseBytes, whole_numbers_are_exact) {
   EXPECT_EQ(parse_bytes("9007199254740993"), 9007199254740993U);
-  std::mt19937_64 random(1);
+  auto random = random_numbers(1);
   for (int i = 0; i < 2000; ++i) {
     const std::uint64_t value = random() >> (random() % 64U);
     ASSERT_EQ(parse_bytes(std::to_string(value)), value);
@@ -74,7 +77,7 @@ TEST(ParseBytes, whole_numbers_are_exact) {
 }
 
 TEST(ParseBytes, whole_numbers_of_units_are_exact) {
-  std::mt19937_64 random(2);
+  auto random = random_numbers(2);
   constexpr std::array kUnits = {"", "K", "MiB", "gb", " TiB"};
   for (int i = 0; i < 2000; ++i) {
     const std::size_t unit = random() % kUnits.size();
@@ -84,7 +87,7 @@ TEST(ParseBytes, whole_numbers_of_units_are_exact) {
 }
 
 TEST(ParseBytes, what_is_formatted_reads_back_within_its_rounding) {
-  std::mt19937_64 random(3);
+  auto random = random_numbers(3);
   for (int i = 0; i < 5000; ++i) {
     const std::uint64_t value = random() >> (1 + random() % 63U);
     const auto text = format_bytes(value);
@@ -97,7 +100,7 @@ TEST(ParseBytes, what_is_formatted_reads_back_within_its_rounding) {
 }
 
 TEST(ParseBytes, random_text_never_breaks_it) {
-  std::mt19937 random(4);
+  auto random = random_numbers(4);
   const std::string alphabet = "0123456789.kKmMgGtTiIbB -+exX";
   for (int i = 0; i < 20'000; ++i) {
     std::string text;

@@ -67,8 +67,8 @@ INSTANTIATE_TEST_SUITE_P(
         ErrnoCase{ENOENT, Errc::not_found, "name"}, ErrnoCase{EINVAL, Errc::invalid_argument, ""},
         ErrnoCase{EBUSY, Errc::busy, "holder"}, ErrnoCase{ENOSYS, Errc::unsupported, "Linux"},
         ErrnoCase{EPIPE, Errc::peer_lost, "ended"}, ErrnoCase{ECONNRESET, Errc::peer_lost, "ended"},
-        ErrnoCase{ETIMEDOUT, Errc::timed_out, ""}, ErrnoCase{EIO, Errc::system, ""},
-        ErrnoCase{12345, Errc::system, ""}),
+        ErrnoCase{ECHILD, Errc::not_found, "SIGCHLD"}, ErrnoCase{ETIMEDOUT, Errc::timed_out, ""},
+        ErrnoCase{EIO, Errc::system, ""}, ErrnoCase{12345, Errc::system, ""}),
     [](const auto& number) { return "errno_" + std::to_string(number.param.number); });
 
 TEST(Error, throw_errno_reads_errno) {

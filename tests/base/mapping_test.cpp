@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include "drover/base/bytes.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
@@ -205,8 +206,8 @@ DROVER_PEER_BODY(try_to_shrink) {
 
 TEST(MemoryFile, peer_cannot_turn_access_into_sigbus) {
   for (const auto mode : {PeerMode::threads, PeerMode::processes}) {
-    const auto file = make_memory_file("attacked", 64 * 1024);
-    const auto mapping = Mapping::shared(file, 64 * 1024);
+    const auto file = make_memory_file("attacked", 64 * kKiB);
+    const auto mapping = Mapping::shared(file, 64 * kKiB);
     PeerGroup group("try_to_shrink", {.mode = mode, .size = 1});
     group.start();
     const int number = file.get();

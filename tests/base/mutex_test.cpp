@@ -38,6 +38,7 @@ class Counter {
 TEST(Mutex, holders_exclude_each_other) {
   Counter counter;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&counter] {
       for (int round = 0; round < 1000; ++round) counter.add();

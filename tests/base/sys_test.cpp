@@ -80,6 +80,7 @@ TEST(Sys, injected_is_zero_without_a_fault) {
 
 TEST(Sys, faults_may_come_and_go_while_threads_call) {
   std::vector<std::thread> callers;
+  callers.reserve(3);
   for (int i = 0; i < 3; ++i) {
     callers.emplace_back([] {
       for (int round = 0; round < 2000; ++round) {

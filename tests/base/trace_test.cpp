@@ -26,7 +26,7 @@ std::vector<TraceRecord> take_records() {
 
 class Trace : public ::testing::Test {
  protected:
-  ~Trace() override {
+  void TearDown() override {
     set_trace_sink(nullptr);
     static_cast<void>(take_records());
   }
@@ -88,6 +88,7 @@ TEST_F(Trace, span_whose_sink_went_away_is_not_reported) {
 
 TEST_F(Trace, sink_may_come_and_go_while_threads_work) {
   std::vector<std::thread> workers;
+  workers.reserve(3);
   for (int i = 0; i < 3; ++i) {
     workers.emplace_back([] {
       for (int round = 0; round < 2000; ++round) const TraceSpan span("busy", 1);

@@ -119,6 +119,7 @@ def test_warnings_alone_do_not_fail(gpu):
         ({"FAKE_CUINIT_RESULT": "804"}, "driver-versions", "forward-compatibility", "LD_LIBRARY_PATH"),
         ({"FAKE_NVML_RESULT": "15"}, "nvml", "GPU is lost", "nvidia-smi"),
         ({"FAKE_CUDA_MISSING": "cuMemMap,cuMemCreate"}, "driver-symbols", "cuMemCreate, cuMemMap", "525"),
+        ({"FAKE_CUDA_MISSING": "cuInit"}, "driver-symbols", "stub for linking", "lib64/stubs"),
         ({"FAKE_COMPUTE_MODE": "2"}, "compute-mode", "prohibited", "nvidia-smi -c DEFAULT"),
         ({"FAKE_MIG": "1"}, "mig", "no instance", "nvidia-smi mig -cgi"),
         ({"CUDA_VISIBLE_DEVICES": "5,0"}, "visible-devices", '"5", which is not there', '"5"'),

@@ -15,12 +15,16 @@ namespace {
 // Each run has emulated devices of its own, shared with the peers it spawns: runs side by side do not see each
 // other's slabs.
 [[maybe_unused]] const int is_apart = ::setenv("DROVER_HOST_GROUP", std::to_string(::getpid()).c_str(), 0);
+// Enough for the tests on machines of any size; nothing is reserved.
+[[maybe_unused]] const int has_memory = ::setenv("DROVER_HOST_MEMORY", "4GiB", 0);
 
 std::vector<Backend*> used_backends;
 
 std::string live_resources() {
   std::string text;
   for (const Backend* const backend : used_backends) {
+    const auto slab_bytes = backend->kind() == BackendKind::host ? backend->memory_info(0).used() : 0;
+    if (slab_bytes != 0) text += fmt::format("{} bytes of slabs on host:0, in this or another process; ", slab_bytes);
     const LiveResources live = backend->live();
     if (live == LiveResources{}) continue;
     text += fmt::format("{}: {} pieces of memory, {} slabs, {} registrations, {} streams, {} events, {} modules; ",
@@ -31,14 +35,12 @@ std::string live_resources() {
 }
 
 void watch(Backend& backend) {
-  if (used_backends.empty()) {
-    add_leftover_check("device resources", live_resources);
-    ignore_descriptors("/dev/nvidia");  // kept by the driver
-    ignore_descriptors("anon_inode:");  // the driver's own event descriptors
-    ignore_descriptors("socket:");      // the driver's own
-    ignore_descriptors("pipe:");        // the driver's own
-  }
+  if (used_backends.empty()) add_leftover_check("device resources", live_resources);
   used_backends.push_back(&backend);
+  if (backend.kind() != BackendKind::cuda) return;
+  for (const char* const kept_by_the_driver : {"/dev/nvidia", "anon_inode:", "socket:", "pipe:"}) {
+    ignore_descriptors(kept_by_the_driver);
+  }
 }
 
 }  // namespace
@@ -57,7 +59,9 @@ std::string reason_to_skip(BackendKind kind) {
   }
 }
 
-std::string backend_name(const testing::TestParamInfo<BackendKind>& info) { return std::string(to_string(info.param)); }
+std::string backend_name(const testing::TestParamInfo<BackendKind>& info) {
+  return std::string(to_string(info.param));
+}
 
 void BackendSuite::SetUp() {
   if (const auto reason = reason_to_skip(GetParam()); !reason.empty()) GTEST_SKIP() << reason;

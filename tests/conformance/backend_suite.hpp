@@ -39,9 +39,19 @@ class BackendSuite : public testing::TestWithParam<BackendKind> {
   };
   [[nodiscard]] static RegisteredMemory registered(std::size_t bytes);
 
-  /// Held back until the word reaches 1: what is submitted behind it cannot happen before.
-  static void block(Stream& stream, const RegisteredMemory& memory) { stream.wait(memory.word(), 1); }
-  static void unblock(const RegisteredMemory& memory) { timeline_store(memory.word(), 1); }
+  /// Holds streams back. Opens by itself at the end of its scope, so that a test that fails does not hang.
+  class Gate {
+   public:
+    ~Gate() { timeline_store(memory_.word(), kTimelinePoison); }
+    /// What is submitted behind this does not happen before `open`.
+    void hold(Stream& stream) const { stream.wait(memory_.word(), 1); }
+    void open() const { timeline_store(memory_.word(), 1); }
+    /// Further words in the same registered memory, from 1 on.
+    [[nodiscard]] TimelineWord& word(std::size_t index) const { return memory_.word(index); }
+
+   private:
+    RegisteredMemory memory_ = registered(4096);
+  };
 
   /// 0, 1, 2, ... and a way to read device memory back.
   [[nodiscard]] static std::vector<std::uint32_t> numbers(std::size_t count, std::uint32_t first = 0);

@@ -2,8 +2,8 @@
 #include <array>
 
 #include "conformance/backend_suite.hpp"
-#include "support/expect_error.hpp"
 #include "conformance/test_kernels.hpp"
+#include "support/expect_error.hpp"
 
 namespace drover::test {
 
@@ -30,7 +30,6 @@ TEST_P(BackendSuite, kernel_runs_over_all_its_threads) {
 }
 
 TEST_P(BackendSuite, arguments_are_copied_when_the_launch_is_submitted) {
-  const auto gate = registered(4096);
   const auto module = device().load_module(test_kernel_image(GetParam()));
   const auto scale = module->kernel("scale");
   const auto memory = device().allocate(kBytes);
@@ -39,11 +38,12 @@ TEST_P(BackendSuite, arguments_are_copied_when_the_launch_is_submitted) {
   device().upload(memory->ptr(), ones.data(), kBytes);
   const std::uint64_t address = memory->ptr().address;
   float factor = 3.0F;
-  block(*stream, gate);
+  const Gate gate;
+  gate.hold(*stream);
   stream->launch(*scale, kShape,
                  std::array{KernelArgument::of(address), KernelArgument::of(factor), KernelArgument::of(kCount)});
   factor = 99.0F;
-  unblock(gate);
+  gate.open();
   ASSERT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
   float seen = 0;
   device().download(&seen, memory->ptr(), sizeof(seen));
@@ -56,7 +56,8 @@ TEST_P(BackendSuite, kernel_that_is_not_there_is_an_error_that_names_it) {
 }
 
 TEST_P(BackendSuite, image_that_is_no_code_is_an_error_with_the_loaders_words) {
-  const std::array<std::byte, 5> garbage{std::byte{'h'}, std::byte{'e'}, std::byte{'l'}, std::byte{'l'}, std::byte{'o'}};
+  const std::array<std::byte, 5> garbage{std::byte{'h'}, std::byte{'e'}, std::byte{'l'}, std::byte{'l'},
+                                         std::byte{'o'}};
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(device().load_module(garbage)); }, {"remedy:"});
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(device().load_module({})); });
 }

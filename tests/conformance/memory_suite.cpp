@@ -29,7 +29,8 @@ TEST_P(BackendSuite, device_that_is_not_there_is_an_error_that_names_those_that_
   expect_error(Errc::not_found, [&] { static_cast<void>(backend().open(-1)); });
   expect_error(Errc::not_found, [&] { static_cast<void>(backend().memory_info(beyond)); });
   expect_error(Errc::not_found, [&] { static_cast<void>(backend().create_slab(beyond, kMiB)); });
-  expect_error(Errc::not_found, [&] { static_cast<void>(device_with_uuid(backend(), Uuid{{1, 2, 3}})); }, {"GPU-010203"});
+  expect_error(Errc::not_found, [&] { static_cast<void>(device_with_uuid(backend(), Uuid{{1, 2, 3}})); },
+               {"GPU-010203"});
 }
 
 TEST_P(BackendSuite, opening_twice_gives_the_same_device) { EXPECT_EQ(&device(), &device()); }
@@ -72,6 +73,12 @@ TEST_P(BackendSuite, nothing_is_copied_when_nothing_is_asked) {
   device().copy(memory->ptr(), memory->ptr(), 0);
 }
 
+TEST_P(BackendSuite, null_host_memory_is_an_error_not_a_crash) {
+  const auto memory = device().allocate(16);
+  expect_error(Errc::invalid_argument, [&] { device().upload(memory->ptr(), nullptr, 16); });
+  expect_error(Errc::invalid_argument, [&] { device().download(nullptr, memory->ptr(), 16); });
+}
+
 TEST_P(BackendSuite, memory_of_no_bytes_is_an_error) {
   expect_error(Errc::invalid_argument, [] { static_cast<void>(device().allocate(0)); });
   expect_error(Errc::invalid_argument, [] { static_cast<void>(backend().create_slab(0, 0)); });
@@ -101,7 +108,8 @@ TEST_P(BackendSuite, memory_info_counts_what_is_taken_and_given_back) {
 TEST_P(BackendSuite, copy_outside_live_memory_is_an_error) {
   const auto memory = device().allocate(2 * kMiB);
   std::vector<std::byte> host(4 * kMiB);
-  expect_error(Errc::invalid_argument, [&] { device().upload(memory->ptr(), host.data(), host.size()); }, {"remedy:"});
+  expect_error(Errc::invalid_argument, [&] { device().upload(memory->ptr(), host.data(), host.size()); },
+               {"remedy:"});
   expect_error(Errc::invalid_argument, [&] { device().download(host.data(), memory->ptr(), host.size()); });
   expect_error(Errc::invalid_argument, [&] { device().copy(memory->ptr(), memory->ptr() + kMiB, 2 * kMiB); });
 }
@@ -113,7 +121,7 @@ TEST_P(BackendSuite, host_memory_is_registered_once) {
 
 TEST_P(BackendSuite, registered_memory_can_be_copied_and_registered_again_later) {
   const auto memory = device().allocate(kBytes);
-  Mapping host = Mapping::anonymous(kBytes);
+  const Mapping host = Mapping::anonymous(kBytes);
   for (int round = 0; round < 2; ++round) {
     const auto registration = device().register_host(host.bytes());
     const auto values = numbers(kCount, static_cast<std::uint32_t>(round));

@@ -74,7 +74,8 @@ TEST_P(BackendSuite, descriptor_that_is_no_slab_is_an_error_not_a_crash) {
 TEST_P(BackendSuite, slab_announced_with_a_wrong_size_is_an_error_not_a_crash) {
   const auto slab = backend().create_slab(0, 4 * kMiB);
   const Fd exported = slab->export_fd();
-  for (const std::size_t wrong : {std::size_t{0}, std::size_t{1}, slab->size() * 2, slab->size() / 2, slab->size() - 1}) {
+  for (const std::size_t wrong :
+       {std::size_t{0}, std::size_t{1}, slab->size() * 2, slab->size() / 2, slab->size() - 1}) {
     expect_error(Errc::corrupt, [&] {
       const auto imported = backend().import_slab(0, exported, wrong);
       static_cast<void>(device().map(*imported));

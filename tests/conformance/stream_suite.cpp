@@ -26,7 +26,7 @@ TEST_P(BackendSuite, work_of_a_stream_happens_in_order) {
   const auto host = registered(2 * kBytes);
   auto* const values = reinterpret_cast<std::uint32_t*>(host.memory.data());
   const auto expected = numbers(kCount, 5);
-  std::copy(expected.begin(), expected.end(), values);
+  std::ranges::copy(expected, values);
   stream->upload(a->ptr(), values, kBytes);
   stream->copy(b->ptr(), a->ptr(), kBytes);
   stream->fill(a->ptr(), 0xff, kBytes);
@@ -37,61 +37,61 @@ TEST_P(BackendSuite, work_of_a_stream_happens_in_order) {
 }
 
 TEST_P(BackendSuite, work_behind_a_wait_has_not_happened_when_the_call_returns) {
-  const auto gate = registered(4096);
   const auto stream = device().create_stream();
   const auto memory = device().allocate(kBytes);
   const auto before = numbers(kCount, 1);
   device().upload(memory->ptr(), before.data(), kBytes);
-  block(*stream, gate);
+  const Gate gate;
+  gate.hold(*stream);
   stream->fill(memory->ptr(), 0, kBytes);
   EXPECT_FALSE(stream->is_idle());
   EXPECT_EQ(stream->synchronize(Deadline::after(milliseconds(20))), WaitResult::timed_out);
   EXPECT_EQ(read(*memory, kCount), before) << "the fill happened although its stream waits";
-  unblock(gate);
+  gate.open();
   EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
   EXPECT_EQ(read(*memory, 1).front(), 0U);
   EXPECT_TRUE(stream->is_idle());
 }
 
 TEST_P(BackendSuite, registered_host_memory_is_read_when_the_work_happens_not_when_it_is_submitted) {
-  const auto gate = registered(4096);
   const auto source = registered(4096);
   const auto stream = device().create_stream();
   const auto memory = device().allocate(8);
   source.word().store(1);
-  block(*stream, gate);
+  const Gate gate;
+  gate.hold(*stream);
   stream->upload(memory->ptr(), source.memory.data(), 8);
   source.word().store(2);  // too early: what a missing synchronisation does
-  unblock(gate);
+  gate.open();
   EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
   EXPECT_EQ(read(*memory, 1).front(), 2U);
 }
 
 TEST_P(BackendSuite, streams_do_not_wait_for_each_other) {
-  const auto gate = registered(4096);
   const auto blocked = device().create_stream();
   const auto free = device().create_stream();
   const auto memory = device().allocate(kBytes);
-  block(*blocked, gate);
+  const Gate gate;
+  gate.hold(*blocked);
   free->fill(memory->ptr(), 1, kBytes);
   EXPECT_EQ(free->synchronize(Deadline::never()), WaitResult::done);
   EXPECT_FALSE(blocked->is_idle());
-  unblock(gate);
+  gate.open();
   EXPECT_EQ(blocked->synchronize(Deadline::never()), WaitResult::done);
 }
 
 TEST_P(BackendSuite, destroying_a_stream_does_not_lose_its_work) {
-  const auto gate = registered(4096);
   const auto memory = device().allocate(kBytes);
   const auto done = device().create_event();
+  const Gate gate;
   {
     const auto stream = device().create_stream();
-    block(*stream, gate);
+    gate.hold(*stream);
     stream->fill(memory->ptr(), 3, kBytes);
     stream->record(*done);
   }
   EXPECT_FALSE(done->has_happened());
-  unblock(gate);
+  gate.open();
   EXPECT_EQ(done->synchronize(Deadline::never()), WaitResult::done);
   EXPECT_EQ(read(*memory, 1).front(), 0x0303'0303U);
 }
@@ -105,62 +105,115 @@ TEST_P(BackendSuite, event_that_was_never_recorded_has_happened) {
 }
 
 TEST_P(BackendSuite, event_happens_after_the_work_before_it) {
-  const auto gate = registered(4096);
   const auto stream = device().create_stream();
   const auto event = device().create_event();
-  block(*stream, gate);
+  const Gate gate;
+  gate.hold(*stream);
   stream->record(*event);
   EXPECT_FALSE(event->has_happened());
   EXPECT_EQ(event->synchronize(Deadline::after(milliseconds(5))), WaitResult::timed_out);
-  unblock(gate);
+  gate.open();
   EXPECT_EQ(event->synchronize(Deadline::never()), WaitResult::done);
   EXPECT_EQ(event->synchronize(Deadline::after(milliseconds(5))), WaitResult::done);
   EXPECT_TRUE(event->has_happened());
 }
 
+TEST_P(BackendSuite, recording_an_event_again_does_not_free_who_waits_for_the_earlier_record) {
+  const auto slow = device().create_stream();
+  const auto quick = device().create_stream();
+  const auto waiting = device().create_stream();
+  const auto event = device().create_event();
+  const Gate gate;
+  gate.hold(*slow);
+  slow->record(*event);
+  waiting->wait(*event);
+  quick->record(*event);
+  ASSERT_EQ(quick->synchronize(Deadline::never()), WaitResult::done);
+  EXPECT_TRUE(event->has_happened()) << "the latest record has happened";
+  EXPECT_EQ(waiting->synchronize(Deadline::after(milliseconds(20))), WaitResult::timed_out);
+  gate.open();
+  EXPECT_EQ(waiting->synchronize(Deadline::never()), WaitResult::done);
+}
+
+TEST_P(BackendSuite, blocking_copies_go_on_although_many_streams_wait) {
+  const auto memory = device().allocate(kBytes);
+  std::vector<std::unique_ptr<Stream>> waiting;
+  const Gate gate;
+  for (int i = 0; i < 64; ++i) gate.hold(*waiting.emplace_back(device().create_stream()));
+  const auto values = numbers(kCount, 17);
+  device().upload(memory->ptr(), values.data(), kBytes);
+  EXPECT_EQ(read(*memory, kCount), values);
+  gate.open();
+  for (const auto& stream : waiting) EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
+}
+
+TEST_P(BackendSuite, many_streams_wait_for_values_whose_stores_were_submitted_before) {
+  const auto words = registered(4096);
+  const auto producer = device().create_stream();
+  std::vector<std::unique_ptr<Stream>> consumers;
+  for (std::size_t i = 0; i < 64; ++i) {
+    producer->signal(words.word(i), 1);
+    consumers.push_back(device().create_stream());
+    consumers.back()->wait(words.word(i), 1);
+  }
+  for (const auto& stream : consumers) EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
+}
+
+TEST_P(BackendSuite, copy_of_host_memory_that_is_not_registered_is_finished_with_it_on_return) {
+  const auto stream = device().create_stream();
+  const auto memory = device().allocate(kBytes);
+  auto values = numbers(kCount, 1);
+  const auto expected = values;
+  stream->upload(memory->ptr(), values.data(), kBytes);
+  std::ranges::fill(values, 0);
+  std::vector<std::uint32_t> seen(kCount);
+  stream->download(seen.data(), memory->ptr(), kBytes);
+  EXPECT_EQ(seen, expected);
+}
+
 TEST_P(BackendSuite, stream_waits_for_an_event_of_another) {
-  const auto gate = registered(4096);
   const auto producer = device().create_stream();
   const auto consumer = device().create_stream();
   const auto ready = device().create_event();
   const auto a = device().allocate(kBytes);
   const auto b = device().allocate(kBytes);
-  block(*producer, gate);
+  const Gate gate;
+  gate.hold(*producer);
   producer->fill(a->ptr(), 9, kBytes);
   producer->record(*ready);
   consumer->wait(*ready);
   consumer->copy(b->ptr(), a->ptr(), kBytes);
   EXPECT_EQ(consumer->synchronize(Deadline::after(milliseconds(20))), WaitResult::timed_out);
-  unblock(gate);
+  gate.open();
   EXPECT_EQ(consumer->synchronize(Deadline::never()), WaitResult::done);
   EXPECT_EQ(read(*b, 1).front(), 0x0909'0909U);
 }
 
 TEST_P(BackendSuite, time_between_events_is_positive_and_needs_both_to_have_happened) {
-  const auto gate = registered(4096);
   const auto stream = device().create_stream();
   const auto begin = device().create_event();
   const auto end = device().create_event();
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(end->milliseconds_since(*begin)); }, {"record"});
   stream->record(*begin);
-  block(*stream, gate);
+  const Gate gate;
+  gate.hold(*stream);
   stream->record(*end);
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(end->milliseconds_since(*begin)); });
   std::this_thread::sleep_for(milliseconds(2));
-  unblock(gate);
+  gate.open();
   ASSERT_EQ(end->synchronize(Deadline::never()), WaitResult::done);
   EXPECT_GT(end->milliseconds_since(*begin), 0.0);
 }
 
 TEST_P(BackendSuite, signal_is_stored_after_the_work_before_it) {
-  const auto gate = registered(4096);
   const auto stream = device().create_stream();
   const auto memory = device().allocate(kBytes);
-  block(*stream, gate);
+  const Gate gate;
+  gate.hold(*stream);
   stream->fill(memory->ptr(), 4, kBytes);
   stream->signal(gate.word(1), 41);
   EXPECT_EQ(timeline_wait(gate.word(1), 41, Deadline::after(milliseconds(10))), WaitResult::timed_out);
-  unblock(gate);
+  gate.open();
   EXPECT_EQ(timeline_wait(gate.word(1), 41, Deadline::never()), WaitResult::done);
   EXPECT_EQ(read(*memory, 1).front(), 0x0404'0404U);
 }
@@ -213,17 +266,17 @@ TEST_P(BackendSuite, submitted_range_outside_live_memory_is_an_error_at_once) {
 }
 
 TEST_P(BackendSuite, freeing_memory_waits_for_the_work_that_uses_it) {
-  const auto gate = registered(4096);
   const auto host = registered(kBytes);
   const auto stream = device().create_stream();
   auto memory = device().allocate(kBytes);
   const auto values = numbers(kCount, 11);
   device().upload(memory->ptr(), values.data(), kBytes);
-  block(*stream, gate);
+  const Gate gate;
+  gate.hold(*stream);
   stream->download(host.memory.data(), memory->ptr(), kBytes);
   std::thread opener([&] {
     std::this_thread::sleep_for(milliseconds(10));
-    unblock(gate);
+    gate.open();
   });
   memory.reset();
   opener.join();
@@ -235,6 +288,7 @@ TEST_P(BackendSuite, many_threads_share_one_stream) {
   const auto stream = device().create_stream();
   const auto words = registered(4096);
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (std::size_t i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
       for (std::uint64_t step = 1; step <= 50; ++step) stream->signal(words.word(i), step);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kPtx = R"(
 .version 7.0
-.target sm_75
+.target sm_70
 .address_size 64
 
 .visible .entry scale(.param .u64 p_data, .param .f32 p_factor, .param .u32 p_count) {
@@ -48,19 +48,22 @@ done:
 }
 )";
 
-std::string read_file(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error(std::string("cannot read ") + path);
-  return {std::istreambuf_iterator<char>(file), {}};
+std::vector<std::byte> bytes_of(const std::string& text) {
+  std::vector<std::byte> bytes(text.size());
+  std::memcpy(bytes.data(), text.data(), text.size());
+  return bytes;
 }
 
 }  // namespace
 
+std::vector<std::byte> read_image(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error(std::string("cannot read ") + path);
+  return bytes_of({std::istreambuf_iterator<char>(file), {}});
+}
+
 std::vector<std::byte> test_kernel_image(BackendKind kind) {
-  const std::string text = kind == BackendKind::cuda ? kPtx : read_file(DROVER_HOST_KERNELS);
-  std::vector<std::byte> image(text.size());
-  std::memcpy(image.data(), text.data(), text.size());
-  return image;
+  return kind == BackendKind::cuda ? bytes_of(kPtx) : read_image(DROVER_HOST_KERNELS);
 }
 
 }  // namespace drover::test

@@ -12,4 +12,7 @@ namespace drover::test {
 /// nothing is.
 [[nodiscard]] std::vector<std::byte> test_kernel_image(BackendKind kind);
 
+/// The bytes of a file.
+[[nodiscard]] std::vector<std::byte> read_image(const char* path);
+
 }  // namespace drover::test

@@ -10,11 +10,24 @@ namespace drover::cuda {
 
 TEST(CudaError, code_and_remedy_follow_the_result) {
   const std::vector<std::pair<CUresult, Errc>> table = {
-      {1, Errc::invalid_argument}, {2, Errc::device_memory},    {34, Errc::driver_missing},   {46, Errc::busy},
-      {100, Errc::not_found},      {101, Errc::not_found},      {209, Errc::unsupported},     {500, Errc::not_found},
-      {700, Errc::device_fault},   {719, Errc::device_fault},   {801, Errc::unsupported},     {802, Errc::device_lost},
-      {803, Errc::driver_mismatch}, {804, Errc::driver_mismatch}, {805, Errc::busy},          {808, Errc::limit_reached},
-      {999, Errc::system},         {12345, Errc::system},
+      {1, Errc::invalid_argument},
+      {2, Errc::device_memory},
+      {34, Errc::driver_missing},
+      {46, Errc::busy},
+      {100, Errc::not_found},
+      {101, Errc::not_found},
+      {209, Errc::unsupported},
+      {500, Errc::not_found},
+      {700, Errc::device_fault},
+      {719, Errc::device_fault},
+      {801, Errc::unsupported},
+      {802, Errc::device_lost},
+      {803, Errc::driver_mismatch},
+      {804, Errc::driver_mismatch},
+      {805, Errc::busy},
+      {808, Errc::limit_reached},
+      {999, Errc::system},
+      {12345, Errc::system},
   };
   for (const auto& [result, code] : table) {
     const Error error = cuda_error(result, "cuCall", {});

@@ -23,6 +23,7 @@ BackendKind kind_of(const Peer& peer) {
 template <class Body>
 int status_of_fork(Body body) {
   const pid_t child = ::fork();
+  if (child < 0) return -1;
   if (child == 0) ::_exit(body());
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -57,7 +58,8 @@ DROVER_PEER_BODY(fork_after_open) {
     unclear += is_forked_error([&] { static_cast<void>(device.allocate(kMiB)); }) ? 0 : 1;
     unclear += is_forked_error([&] { device.download(&value, memory->ptr(), 4); }) ? 0 : 1;
     unclear += is_forked_error([&] { static_cast<void>(backend.create_slab(0, kMiB)); }) ? 0 : 1;
-    unclear += is_forked_error([&] { static_cast<void>(slab->export_fd()); }) || kind_of(peer) == BackendKind::host ? 0 : 1;
+    unclear +=
+        is_forked_error([&] { static_cast<void>(slab->export_fd()); }) || kind_of(peer) == BackendKind::host ? 0 : 1;
     unclear += is_forked_error([&] { stream->fill(memory->ptr(), 2, 1); }) ? 0 : 1;
     unclear += is_forked_error([&] { static_cast<void>(stream->is_idle()); }) ? 0 : 1;
     unclear += is_forked_error([&] { static_cast<void>(event->has_happened()); }) ? 0 : 1;

@@ -23,8 +23,10 @@ DROVER_PEER_BODY(report_selection) {
 namespace {
 
 std::string selection_with(const char* backend, const char* libcuda) {
-  const ScopedEnvironment asked("DROVER_BACKEND", backend == nullptr ? std::nullopt : std::optional<std::string>(backend));
-  const ScopedEnvironment library("DROVER_LIBCUDA", libcuda == nullptr ? std::nullopt : std::optional<std::string>(libcuda));
+  const ScopedEnvironment asked("DROVER_BACKEND",
+                                backend == nullptr ? std::nullopt : std::optional<std::string>(backend));
+  const ScopedEnvironment library("DROVER_LIBCUDA",
+                                  libcuda == nullptr ? std::nullopt : std::optional<std::string>(libcuda));
   PeerGroup peer("report_selection", {.mode = PeerMode::processes, .size = 1});
   peer.start();
   const std::string text = peer.receive_text(0);

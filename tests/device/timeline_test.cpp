@@ -23,7 +23,7 @@ TEST(Timeline, poison_frees_waiters_of_every_real_value) {
 }
 
 TEST(Timeline, wait_ends_at_its_deadline_or_when_the_value_is_there) {
-  TimelineWord word{3};
+  const TimelineWord word{3};
   EXPECT_EQ(timeline_wait(word, 3, Deadline::after({})), WaitResult::done);
   EXPECT_EQ(timeline_wait(word, 4, Deadline::after(milliseconds(3))), WaitResult::timed_out);
   EXPECT_EQ(timeline_wait(word, 4, Deadline::after({})), WaitResult::timed_out);
@@ -46,7 +46,8 @@ TEST(Timeline, store_that_rings_no_bell_is_seen_too) {
 
 TEST(Timeline, change_of_the_upper_half_alone_is_seen) {
   TimelineWord word{0};
-  std::thread waiter([&] { EXPECT_EQ(timeline_wait(word, std::uint64_t{1} << 32, Deadline::never()), WaitResult::done); });
+  std::thread waiter(
+      [&] { EXPECT_EQ(timeline_wait(word, std::uint64_t{1} << 32, Deadline::never()), WaitResult::done); });
   std::this_thread::sleep_for(milliseconds(2));
   timeline_store(word, std::uint64_t{1} << 32);
   waiter.join();

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "drover/device/info.hpp"
+
 namespace drover {
 
 constexpr const char* kText = "GPU-00112233-4455-6677-8899-aabbccddeeff";
@@ -26,6 +28,14 @@ TEST(Uuid, anything_else_is_refused) {
         "+0112233-4455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddee-f"}) {
     EXPECT_FALSE(parse_uuid(text)) << text;
   }
+}
+
+TEST(Uuid, text_of_a_device_has_the_prefix_that_cuda_takes) {
+  DeviceInfo info;
+  info.uuid = *parse_uuid(kText);
+  EXPECT_EQ(uuid_text(info), kText);
+  info.is_mig_instance = true;
+  EXPECT_EQ(uuid_text(info), "MIG-00112233-4455-6677-8899-aabbccddeeff");
 }
 
 }  // namespace drover

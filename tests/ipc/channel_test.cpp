@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -67,11 +66,11 @@ TEST(Channel, messages_keep_their_boundaries_and_order_both_ways) {
 
 TEST(Channel, message_of_any_allowed_size_arrives_whole) {
   auto [left, right] = Channel::make_pair();
-  std::mt19937 random(1);
+  unsigned next = 0;
   for (const std::size_t size : {std::size_t{1}, std::size_t{2}, std::size_t{4095}, std::size_t{4096},
                                  Channel::kMaxBytes - 1, Channel::kMaxBytes}) {
     std::string bytes(size, '\0');
-    for (char& byte : bytes) byte = static_cast<char>(random());
+    for (char& byte : bytes) byte = static_cast<char>(next++ * 31);
     left.send(bytes);
     EXPECT_EQ(receive_text(right), bytes) << size;
   }
@@ -168,8 +167,8 @@ TEST(Channel, send_to_a_closed_end_is_peer_lost_and_no_signal) {
 TEST(Channel, send_waits_until_there_is_room) {
   auto [left, right] = Channel::make_pair();
   constexpr int kMessages = 100;
-  std::thread sender([&left = left] {
-    for (int i = 0; i < kMessages; ++i) left.send(std::string(Channel::kMaxBytes, static_cast<char>(i)));
+  std::thread sender([&end = left] {
+    for (int i = 0; i < kMessages; ++i) end.send(std::string(Channel::kMaxBytes, static_cast<char>(i)));
   });
   for (int i = 0; i < kMessages; ++i) {
     const auto bytes = receive_text(right);
@@ -266,6 +265,16 @@ TEST(Channel, one_thread_may_send_while_another_receives) {
     EXPECT_EQ(heard_left[static_cast<std::size_t>(i)], std::to_string(i));
     EXPECT_EQ(heard_right[static_cast<std::size_t>(i)], std::to_string(i));
   }
+}
+
+TEST(Channel, use_of_one_that_was_moved_from_is_an_error_not_a_hang) {
+  auto [ours, theirs] = Channel::make_pair();
+  const Channel taken = std::move(ours);
+  ChannelMessage message;
+  // NOLINTBEGIN(bugprone-use-after-move): the misuse that is tested
+  test::expect_error(Errc::invalid_argument, [&] { ours.send("x"); }, {"moved from"});
+  test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(ours.receive(message, Deadline::never())); });
+  // NOLINTEND(bugprone-use-after-move)
 }
 
 }  // namespace

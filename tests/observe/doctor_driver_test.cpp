@@ -142,31 +142,40 @@ TEST(Doctor, missing_library_is_a_failure_only_where_there_is_a_gpu) {
   expect_findings(machine_without_gpu,
                   {{"no GPU", [](Facts&) {}, "driver-library", Severity::note, "cannot open", ""}});
   expect_findings(machine_with_gpus,
-                  {{"loaded", [](Facts&) {}, "driver-library", Severity::ok, "speaks CUDA 13.0", ""}});
+                  {{"loaded", [](Facts&) {}, "driver-library", Severity::ok, "speaks CUDA 13.0", ""},
+                   {"too old to tell its version", [](Facts& f) { f.probe.report.cuda_version = 0; },
+                    "driver-library", Severity::ok, "libcuda.so.1 is loaded", ""}});
 }
 
 TEST(Doctor, parts_of_the_driver_must_have_one_version) {
-  expect_findings(machine_with_gpus,
-                  {{"NVML sees the mismatch",
-                    [](Facts& f) {
-                      f.probe.report.nvml_init = ForeignResult{18, "Driver/library version mismatch"};
-                      f.probe.report.driver_version.clear();
-                    },
-                    "driver-versions", Severity::failure,
-                    "the kernel module is 580.159.04, the libraries are of another", "reboot"},
-                   {"CUDA sees it", [](Facts& f) { fail_cuda(f, 803); }, "driver-versions", Severity::failure,
-                    "mismatch", "rmmod"},
-                   {"the versions differ", [](Facts& f) { f.kernel_module = "570.1"; }, "driver-versions",
-                    Severity::failure, "the kernel module is 570.1, the libraries are 580.159.04", "reboot"},
-                   {"module unseen",
-                    [](Facts& f) {
-                      f.kernel_module.clear();
-                      fail_cuda(f, 803);
-                    },
-                    "driver-versions", Severity::failure, "differ", "reboot"},
-                   {"compatibility library", [](Facts& f) { fail_cuda(f, 804); }, "driver-versions",
-                    Severity::failure, "forward-compatibility", "LD_LIBRARY_PATH"},
-                   {"equal", [](Facts&) {}, "driver-versions", Severity::ok, "both 580.159.04", ""}});
+  expect_findings(
+      machine_with_gpus,
+      {{"NVML sees the mismatch",
+        [](Facts& f) {
+          f.probe.report.nvml_init = ForeignResult{18, "Driver/library version mismatch"};
+          f.probe.report.driver_version.clear();
+        },
+        "driver-versions", Severity::failure, "the kernel module is 580.159.04, the libraries are of another",
+        "reboot"},
+       {"CUDA sees it, NVML cannot say",
+        [](Facts& f) {
+          fail_cuda(f, 803);
+          f.probe.report.driver_version.clear();
+        },
+        "driver-versions", Severity::failure, "mismatch", "rmmod"},
+       {"another libcuda than the driver's comes first", [](Facts& f) { fail_cuda(f, 803); }, "driver-versions",
+        Severity::failure, "does not fit the driver, which is 580.159.04", "compat folder"},
+       {"the versions differ", [](Facts& f) { f.kernel_module = "570.1"; }, "driver-versions", Severity::failure,
+        "the kernel module is 570.1, the libraries are 580.159.04", "reboot"},
+       {"module unseen",
+        [](Facts& f) {
+          f.kernel_module.clear();
+          fail_cuda(f, 803);
+        },
+        "driver-versions", Severity::failure, "differ", "reboot"},
+       {"compatibility library", [](Facts& f) { fail_cuda(f, 804); }, "driver-versions", Severity::failure,
+        "forward-compatibility", "LD_LIBRARY_PATH"},
+       {"equal", [](Facts&) {}, "driver-versions", Severity::ok, "both 580.159.04", ""}});
 }
 
 TEST(Doctor, mismatch_is_not_reported_again_as_a_failed_start) {
@@ -183,6 +192,9 @@ TEST(Doctor, driver_without_required_entry_points_is_too_old) {
   expect_findings(machine_with_gpus,
                   {{"one", [](Facts& f) { f.probe.report.missing_symbols = {"cuMemMap"}; }, "driver-symbols",
                     Severity::failure, "it lacks cuMemMap", "525"},
+                   {"even the first, as in the stub for linking",
+                    [](Facts& f) { f.probe.report.missing_symbols = {"cuInit", "cuMemMap"}; }, "driver-symbols",
+                    Severity::failure, "stub", "lib64/stubs"},
                    {"many", [](Facts& f) { f.probe.report.missing_symbols = {"a", "b", "c", "d", "e", "f", "g"}; },
                     "driver-symbols", Severity::failure, "a, b, c, d, e and 2 more", "525"},
                    {"none", [](Facts&) {}, "driver-symbols", Severity::ok, "every entry point", ""}});

@@ -40,10 +40,14 @@ struct Pipe {
   Fd writer;
 };
 
+// With both ends out of the way: the tests give meaning to numbers of one digit, which is all that shells redirect.
 Pipe make_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
-  return {.reader = Fd(ends[0]), .writer = Fd(ends[1])};
+  const Fd reader(ends[0]);
+  const Fd writer(ends[1]);
+  const auto lifted = [](const Fd& fd) { return Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 20)); };
+  return {.reader = lifted(reader), .writer = lifted(writer)};
 }
 
 Fd moved_to(Fd fd, int number) {
@@ -66,7 +70,7 @@ void run_to_success(const SpawnOptions& options) {
 }
 
 TEST(Spawn, arguments_arrive_as_they_are) {
-  SpawnOptions options = shell("printf '%s|' \"$0\" \"$@\"");
+  SpawnOptions options = shell(R"(printf '%s|' "$0" "$@")");
   for (const char* const argument : {"plain", "with space", "", "quo'te\"d", "a\nb", "--flag=*"}) {
     options.arguments.emplace_back(argument);
   }
@@ -76,7 +80,7 @@ TEST(Spawn, arguments_arrive_as_they_are) {
 TEST(Spawn, environment_is_ours_with_the_given_on_top) {
   const ScopedEnvironment kept("DROVER_TEST_KEPT", "ours");
   const ScopedEnvironment replaced("DROVER_TEST_REPLACED", "ours");
-  SpawnOptions options = shell("printf '%s|' \"$DROVER_TEST_KEPT\" \"$DROVER_TEST_REPLACED\" \"$DROVER_TEST_ADDED\"");
+  SpawnOptions options = shell(R"(printf '%s|' "$DROVER_TEST_KEPT" "$DROVER_TEST_REPLACED" "$DROVER_TEST_ADDED")");
   options.environment = {{"DROVER_TEST_REPLACED", "theirs = new"}, {"DROVER_TEST_ADDED", ""}};
   EXPECT_EQ(output_of(options), "ours|theirs = new||");
   EXPECT_STREQ(std::getenv("DROVER_TEST_REPLACED"), "ours");
@@ -206,6 +210,7 @@ TEST(Spawn, many_children_come_and_go_without_a_trace) {
   const auto before = test::open_descriptors();
   {
     std::vector<ChildProcess> children;
+    children.reserve(20);
     for (int i = 0; i < 20; ++i) children.push_back(ChildProcess::spawn(shell("exit " + std::to_string(i))));
     for (int i = 0; i < 20; i += 2) {
       EXPECT_EQ(children[static_cast<std::size_t>(i)].wait(Deadline::never()), ExitStatus::exited(i));

@@ -34,7 +34,8 @@ CapturedLog::~CapturedLog() {
   captured().lines.clear();
 }
 
-std::vector<std::string> CapturedLog::lines() const {
+// Not static, though it could be: lines exist only while one is listening.
+std::vector<std::string> CapturedLog::lines() const {  // NOLINT(readability-convert-member-functions-to-static)
   const std::scoped_lock lock(captured().mutex);
   return captured().lines;
 }

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <climits>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -90,8 +90,9 @@ Surroundings look_around(pid_t adopter) {
 }
 
 std::vector<std::string> clear_leftovers(const Surroundings& before, pid_t adopter) {
-  std::vector<std::string> left;
   const auto processes = settled_processes(before, adopter);
+  std::vector<std::string> left;
+  left.reserve(processes.size());
   for (const auto& process : processes) left.push_back("a process: " + to_string(process));
   end_processes(processes);
   for (const auto& [number, target] : open_descriptors()) {
@@ -122,7 +123,7 @@ std::map<int, std::string> open_descriptors() {
   if (!folder) throw std::system_error(errno, std::generic_category(), "/proc/self/fd");
   while (const dirent* const entry = ::readdir(folder.get())) {
     if (entry->d_name[0] == '.') continue;
-    const int number = std::atoi(entry->d_name);
+    const int number = std::stoi(entry->d_name);
     std::array<char, PATH_MAX> target{};
     const auto length = ::readlinkat(::dirfd(folder.get()), entry->d_name, target.data(), target.size());
     if (number == ::dirfd(folder.get()) || length < 0) continue;

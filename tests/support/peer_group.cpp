@@ -40,7 +40,7 @@ void PrintTo(PeerOutcome::Kind kind, std::ostream* out) {
   *out << kNames.at(static_cast<std::size_t>(kind));
 }
 
-PeerGroup::PeerGroup(std::string body, PeerShape shape, std::map<std::string, std::string> parameters) {
+PeerGroup::PeerGroup(const std::string& body, PeerShape shape, const std::map<std::string, std::string>& parameters) {
   if (shape.size < 1) throw std::invalid_argument("a group has at least one peer");
   static_cast<void>(find_peer_body(body));  // an unknown name is better refused here than in the peer
   for (int rank = 0; rank < shape.size; ++rank) {

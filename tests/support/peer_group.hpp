@@ -55,7 +55,7 @@ class PeerMember;
 class PeerGroup {
  public:
   /// Plans the peers; `parameters` are the same for all.
-  PeerGroup(std::string body, PeerShape shape, std::map<std::string, std::string> parameters = {});
+  PeerGroup(const std::string& body, PeerShape shape, const std::map<std::string, std::string>& parameters = {});
   ~PeerGroup();
   PeerGroup(const PeerGroup&) = delete;
   PeerGroup& operator=(const PeerGroup&) = delete;

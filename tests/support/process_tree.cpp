@@ -1,7 +1,6 @@
 #include "support/process_tree.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -46,7 +45,7 @@ std::optional<ProcessEntry> read_process(const fs::path& folder) {
   const auto open = text.find('(');
   const auto close = text.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close + 4 >= text.size()) return std::nullopt;
-  const auto number = [](const std::string& digits) { return static_cast<pid_t>(std::atoi(digits.c_str())); };
+  const auto number = [](const std::string& digits) { return static_cast<pid_t>(std::stol(digits)); };
   return ProcessEntry{.pid = number(folder.filename().string()),
                       .parent = number(text.substr(close + 4)),
                       .state = text[close + 2],
@@ -78,7 +77,8 @@ std::vector<ProcessEntry> descendants_of(pid_t root) {
     for (auto child = first; child != last; ++child) found.push_back(child->second);
   };
   add_children_of(root);
-  for (std::size_t i = 0; i < found.size(); ++i) add_children_of(found[i].pid);
+  std::size_t looked_at = 0;
+  while (looked_at < found.size()) add_children_of(found[looked_at++].pid);
   return found;
 }
 

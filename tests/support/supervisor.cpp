@@ -37,7 +37,7 @@ constexpr std::chrono::milliseconds kPause{10};
 template <class... Arguments>
 void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   fmt::print(stderr, "supervisor: {}\n", fmt::format(format, std::forward<Arguments>(arguments)...));
-  std::fflush(stderr);
+  static_cast<void>(std::fflush(stderr));
 }
 
 // The signals the supervisor waits for instead of being interrupted by them.
@@ -87,7 +87,10 @@ void end_descendants() {
   for (auto left = descendants_of(::getpid()); !left.empty(); left = descendants_of(::getpid())) {
     for (const auto& process : left) ::kill(process.pid, SIGKILL);
     reap(0);
-    if (patience.has_passed()) return say("{} processes do not die", left.size());
+    if (patience.has_passed()) {
+      say("{} processes do not die", left.size());
+      return;
+    }
     std::this_thread::sleep_for(kPause);
   }
 }

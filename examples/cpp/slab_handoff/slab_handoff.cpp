@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "drover/drover.hpp"
 
@@ -21,10 +20,11 @@ void produce(Backend& backend, Channel& parent) {
   const auto slab = backend.create_slab(0, kCount * sizeof(std::uint32_t));
   const auto memory = backend.open(0).map(*slab);
   const std::vector<std::uint32_t> values(kCount, 3);
-  backend.open(0).upload(memory->ptr(), values.data(), slab->size());
+  backend.open(0).upload(memory->ptr(), values.data(), kCount * sizeof(std::uint32_t));
   const Fd exported = slab->export_fd();
   parent.send(std::to_string(slab->size()), std::vector{exported.get()});
-  ::pause();
+  ChannelMessage nothing;
+  static_cast<void>(parent.receive(nothing, Deadline::never()));  // until killed, or left alone by the parent
 }
 
 // Takes a slab, reads every number in it, and sends the sum.
@@ -34,7 +34,7 @@ void consume(Backend& backend, Channel& parent) {
   const auto slab = backend.import_slab(0, message.fds.at(0), std::stoull(message.bytes));
   const auto memory = backend.open(0).map(*slab);
   std::vector<std::uint32_t> values(kCount);
-  backend.open(0).download(values.data(), memory->ptr(), slab->size());
+  backend.open(0).download(values.data(), memory->ptr(), kCount * sizeof(std::uint32_t));
   std::uint64_t sum = 0;
   for (const auto value : values) sum += value;
   parent.send(std::to_string(sum));
@@ -56,24 +56,27 @@ Worker start(const char* role, const Backend& backend) {
 
 ChannelMessage next_message(Worker& worker) {
   ChannelMessage message;
-  if (worker.channel.receive(message, Deadline::after(std::chrono::minutes(1))) == ReceiveResult::message) return message;
-  throw Error(Errc::peer_lost, fmt::format("process {} sent nothing", worker.process.pid()), "its own output says why");
+  if (worker.channel.receive(message, Deadline::after(std::chrono::minutes(1))) == ReceiveResult::message)
+    return message;
+  throw Error(Errc::peer_lost, fmt::format("process {} sent nothing", worker.process.pid()),
+              "its own output says why");
 }
 
 bool demonstrate(const Backend& backend) {
   const auto& info = backend.devices().front();
   Worker producer = start("produce", backend);
   const ChannelMessage slab = next_message(producer);
-  fmt::print("{:8} process {} filled a slab of {} and sent 1 file descriptor\n", device_id(info), producer.process.pid(),
-             format_bytes(std::stoull(slab.bytes)));
+  fmt::print("{:8} process {} filled a slab of {} and sent 1 file descriptor\n", device_id(info),
+             producer.process.pid(), format_bytes(std::stoull(slab.bytes)));
   producer.process.kill(SIGKILL);
+  const auto ended = producer.process.wait(Deadline::never());
   fmt::print("{:8} process {} was {}\n", "", producer.process.pid(),
-             producer.process.wait(Deadline::never())->signal() ? "killed by SIGKILL" : "gone");
+             ended && ended->signal() ? "killed by SIGKILL" : "gone already");
   Worker consumer = start("consume", backend);
   consumer.channel.send(slab.bytes, std::vector{slab.fds.at(0).get()});
   const auto sum = std::stoull(next_message(consumer).bytes);
-  fmt::print("{:8} process {} read all {} numbers from it: sum {}, expected {}\n", "", consumer.process.pid(), kCount, sum,
-             3 * kCount);
+  fmt::print("{:8} process {} read all {} numbers from it: sum {}, expected {}\n", "", consumer.process.pid(), kCount,
+             sum, 3 * kCount);
   return sum == 3 * kCount;
 }
 

@@ -40,7 +40,8 @@ class Device {
   [[nodiscard]] virtual std::unique_ptr<Stream> create_stream() = 0;
   /// A new event.
   [[nodiscard]] virtual std::unique_ptr<Event> create_event() = 0;
-  /// Loads device code; see Module for the form of `image`. Throws `Errc::invalid_argument` with the loader's words.
+  /// Loads device code; see Module for the form of `image`. May wait for work in flight. Throws
+  /// `Errc::invalid_argument` with the loader's words.
   [[nodiscard]] virtual std::unique_ptr<Module> load_module(std::span<const std::byte> image) = 0;
 
   /// Host to device; done on return. Not ordered with any stream: synchronise the streams that use the

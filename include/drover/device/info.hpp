@@ -26,17 +26,17 @@ enum class ComputeMode {
 
 /// What is known of a device without creating a context on it.
 struct DeviceInfo {
-  BackendKind backend{};                          ///< who drives it
-  int index = 0;                                  ///< its number in this process, after CUDA_VISIBLE_DEVICES
-  Uuid uuid;                                      ///< its name between processes
-  std::string name;                               ///< e.g. "NVIDIA H200"
-  std::uint64_t memory_total = 0;                 ///< bytes
-  std::string pci;                                ///< "0000:1b:00.0"; empty for an emulated device
-  std::optional<int> numa_node;                   ///< memory node nearest to it, where the system says
+  BackendKind backend{};                           ///< who drives it
+  int index = 0;                                   ///< its number in this process, after CUDA_VISIBLE_DEVICES
+  Uuid uuid;                                       ///< its name between processes
+  std::string name;                                ///< e.g. "NVIDIA H200"
+  std::uint64_t memory_total = 0;                  ///< bytes
+  std::string pci;                                 ///< "0000:1b:00.0"; empty for an emulated device
+  std::optional<int> numa_node;                    ///< memory node nearest to it, where the system says
   ComputeMode compute_mode = ComputeMode::shared;  ///< who may use it
-  std::optional<bool> mig_enabled;                ///< whether it is partitioned; nothing if it cannot be
-  bool is_mig_instance = false;                   ///< whether this is a partition of a GPU
-  bool mps_running = false;                       ///< whether an MPS control daemon serves this process
+  std::optional<bool> mig_enabled;                 ///< whether it is partitioned; nothing if it cannot be
+  bool is_mig_instance = false;                    ///< whether this is a partition of a GPU
+  bool mps_running = false;                        ///< whether an MPS control daemon serves this process
 };
 
 /// Memory of a device, over all processes that use it.
@@ -51,6 +51,8 @@ struct MemoryInfo {
 [[nodiscard]] std::string_view to_string(BackendKind kind) noexcept;
 /// "shared", "exclusive-process", "prohibited" or "unknown".
 [[nodiscard]] std::string_view to_string(ComputeMode mode) noexcept;
+/// The device's UUID as CUDA_VISIBLE_DEVICES takes it: "GPU-...", or "MIG-..." for a partition.
+[[nodiscard]] std::string uuid_text(const DeviceInfo& info);
 /// The device's short name in this process: "cuda:0", "host:1".
 [[nodiscard]] std::string device_id(const DeviceInfo& info);
 

@@ -18,8 +18,8 @@ struct LaunchShape {
 
 /// One argument of a launch: its bytes are copied when the launch is submitted.
 struct KernelArgument {
-  const void* data;   ///< first byte of the value
-  std::size_t bytes;  ///< its size, which must be that of the kernel's parameter
+  const void* data = nullptr;  ///< first byte of the value
+  std::size_t bytes = 0;       ///< its size, which must be that of the kernel's parameter
 
   /// The argument `value`; it must live until the launch call returns, hence no temporaries.
   template <class Value>

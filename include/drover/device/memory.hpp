@@ -20,7 +20,8 @@ struct DevicePtr {
 };
 
 /// Owns a range of device memory that this process can use: a plain allocation, or a mapped slab.
-/// Destruction waits for the work submitted to the device, then gives the range back.
+/// Destruction waits for the work submitted to its device, then gives the range back; work of other devices that uses
+/// the range must be done before.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -68,8 +69,8 @@ class Slab {
 };
 
 /// Host memory made known to a device: copies run at the full speed of the link, and timeline words in it
-/// can be used by streams. Destruction ends that; the memory itself belongs to the caller and must outlive
-/// the registration and all work that uses it.
+/// can be used by streams. Destruction waits for the work of the device it was made with and ends that; the memory
+/// itself belongs to the caller and must outlive the registration and all work that uses it.
 class HostRegistration {
  public:
   virtual ~HostRegistration() = default;

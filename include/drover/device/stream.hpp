@@ -33,11 +33,20 @@ class Event {
   Event() = default;
 };
 
-/// A queue of work for one device. Each call but the last two only submits and returns; the work happens in the
-/// order of submission, some time later, on the device. Streams are independent of each other. Memory named in
-/// a call must stay valid, and host memory unchanged, until the work is done. Submission is safe from any
-/// thread. A range outside live device memory is `Errc::invalid_argument` at once. Work that fails on the device
-/// is reported by a later call as `Errc::device_fault`. Destruction does not wait: submitted work is still done.
+/// A queue of work for one device. Each call but the last two submits and returns; the work happens in the order of
+/// submission, some time later, on the device. Memory named in a call must stay valid, and host memory unchanged,
+/// until the work is done. Submission is safe from any thread.
+///
+/// Registered host memory is read and written when the work happens. Host memory that is not registered makes
+/// `upload` and `download` wait for the work before them and for the copy: on return the memory is free for use.
+///
+/// Streams have no order among each other but by events and timelines. A device has few hardware queues (8 on CUDA
+/// unless CUDA_DEVICE_MAX_CONNECTIONS says up to 32): streams that wait can hold up others that share their queue. So
+/// submit what will store a value before the wait for it, or keep waiting streams few.
+///
+/// A range outside live device memory is `Errc::invalid_argument` at once, as far as the device can tell: GPUs carve
+/// small allocations from blocks of 2 MiB. Work that fails on the device is reported by a later call as
+/// `Errc::device_fault`. Destruction does not wait: submitted work is still done.
 class Stream {
  public:
   virtual ~Stream() = default;

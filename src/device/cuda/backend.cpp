@@ -40,6 +40,12 @@ std::vector<NvmlGpu> visible_gpus() {
   return visible;
 }
 
+// More than the device can ever have; where NVML does not tell its memory, more than any device has.
+bool is_beyond(const DeviceInfo& info, std::size_t bytes) {
+  constexpr std::uint64_t kMoreThanAny = std::uint64_t{1} << 50;
+  return bytes > (info.memory_total == 0 ? kMoreThanAny : info.memory_total);
+}
+
 void require_nvml() {
   const Nvml& library = nvml();
   if (library.is_usable()) return;
@@ -71,22 +77,23 @@ CudaBackend::CudaBackend() {
   infos_ = infos_of(gpus_);
   if (infos_.empty()) {
     const auto setting = visible_setting();
-    throw Error(Errc::not_found,
-                setting ? fmt::format("no GPU is visible with CUDA_VISIBLE_DEVICES={}", *setting) : "this machine has no GPU",
-                setting ? "unset CUDA_VISIBLE_DEVICES or name GPUs that nvidia-smi -L shows"
-                        : "use emulated devices with DROVER_BACKEND=host");
+    throw Error(
+        Errc::not_found,
+        setting ? fmt::format("no GPU is visible with CUDA_VISIBLE_DEVICES={}", *setting) : "this machine has no GPU",
+        setting ? "unset CUDA_VISIBLE_DEVICES or name GPUs that nvidia-smi -L shows"
+                : "use emulated devices with DROVER_BACKEND=host");
   }
-  const MutexLock lock(mutex_);
-  opened_.resize(infos_.size());
+  opened_ = std::vector<OpenedDevice>(infos_.size());
 }
 
 CudaBackend::~CudaBackend() = default;
 
 const DeviceInfo& CudaBackend::info(int device) const {
   if (device < 0 || static_cast<std::size_t>(device) >= infos_.size()) {
-    throw Error(Errc::not_found,
-                fmt::format("there is no device cuda:{}; this process sees cuda:0 to cuda:{}", device, infos_.size() - 1),
-                "use one of those, or make more GPUs visible with CUDA_VISIBLE_DEVICES");
+    throw Error(
+        Errc::not_found,
+        fmt::format("there is no device cuda:{}; this process sees cuda:0 to cuda:{}", device, infos_.size() - 1),
+        "use one of those, or make more GPUs visible with CUDA_VISIBLE_DEVICES");
   }
   return infos_[static_cast<std::size_t>(device)];
 }
@@ -99,9 +106,11 @@ void CudaBackend::initialize() const {
   int count = 0;
   check(driver().cuDeviceGetCount(&count), "cuDeviceGetCount", {});
   std::vector<CUdevice> ordinals(infos_.size(), -1);
-  for (CUdevice ordinal = 0; ordinal < count; ++ordinal) {
+  for (int index = 0; index < count; ++index) {
+    CUdevice ordinal = -1;
+    check(driver().cuDeviceGet(&ordinal, index), "cuDeviceGet", {.device = index});
     CUuuid raw{};
-    check(driver().cuDeviceGetUuid(&raw, ordinal), "cuDeviceGetUuid", {.device = ordinal});
+    check(driver().cuDeviceGetUuid(&raw, ordinal), "cuDeviceGetUuid", {.device = index});
     Uuid uuid;
     std::memcpy(uuid.bytes.data(), raw.bytes, sizeof(raw.bytes));
     const auto found = std::ranges::find(infos_, uuid, &DeviceInfo::uuid);
@@ -116,9 +125,12 @@ CUdevice CudaBackend::ordinal(int device) const {
   std::call_once(initialized_, [this] { initialize(); });
   const CUdevice found = ordinals_[static_cast<std::size_t>(device)];
   if (found < 0) {
-    throw Error(Errc::not_found,
-                fmt::format("CUDA does not show {} ({}), although NVML does", device_id(about), to_string(about.uuid)),
-                "set CUDA_VISIBLE_DEVICES before the program starts, not within it; run `drover doctor`");
+    throw Error(
+        Errc::not_found,
+        fmt::format("CUDA does not show {} ({}), although NVML does", device_id(about), to_string(about.uuid)),
+        "set CUDA_VISIBLE_DEVICES before the program starts, not within it, and CUDA_DEVICE_ORDER=PCI_BUS_ID where "
+        "the "
+        "GPUs differ; run `drover doctor`");
   }
   return found;
 }
@@ -130,10 +142,9 @@ MemoryInfo CudaBackend::memory_info(int device) const {
 
 Device& CudaBackend::open(int device) {
   const CUdevice number = ordinal(device);
-  const MutexLock lock(mutex_);
-  auto& opened = opened_[static_cast<std::size_t>(device)];
-  if (opened == nullptr) opened = std::make_unique<CudaDevice>(*this, info(device), number);
-  return *opened;
+  OpenedDevice& opened = opened_[static_cast<std::size_t>(device)];
+  std::call_once(opened.once, [&] { opened.device = std::make_unique<CudaDevice>(*this, info(device), number); });
+  return *opened.device;
 }
 
 std::size_t CudaBackend::slab_granularity(int device) const {
@@ -146,10 +157,9 @@ std::size_t CudaBackend::slab_granularity(int device) const {
 
 std::unique_ptr<Slab> CudaBackend::create_slab(int device, std::size_t bytes) {
   require(bytes > 0, "a slab of 0 bytes was asked for");
-  const auto total = info(device).memory_total;
+  if (is_beyond(info(device), bytes)) throw cuda_error(kOutOfMemory, "cuMemCreate", {device, "a slab", bytes});
   const std::size_t granularity = slab_granularity(device);
-  const auto rounded = bytes > total ? bytes : (bytes + granularity - 1) / granularity * granularity;
-  if (rounded > total) throw cuda_error(kOutOfMemory, "cuMemCreate", {device, "a slab", bytes});
+  const auto rounded = (bytes + granularity - 1) / granularity * granularity;
   const TraceSpan span("cuda.create_slab", rounded);
   const CUmemAllocationProp properties = slab_properties(ordinal(device));
   CUmemHandle handle = 0;
@@ -161,21 +171,25 @@ std::unique_ptr<Slab> CudaBackend::import_slab(int device, const Fd& fd, std::si
   const CUdevice number = ordinal(device);
   const std::size_t granularity = slab_granularity(device);
   const auto refuse = [&](const std::string& reason) {
-    return Error(Errc::corrupt, fmt::format("file descriptor {} cannot be imported as a slab on cuda:{}: {}", fd.get(), device, reason),
-                 "pass the descriptor and the size() of a slab, on the device with the UUID its maker reported");
+    return Error(
+        Errc::corrupt,
+        fmt::format("file descriptor {} cannot be imported as a slab on cuda:{}: {}", fd.get(), device, reason),
+        "pass the descriptor and the size() of a slab, on the device with the UUID its maker reported");
   };
-  if (bytes == 0 || bytes % granularity != 0) throw refuse(fmt::format("{} bytes is no size of a slab", bytes));
+  if (bytes == 0 || bytes % granularity != 0 || is_beyond(info(device), bytes))
+    throw refuse(fmt::format("{} bytes is no size of a slab", bytes));
   const TraceSpan span("cuda.import_slab", bytes);
   CUmemHandle handle = 0;
   // The API takes the descriptor's number in place of a pointer.
-  void* const as_pointer = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd.get()));  // NOLINT(performance-no-int-to-ptr)
+  void* const as_pointer =
+      reinterpret_cast<void*>(static_cast<std::intptr_t>(fd.get()));  // NOLINT(performance-no-int-to-ptr)
   const CUresult result = driver().cuMemImportFromShareableHandle(&handle, as_pointer, kHandlePosixFd);
   if (result == kNotInitialized) fork_guard::fail();
   if (result != kSuccess) throw refuse(describe(result));
   auto slab = std::make_unique<CudaSlab>(counters_, device, handle, bytes);
   CUmemAllocationProp properties{};
-  check(driver().cuMemGetAllocationPropertiesFromHandle(&properties, handle), "cuMemGetAllocationPropertiesFromHandle",
-        {device, "an imported slab", bytes});
+  check(driver().cuMemGetAllocationPropertiesFromHandle(&properties, handle),
+        "cuMemGetAllocationPropertiesFromHandle", {device, "an imported slab", bytes});
   if (properties.location.id != number) throw refuse("it lies on another device");
   return slab;
 }

@@ -8,7 +8,6 @@
 #include "device/cuda/driver.hpp"
 #include "device/cuda/nvml.hpp"
 #include "device/live.hpp"
-#include "drover/base/mutex.hpp"
 #include "drover/device/backend.hpp"
 
 namespace drover::cuda {
@@ -47,8 +46,11 @@ class CudaBackend final : public Backend {
   mutable std::once_flag initialized_;
   mutable std::vector<CUdevice> ordinals_;  // written once, by initialize
   LiveCounters counters_;
-  mutable Mutex mutex_;
-  std::vector<std::unique_ptr<CudaDevice>> opened_ DROVER_GUARDED_BY(mutex_);
+  struct OpenedDevice {
+    std::once_flag once;  // of its own, so that a sick GPU holds up nobody who wants another
+    std::unique_ptr<CudaDevice> device;
+  };
+  std::vector<OpenedDevice> opened_;
 };
 
 /// The properties of every slab: pinned on the device, exportable as a file descriptor.

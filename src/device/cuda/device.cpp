@@ -35,12 +35,26 @@ CudaDevice::CudaDevice(CudaBackend& backend, const DeviceInfo& info, CUdevice or
   const TraceSpan span("cuda.open");
   check(driver().cuDevicePrimaryCtxRetain(&context_, ordinal_), "cuDevicePrimaryCtxRetain",
         facts("the primary context"));
+  try {
+    prepare();
+  } catch (...) {
+    check_quietly(driver().cuDevicePrimaryCtxRelease(ordinal_), "cuDevicePrimaryCtxRelease failed with code");
+    throw;
+  }
+}
+
+void CudaDevice::prepare() {
   int value = 0;
   check(driver().cuDeviceGetAttribute(&value, kAttributeMemOps64, ordinal_), "cuDeviceGetAttribute",
         facts("64-bit stream memory operations"));
   has_timelines_ = value != 0;
   const CurrentContext context(*this);
-  check(driver().cuStreamCreate(&copies_, kStreamNonBlocking), "cuStreamCreate", facts("the stream of blocking copies"));
+  int least = 0;
+  int greatest = 0;
+  check(driver().cuCtxGetStreamPriorityRange(&least, &greatest), "cuCtxGetStreamPriorityRange", facts("priorities"));
+  // Of its own priority, so that it shares no hardware queue with streams that wait.
+  check(driver().cuStreamCreateWithPriority(&copies_, kStreamNonBlocking, greatest), "cuStreamCreateWithPriority",
+        facts("the stream of blocking copies"));
 }
 
 CudaDevice::~CudaDevice() = default;
@@ -86,7 +100,8 @@ void CudaDevice::upload(DevicePtr to, const void* from, std::size_t bytes) {
 void CudaDevice::download(void* to, DevicePtr from, std::size_t bytes) {
   const CurrentContext context(*this);
   const TraceSpan span("device.download", bytes);
-  check(driver().cuMemcpyDtoHAsync(to, from.address, bytes, copies_), "cuMemcpyDtoHAsync", facts("a download", bytes));
+  check(driver().cuMemcpyDtoHAsync(to, from.address, bytes, copies_), "cuMemcpyDtoHAsync",
+        facts("a download", bytes));
   check(driver().cuStreamSynchronize(copies_), "cuStreamSynchronize", facts("a download", bytes));
 }
 

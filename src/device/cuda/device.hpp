@@ -36,6 +36,8 @@ class CudaDevice final : public Device {
   }
 
  private:
+  void prepare();
+
   CudaBackend& backend_;
   const DeviceInfo& info_;
   CUdevice ordinal_;

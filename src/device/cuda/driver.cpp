@@ -22,8 +22,8 @@ void* look_up(GetProcAddress get, const char* name, int version) {
 }
 
 void load_entries(Driver& driver, GetProcAddress get) {
-#define DROVER_CUDA(name, version, need, parameters)                   \
-  driver.name.set(look_up(get, #name, version));                       \
+#define DROVER_CUDA(name, version, need, parameters) \
+  driver.name.set(look_up(get, #name, version));     \
   if (!driver.name.is_present() && std::string_view(#need) == "required") driver.missing.emplace_back(#name);
 #include "device/cuda/driver.def"
 #undef DROVER_CUDA
@@ -55,9 +55,10 @@ const Driver& driver() {
 void require_driver() {
   const Driver& loaded = driver();
   if (!loaded.error.empty()) {
-    throw Error(Errc::driver_missing, fmt::format("NVIDIA's driver library could not be loaded: {}", loaded.error),
-                "install the NVIDIA driver, start the container with GPU access (--gpus all), or use emulated devices "
-                "with DROVER_BACKEND=host");
+    throw Error(
+        Errc::driver_missing, fmt::format("NVIDIA's driver library could not be loaded: {}", loaded.error),
+        "install the NVIDIA driver, start the container with GPU access (--gpus all), or use emulated devices "
+        "with DROVER_BACKEND=host");
   }
   if (!loaded.missing.empty()) {
     throw Error(Errc::driver_mismatch,

@@ -10,7 +10,7 @@
 
 namespace drover::cuda {
 
-/// The driver's entry points. Loading runs no driver code but the loader's.
+/// The driver's entry points. Loading them initialises nothing.
 struct Driver {
 #define DROVER_CUDA(name, version, need, parameters) Entry<int parameters> name{#name, AfterFork::refused};
 #include "device/cuda/driver.def"

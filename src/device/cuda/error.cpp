@@ -21,12 +21,14 @@ struct Translation {
 };
 
 constexpr const char* kNewProcess =
-    "the context cannot be used again: end this process and start a new one; compute-sanitizer finds the faulty access";
+    "the context cannot be used again: end this process and start a new one; compute-sanitizer finds the faulty "
+    "access";
 constexpr const char* kMismatch =
     "the user-space driver and the kernel module differ: reboot, reload the nvidia modules, or use a container image "
     "made for this driver";
 constexpr const char* kReset = "look at `dmesg` for the Xid, then reset the GPU (nvidia-smi -r) or reboot";
-constexpr const char* kMps = "restart the MPS daemon (echo quit | nvidia-cuda-mps-control) or unset CUDA_MPS_PIPE_DIRECTORY";
+constexpr const char* kMps =
+    "restart the MPS daemon (echo quit | nvidia-cuda-mps-control) or unset CUDA_MPS_PIPE_DIRECTORY";
 
 constexpr auto kTranslations = std::to_array<Translation>({
     {1, Errc::invalid_argument, "check addresses and sizes: a range may reach outside its memory or have been freed"},
@@ -61,7 +63,8 @@ constexpr auto kTranslations = std::to_array<Translation>({
     {719, Errc::device_fault, kNewProcess},
     {800, Errc::permission_denied, "the driver does not permit this here; a container or MIG may forbid it"},
     {801, Errc::unsupported, "this GPU or driver cannot do it"},
-    {802, Errc::device_lost, "start the fabric manager (systemctl start nvidia-fabricmanager), or wait until it is up"},
+    {802, Errc::device_lost,
+     "start the fabric manager (systemctl start nvidia-fabricmanager), or wait until it is up"},
     {803, Errc::driver_mismatch, kMismatch},
     {804, Errc::driver_mismatch, kMismatch},
     {805, Errc::busy, kMps},

@@ -12,9 +12,9 @@ namespace drover::cuda {
 
 /// What a call was about, for the error's text; formatted only when it fails.
 struct CallFacts {
-  int device = -1;         ///< index, or -1 if the call concerns no single device
-  const char* what = "";   ///< e.g. "a slab"
-  std::size_t bytes = 0;   ///< its size, or 0 if it has none
+  int device = -1;        ///< index, or -1 if the call concerns no single device
+  const char* what = "";  ///< e.g. "a slab"
+  std::size_t bytes = 0;  ///< its size, or 0 if it has none
 };
 
 /// "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected".

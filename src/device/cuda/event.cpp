@@ -30,8 +30,7 @@ WaitResult CudaEvent::synchronize(Deadline deadline) const {
 double CudaEvent::milliseconds_since(const Event& earlier) const {
   const CurrentContext context(device_);
   float milliseconds = 0;
-  const CUresult result =
-      driver().cuEventElapsedTime(&milliseconds, own<const CudaEvent>(earlier).handle_, handle_);
+  const CUresult result = driver().cuEventElapsedTime(&milliseconds, own<const CudaEvent>(earlier).handle_, handle_);
   require(result != kNotReady && result != kInvalidHandle,
           "the time of an event was asked for before it has happened", "record the event and synchronize it first");
   check(result, "cuEventElapsedTime", device_.facts("two events"));

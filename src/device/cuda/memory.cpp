@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 
+#include <fmt/format.h>
+
 #include "base/sys.hpp"
 #include "device/cuda/device.hpp"
 #include "device/cuda/error.hpp"
 #include "device/fork_guard.hpp"
+#include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
 
 namespace drover::cuda {
@@ -36,8 +39,10 @@ class AddressRange {
   void map(const CudaSlab& slab) {
     const CUresult result = driver().cuMemMap(begin_, bytes_, 0, slab.handle(), 0);
     if (result == kInvalidValue || result == kNotSupported) {
-      throw Error(Errc::corrupt, "a slab was announced with a size that it does not have; it cannot be mapped",
-                  "send the slab's size() along with its descriptor");
+      throw Error(Errc::corrupt,
+                  fmt::format("a slab announced with {} cannot be mapped on cuda:{}: {}", format_bytes(bytes_),
+                              device_.info().index, describe(result)),
+                  "send the slab's own size() along with its descriptor");
     }
     check(result, "cuMemMap", device_.facts("a slab", bytes_));
     is_mapped_ = true;

@@ -32,8 +32,8 @@ std::vector<char> with_final_zero(std::span<const std::byte> image) {
 
 }  // namespace
 
-CudaKernel::CudaKernel(CUfunction handle, std::string name) : handle_(handle), name_(std::move(name)) {
-  has_sizes_ = driver().cuFuncGetParamInfo.is_present();
+CudaKernel::CudaKernel(CUfunction handle, std::string name)
+    : handle_(handle), name_(std::move(name)), has_sizes_(driver().cuFuncGetParamInfo.is_present()) {
   if (has_sizes_) sizes_ = parameter_sizes(handle_);
 }
 
@@ -57,11 +57,14 @@ CudaModule::CudaModule(CudaDevice& device, std::span<const std::byte> image)
   std::array<char, kLogBytes> words{};
   std::array<int, 2> options = {kJitErrorLog, kJitErrorLogBytes};
   // The API takes the number in place of a pointer.
-  std::array<void*, 2> values = {words.data(), reinterpret_cast<void*>(kLogBytes)};  // NOLINT(performance-no-int-to-ptr)
-  const CUresult result = driver().cuModuleLoadDataEx(&handle_, code.data(), options.size(), options.data(), values.data());
+  std::array<void*, 2> values = {words.data(),
+                                 reinterpret_cast<void*>(kLogBytes)};  // NOLINT(performance-no-int-to-ptr)
+  const CUresult result =
+      driver().cuModuleLoadDataEx(&handle_, code.data(), options.size(), options.data(), values.data());
   if (result == kSuccess) return;
   const Error plain = cuda_error(result, "cuModuleLoadDataEx", device_.facts("a module image", image.size()));
-  throw Error(plain.code(), *words.data() == '\0' ? plain.message() : fmt::format("{}\n{}", plain.message(), words.data()),
+  throw Error(plain.code(),
+              *words.data() == '\0' ? plain.message() : fmt::format("{}\n{}", plain.message(), words.data()),
               plain.remedy());
 }
 

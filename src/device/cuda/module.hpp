@@ -27,7 +27,7 @@ class CudaKernel final : public Kernel {
  private:
   CUfunction handle_;
   std::string name_;
-  bool has_sizes_ = false;
+  bool has_sizes_;
   std::vector<std::size_t> sizes_;  // of the parameters, in order
 };
 

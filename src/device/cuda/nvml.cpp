@@ -30,10 +30,10 @@ Nvml* load() {
   const auto path = environment("DROVER_LIBNVML").value_or("libnvidia-ml.so.1");
   static auto* const library = new SharedLibrary(SharedLibrary::open(path, loaded->error));
   if (!library->is_open()) return loaded;
-#define DROVER_NVML(name, need, parameters)                                                          \
-  loaded->name.set(library->symbol(#name));                                                          \
+#define DROVER_NVML(name, need, parameters)                                                           \
+  loaded->name.set(library->symbol(#name));                                                           \
   if (!loaded->name.is_present() && std::string_view(#need) == "required" && loaded->error.empty()) { \
-    loaded->error = path + " lacks " #name;                                                          \
+    loaded->error = path + " lacks " #name;                                                           \
   }
 #include "device/cuda/nvml.def"
 #undef DROVER_NVML
@@ -103,6 +103,7 @@ std::optional<NvmlGpu> describe_gpu(const Nvml& library, NvmlDevice handle) {
 void add_instances(const Nvml& library, const NvmlGpu& gpu, std::vector<NvmlGpu>& into) {
   unsigned count = 0;
   if (!library.nvmlDeviceGetMaxMigDeviceCount.is_present() ||
+      !library.nvmlDeviceGetMigDeviceHandleByIndex.is_present() ||
       library.nvmlDeviceGetMaxMigDeviceCount(gpu.handle, &count) != 0) {
     return;
   }
@@ -148,7 +149,12 @@ MemoryInfo Nvml::memory_info(const NvmlGpu& gpu) const {
   NvmlMemory memory{};
   const int code = nvmlDeviceGetMemoryInfo(gpu.handle, &memory);
   if (code != 0) {
-    throw Error(Errc::device_lost, fmt::format("NVML does not tell the memory of {} (code {})", device_id(gpu.info), code),
+    constexpr int kNvmlNotSupported = 3;
+    constexpr int kNvmlNoPermission = 4;
+    const Errc reason = code == kNvmlNotSupported   ? Errc::unsupported
+                        : code == kNvmlNoPermission ? Errc::permission_denied
+                                                    : Errc::device_lost;
+    throw Error(reason, fmt::format("NVML does not tell the memory of {} (code {})", device_id(gpu.info), code),
                 "run `drover doctor` and look at `dmesg`");
   }
   return {.total = memory.total, .free = memory.free};

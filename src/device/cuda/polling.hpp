@@ -24,10 +24,13 @@ WaitResult poll_until(IsDone is_done, Deadline deadline) {
   constexpr int kQuickLooks = 200;  // some tens of microseconds: most waits end here
   constexpr microseconds kLongestPause(200);
   microseconds pause(0);
-  for (int look = 0;; ++look) {
+  for (int look = 0;;) {
     if (is_done()) return WaitResult::done;
     if (deadline.has_passed()) return WaitResult::timed_out;
-    if (look < kQuickLooks) continue;
+    if (look < kQuickLooks) {
+      ++look;
+      continue;
+    }
     pause = std::min(pause + microseconds(5), kLongestPause);
     std::this_thread::sleep_for(pause);
   }

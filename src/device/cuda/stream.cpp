@@ -42,7 +42,8 @@ void CudaStream::copy(DevicePtr to, DevicePtr from, std::size_t bytes) {
 void CudaStream::fill(DevicePtr to, std::uint8_t value, std::size_t bytes) {
   if (bytes == 0) return;
   const CurrentContext context(device_);
-  check(driver().cuMemsetD8Async(to.address, value, bytes, handle_), "cuMemsetD8Async", device_.facts("a fill", bytes));
+  check(driver().cuMemsetD8Async(to.address, value, bytes, handle_), "cuMemsetD8Async",
+        device_.facts("a fill", bytes));
 }
 
 void CudaStream::launch(const Kernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments) {
@@ -50,6 +51,9 @@ void CudaStream::launch(const Kernel& kernel, const LaunchShape& shape, std::spa
   mine.check_arguments(arguments);
   std::vector<void*> values;
   values.reserve(arguments.size());
+  for (const auto& argument : arguments) {
+    require(argument.data != nullptr, "a kernel argument without a value was passed");
+  }
   for (const auto& argument : arguments) values.push_back(const_cast<void*>(argument.data));  // NOLINT: only read
   const auto& [grid, block, shared_bytes] = shape;
   const CurrentContext context(device_);
@@ -71,7 +75,8 @@ void CudaStream::wait(const Event& event) {
 
 CUdeviceptr CudaStream::address_of(TimelineWord& word) const {
   if (!device_.has_timelines()) {
-    throw Error(Errc::unsupported, fmt::format("cuda:{} has no 64-bit stream memory operations", device_.info().index),
+    throw Error(Errc::unsupported,
+                fmt::format("cuda:{} has no 64-bit stream memory operations", device_.info().index),
                 "synchronize the stream and store the value from the CPU (timeline_store)");
   }
   CUdeviceptr address = 0;

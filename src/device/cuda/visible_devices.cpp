@@ -20,10 +20,11 @@ std::vector<std::string> split(std::string_view text) {
   return entries;
 }
 
+// CUDA reads the digits an entry begins with and passes over the rest.
 std::optional<std::size_t> by_number(std::string_view entry, std::size_t count) {
   std::size_t number = 0;
   const auto parsed = std::from_chars(entry.data(), entry.data() + entry.size(), number);
-  if (parsed.ec != std::errc{} || parsed.ptr != entry.data() + entry.size() || number >= count) return std::nullopt;
+  if (parsed.ec != std::errc{} || number >= count) return std::nullopt;
   return number;
 }
 
@@ -50,7 +51,8 @@ void keep_one_instance(VisibleDevices& visible, const std::vector<DeviceInfo>& p
 
 }  // namespace
 
-VisibleDevices apply_visible_devices(const std::optional<std::string>& setting, const std::vector<DeviceInfo>& present) {
+VisibleDevices apply_visible_devices(const std::optional<std::string>& setting,
+                                     const std::vector<DeviceInfo>& present) {
   VisibleDevices visible;
   if (!setting) {
     for (std::size_t place = 0; place < present.size(); ++place) visible.order.push_back(place);
@@ -61,7 +63,9 @@ VisibleDevices apply_visible_devices(const std::optional<std::string>& setting, 
   for (auto entry = entries.begin(); entry != entries.end(); ++entry) {
     auto place = by_number(*entry, present.size());
     if (!place) place = by_uuid(*entry, present);
-    if (!place || std::ranges::find(visible.order, *place) != visible.order.end()) {
+    const bool is_repeated = place && std::ranges::find(visible.order, *place) != visible.order.end();
+    if (is_repeated) visible.order.clear();
+    if (!place || is_repeated) {
       visible.unmatched.assign(entry, entries.end());
       break;
     }

@@ -17,8 +17,9 @@ struct VisibleDevices {
 };
 
 /// Applies the variable's text (nothing if it is unset; an empty text hides all). Entries are numbers in PCI order
-/// or beginnings of UUIDs. The first entry that names nothing hides itself and all after it; a process sees one MIG
-/// instance at most.
+/// or beginnings of UUIDs. The first entry that names nothing hides itself and all after it; an entry that repeats
+/// one before it hides everything, since CUDA then refuses to start; a process sees one MIG instance at most. CUDA
+/// counts in PCI order only if CUDA_DEVICE_ORDER=PCI_BUS_ID or all GPUs are alike.
 [[nodiscard]] VisibleDevices apply_visible_devices(const std::optional<std::string>& setting,
                                                    const std::vector<DeviceInfo>& present);
 

@@ -70,8 +70,7 @@ DeviceInfo make_info(int index, std::uint64_t capacity) {
 
 }  // namespace
 
-HostBackend::HostBackend()
-    : latency_(environment_number("DROVER_HOST_LATENCY", 0, 0, 1'000'000)) {
+HostBackend::HostBackend() : latency_(environment_number("DROVER_HOST_LATENCY", 0, 0, 1'000'000)) {
   const int count = device_count();
   const auto share = physical_memory() / 2 / static_cast<std::uint64_t>(count);
   const auto capacity = environment_bytes("DROVER_HOST_MEMORY", share / kMiB * kMiB);
@@ -85,9 +84,10 @@ HostBackend::~HostBackend() = default;
 
 const DeviceInfo& HostBackend::info(int device) const {
   if (device < 0 || static_cast<std::size_t>(device) >= infos_.size()) {
-    throw Error(Errc::not_found,
-                fmt::format("there is no device host:{}; this process sees host:0 to host:{}", device, infos_.size() - 1),
-                "use one of those, or set DROVER_HOST_DEVICES to have more");
+    throw Error(
+        Errc::not_found,
+        fmt::format("there is no device host:{}; this process sees host:0 to host:{}", device, infos_.size() - 1),
+        "use one of those, or set DROVER_HOST_DEVICES to have more");
   }
   return infos_[static_cast<std::size_t>(device)];
 }
@@ -133,9 +133,10 @@ std::unique_ptr<Slab> HostBackend::import_slab(int device, const Fd& fd, std::si
   const DeviceInfo& about = info(device);
   const std::size_t present = check_memory_file(fd);
   if (!is_slab_of(fd, about.uuid)) {
-    throw Error(Errc::corrupt,
-                fmt::format("file descriptor {} is not a slab of {} ({})", fd.get(), device_id(about), to_string(about.uuid)),
-                "import a slab on the device with the UUID its maker reported, in the same DROVER_HOST_GROUP");
+    throw Error(
+        Errc::corrupt,
+        fmt::format("file descriptor {} is not a slab of {} ({})", fd.get(), device_id(about), to_string(about.uuid)),
+        "import a slab on the device with the UUID its maker reported, in the same DROVER_HOST_GROUP");
   }
   if (bytes == 0 || bytes != present) {
     throw Error(Errc::corrupt,
@@ -154,29 +155,35 @@ void HostBackend::check_range(DevicePtr begin, std::size_t bytes, const char* us
 }
 
 void HostBackend::check_word(const TimelineWord& word) const {
-  if (registered_.contains(reinterpret_cast<std::uintptr_t>(&word), sizeof(word))) return;
+  if (is_registered(&word, sizeof(word))) return;
   throw Error(Errc::invalid_argument,
               fmt::format("the timeline word at {} is not in registered memory", static_cast<const void*>(&word)),
               "call Device::register_host on the memory that holds it first");
 }
 
-std::shared_ptr<WorkQueue> HostBackend::start_queue() {
+bool HostBackend::is_registered(const void* begin, std::size_t bytes) const {
+  return registered_.contains(reinterpret_cast<std::uintptr_t>(begin), bytes);
+}
+
+std::shared_ptr<WorkQueue> HostBackend::start_queue(int device) {
   auto queue = WorkQueue::start(latency_);
   const MutexLock lock(mutex_);
-  queues_.remove_if([](const auto& known) { return known.expired(); });
-  queues_.push_back(queue);
+  queues_.remove_if([](const KnownQueue& known) { return known.queue.expired(); });
+  queues_.push_back({device, queue});
   return queue;
 }
 
-void HostBackend::drain() noexcept {
-  std::vector<std::shared_ptr<WorkQueue>> busy;
-  {
-    const MutexLock lock(mutex_);
-    for (const auto& known : queues_) {
-      if (auto queue = known.lock()) busy.push_back(std::move(queue));
-    }
+// Allocates nothing. The place in the list stays valid while the lock is open: only queues nobody holds are removed.
+void HostBackend::drain(int device) noexcept {
+  mutex_.lock();
+  for (const auto& known : queues_) {
+    const auto queue = known.device == device ? known.queue.lock() : nullptr;
+    if (queue == nullptr) continue;
+    mutex_.unlock();
+    static_cast<void>(queue->wait(Deadline::never()));
+    mutex_.lock();
   }
-  for (const auto& queue : busy) static_cast<void>(queue->wait(Deadline::never()));
+  mutex_.unlock();
 }
 
 void HostBackend::reserve(int device, std::size_t bytes) {

@@ -46,9 +46,11 @@ class HostBackend final : public Backend {
   /// Throws `Errc::invalid_argument` unless the word lies in registered memory.
   void check_word(const TimelineWord& word) const;
   /// A queue with its thread, known to `drain` until its work is done.
-  [[nodiscard]] std::shared_ptr<WorkQueue> start_queue() DROVER_EXCLUDES(mutex_);
-  /// Waits for all work submitted to any device, as freeing memory does on a GPU.
-  void drain() noexcept DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] std::shared_ptr<WorkQueue> start_queue(int device) DROVER_EXCLUDES(mutex_);
+  /// Waits for all work submitted to the device, as freeing memory does on a GPU.
+  void drain(int device) noexcept DROVER_EXCLUDES(mutex_);
+  /// Whether all of a piece of host memory is registered.
+  [[nodiscard]] bool is_registered(const void* begin, std::size_t bytes) const;
   /// Takes `bytes` of the device's capacity for this process. Throws `Errc::device_memory`.
   void reserve(int device, std::size_t bytes);
   /// Gives them back.
@@ -63,7 +65,11 @@ class HostBackend final : public Backend {
   AddressTable memory_;
   AddressTable registered_;
   mutable Mutex mutex_;
-  std::list<std::weak_ptr<WorkQueue>> queues_ DROVER_GUARDED_BY(mutex_);
+  struct KnownQueue {
+    int device;
+    std::weak_ptr<WorkQueue> queue;
+  };
+  std::list<KnownQueue> queues_ DROVER_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<HostDevice>> opened_ DROVER_GUARDED_BY(mutex_);
   std::vector<std::uint64_t> private_bytes_ DROVER_GUARDED_BY(mutex_);  // per device, of plain allocations
 };

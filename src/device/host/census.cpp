@@ -1,7 +1,6 @@
 #include "device/host/census.hpp"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,8 @@
 #include <set>
 #include <string_view>
 
+#include "drover/base/error.hpp"
+
 namespace drover::host {
 namespace {
 
@@ -21,10 +22,10 @@ Directory open_directory(const std::string& path) { return {::opendir(path.c_str
 
 std::string link_of_slab(const Uuid& device) { return "/memfd:" + slab_label(device); }
 
-// What a descriptor in an open /proc/PID/fd folder leads to; empty if it is gone.
-std::string link_target(int folder, const char* name) {
+// Where a link in /proc leads; empty if it is gone.
+std::string link_target(const std::string& path) {
   std::array<char, NAME_MAX + 1> target{};
-  const auto length = ::readlinkat(folder, name, target.data(), target.size());
+  const auto length = ::readlink(path.c_str(), target.data(), target.size());
   return {target.data(), length < 0 ? 0 : static_cast<std::size_t>(length)};
 }
 
@@ -34,9 +35,10 @@ void count_slabs_of_process(const std::string& fd_folder, std::string_view wante
   const Directory folder = open_directory(fd_folder);
   if (folder == nullptr) return;
   while (const dirent* const entry = ::readdir(folder.get())) {  // NOLINT(concurrency-mt-unsafe): own DIR
-    if (!link_target(::dirfd(folder.get()), entry->d_name).starts_with(wanted)) continue;
+    const std::string path = fd_folder + '/' + entry->d_name;
+    if (!link_target(path).starts_with(wanted)) continue;
     struct stat status {};
-    if (::fstatat(::dirfd(folder.get()), entry->d_name, &status, 0) != 0) continue;
+    if (::stat(path.c_str(), &status) != 0) continue;
     if (seen.insert(status.st_ino).second) bytes += static_cast<std::uint64_t>(status.st_size);
   }
 }
@@ -46,17 +48,17 @@ void count_slabs_of_process(const std::string& fd_folder, std::string_view wante
 std::string slab_label(const Uuid& device) { return "drover-slab:" + to_string(device); }
 
 bool is_slab_of(const Fd& file, const Uuid& device) {
-  return link_target(AT_FDCWD, ("/proc/self/fd/" + std::to_string(file.get())).c_str()).starts_with(link_of_slab(device));
+  if (::access("/proc/self/fd", R_OK) != 0) throw_errno("access", "/proc/self/fd, which names the slabs");
+  return link_target("/proc/self/fd/" + std::to_string(file.get())).starts_with(link_of_slab(device));
 }
 
 std::uint64_t slab_bytes_in_use(const Uuid& device) {
   const std::string wanted = link_of_slab(device);
   const Directory processes = open_directory("/proc");
+  if (processes == nullptr) throw_errno("opendir", "/proc, in which slabs are counted");
   std::set<ino_t> seen;
   std::uint64_t bytes = 0;
-  while (processes != nullptr) {
-    const dirent* const entry = ::readdir(processes.get());  // NOLINT(concurrency-mt-unsafe): own DIR
-    if (entry == nullptr) break;
+  while (const dirent* const entry = ::readdir(processes.get())) {  // NOLINT(concurrency-mt-unsafe): own DIR
     if (std::isdigit(static_cast<unsigned char>(entry->d_name[0])) == 0) continue;
     count_slabs_of_process("/proc/" + std::string(entry->d_name) + "/fd", wanted, seen, bytes);
   }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "device/fork_guard.hpp"
+#include "device/host/addresses.hpp"
 #include "device/host/memory.hpp"
 #include "device/host/module.hpp"
 #include "device/own.hpp"
@@ -10,14 +11,6 @@
 #include "drover/base/trace.hpp"
 
 namespace drover::host {
-namespace {
-
-void* pointer(DevicePtr ptr) {
-  return reinterpret_cast<void*>(ptr.address);  // NOLINT(performance-no-int-to-ptr): emulated addresses are ours
-}
-
-}  // namespace
-
 std::unique_ptr<DeviceMemory> HostDevice::allocate(std::size_t bytes) {
   fork_guard::check();
   require(bytes > 0, "device memory of 0 bytes was asked for");
@@ -31,18 +24,19 @@ std::unique_ptr<DeviceMemory> HostDevice::map(const Slab& slab) {
   require(mine.device() == info_.index, "a slab was to be mapped on another device than it lies on",
           "open the slab's own device and map it there");
   const TraceSpan span("device.map", slab.size());
-  return std::make_unique<HostSlabMapping>(backend_, mine);
+  return std::make_unique<HostMemory>(backend_, info_.index, Mapping::shared(mine.file(), mine.size()),
+                                      mine.file().duplicate());
 }
 
 std::unique_ptr<HostRegistration> HostDevice::register_host(std::span<std::byte> memory) {
   fork_guard::check();
   const TraceSpan span("device.register", memory.size());
-  return std::make_unique<HostMemoryRegistration>(backend_, memory);
+  return std::make_unique<HostMemoryRegistration>(backend_, info_.index, memory);
 }
 
 std::unique_ptr<Stream> HostDevice::create_stream() {
   fork_guard::check();
-  return std::make_unique<HostStream>(backend_);
+  return std::make_unique<HostStream>(backend_, info_.index);
 }
 
 std::unique_ptr<Event> HostDevice::create_event() {
@@ -57,6 +51,7 @@ std::unique_ptr<Module> HostDevice::load_module(std::span<const std::byte> image
 
 void HostDevice::upload(DevicePtr to, const void* from, std::size_t bytes) {
   fork_guard::check();
+  check_host(from, bytes);
   backend_.check_range(to, bytes, "an upload");
   if (bytes == 0) return;
   const TraceSpan span("device.upload", bytes);
@@ -65,6 +60,7 @@ void HostDevice::upload(DevicePtr to, const void* from, std::size_t bytes) {
 
 void HostDevice::download(void* to, DevicePtr from, std::size_t bytes) {
   fork_guard::check();
+  check_host(to, bytes);
   backend_.check_range(from, bytes, "a download");
   if (bytes == 0) return;
   const TraceSpan span("device.download", bytes);

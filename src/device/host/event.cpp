@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "device/fork_guard.hpp"
 #include "device/host/stream.hpp"
 #include "device/own.hpp"
@@ -5,60 +7,66 @@
 
 namespace drover::host {
 
-std::uint64_t EventState::submit() {
-  const MutexLock lock(mutex_);
-  return ++submitted_;
-}
-
-void EventState::complete(std::uint64_t number) {
+void EventRecord::complete() {
   {
     const MutexLock lock(mutex_);
-    if (number > completed_) {  // records of one event in several streams may finish out of order
-      completed_ = number;
-      time_ = Clock::now();
-    }
+    time_ = Clock::now();
   }
   changed_.notify_all();
 }
 
-std::uint64_t EventState::latest() const {
+WaitResult EventRecord::wait(Deadline deadline) const {
   const MutexLock lock(mutex_);
-  return submitted_;
-}
-
-WaitResult EventState::wait(std::uint64_t number, Deadline deadline) const {
-  const MutexLock lock(mutex_);
-  while (completed_ < number) {
+  while (!time_) {
     if (deadline.is_never()) {
       changed_.wait(mutex_);
-    } else if (changed_.wait_until(mutex_, deadline.moment()) == std::cv_status::timeout && completed_ < number) {
+    } else if (changed_.wait_until(mutex_, deadline.moment()) == std::cv_status::timeout && !time_) {
       return WaitResult::timed_out;
     }
   }
   return WaitResult::done;
 }
 
-Clock::time_point EventState::time() const {
+std::optional<Clock::time_point> EventRecord::time() const {
   const MutexLock lock(mutex_);
-  require(submitted_ > 0 && completed_ == submitted_, "the time of an event was asked for before it has happened",
-          "record the event and synchronize it first");
   return time_;
 }
 
-bool HostEvent::has_happened() const {
-  fork_guard::check();
-  return state_->wait(state_->latest(), Deadline::after({})) == WaitResult::done;
+HostEvent::~HostEvent() {
+  // In a forked child another thread's wait may have been copied half way; the record is left alone.
+  if (fork_guard::is_forked_child()) static_cast<void>(new std::shared_ptr<EventRecord>(latest()));
 }
+
+std::shared_ptr<EventRecord> HostEvent::latest() const {
+  const MutexLock lock(mutex_);
+  return latest_;
+}
+
+void HostEvent::set_latest(std::shared_ptr<EventRecord> record) {
+  const MutexLock lock(mutex_);
+  latest_ = std::move(record);
+}
+
+bool HostEvent::has_happened() const { return synchronize(Deadline::after({})) == WaitResult::done; }
 
 WaitResult HostEvent::synchronize(Deadline deadline) const {
   fork_guard::check();
-  return state_->wait(state_->latest(), deadline);
+  const auto record = latest();
+  return record == nullptr ? WaitResult::done : record->wait(deadline);
+}
+
+Clock::time_point HostEvent::time() const {
+  const auto record = latest();
+  const auto happened = record == nullptr ? std::nullopt : record->time();
+  require(happened.has_value(), "the time of an event was asked for before it has happened",
+          "record the event and synchronize it first");
+  return *happened;
 }
 
 double HostEvent::milliseconds_since(const Event& earlier) const {
   fork_guard::check();
-  const auto begin = own<const HostEvent>(earlier).state_->time();
-  return std::chrono::duration<double, std::milli>(state_->time() - begin).count();
+  const auto begin = own<const HostEvent>(earlier).time();
+  return std::chrono::duration<double, std::milli>(time() - begin).count();
 }
 
 }  // namespace drover::host

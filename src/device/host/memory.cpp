@@ -10,24 +10,15 @@ namespace {
 
 std::uint64_t address_of(const std::byte* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-// Reserves before it maps, and gives the reservation back if mapping fails.
-Mapping reserve_and_map(HostBackend& backend, int device, std::size_t bytes) {
-  backend.reserve(device, bytes);
-  try {
-    return Mapping::anonymous(bytes);
-  } catch (...) {
-    backend.release(device, bytes);
-    throw;
-  }
-}
-
 }  // namespace
 
-HostMemory::HostMemory(HostBackend& backend, Mapping mapping)
+HostMemory::HostMemory(HostBackend& backend, int device, Mapping mapping, Fd file)
     : DeviceMemory({address_of(mapping.data())}, mapping.size()),
       backend_(backend),
+      device_(device),
       live_(backend.counters().memory),
-      mapping_(std::move(mapping)) {
+      mapping_(std::move(mapping)),
+      file_(std::move(file)) {
   if (!backend_.memory().add(ptr().address, size())) {
     throw Error(Errc::internal, fmt::format("the system mapped memory twice at {:#x}", ptr().address));
   }
@@ -35,30 +26,28 @@ HostMemory::HostMemory(HostBackend& backend, Mapping mapping)
 
 HostMemory::~HostMemory() {
   if (fork_guard::is_forked_child()) return;
-  backend_.drain();
+  backend_.drain(device_);
   backend_.memory().remove(ptr().address);
 }
 
-HostAllocation::HostAllocation(HostBackend& backend, int device, std::size_t bytes)
-    : HostMemory(backend, reserve_and_map(backend, device, bytes)), backend_(backend), device_(device) {}
-
-HostAllocation::~HostAllocation() {
-  if (!fork_guard::is_forked_child()) backend_.release(device_, size());
+Reservation::~Reservation() {
+  if (!fork_guard::is_forked_child()) backend_.release(device_, bytes_);
 }
 
-HostMemoryRegistration::HostMemoryRegistration(HostBackend& backend, std::span<std::byte> memory)
-    : backend_(backend), live_(backend.counters().registrations), begin_(address_of(memory.data())) {
+HostMemoryRegistration::HostMemoryRegistration(HostBackend& backend, int device, std::span<std::byte> memory)
+    : backend_(backend), device_(device), live_(backend.counters().registrations), begin_(address_of(memory.data())) {
   require(!memory.empty(), "host memory of 0 bytes cannot be registered");
   if (!backend_.registered().add(begin_, memory.size())) {
-    throw Error(Errc::busy, fmt::format("host memory of {} bytes at {:#x} overlaps memory that is registered already",
-                                        memory.size(), begin_),
+    throw Error(Errc::busy,
+                fmt::format("host memory of {} bytes at {:#x} overlaps memory that is registered already",
+                            memory.size(), begin_),
                 "register each piece of memory once and keep its registration");
   }
 }
 
 HostMemoryRegistration::~HostMemoryRegistration() {
   if (fork_guard::is_forked_child()) return;
-  backend_.drain();
+  backend_.drain(device_);
   backend_.registered().remove(begin_);
 }
 

@@ -25,44 +25,51 @@ class HostSlab final : public Slab {
 /// Mapped memory that the backend knows as device memory while this lives.
 class HostMemory : public DeviceMemory {
  public:
-  HostMemory(HostBackend& backend, Mapping mapping);
+  /// `file` is kept as long as the mapping, if there is one: the census sees slabs by their descriptors.
+  HostMemory(HostBackend& backend, int device, Mapping mapping, Fd file = {});
   ~HostMemory() override;
 
  private:
   HostBackend& backend_;
+  int device_;
   LiveToken live_;
   Mapping mapping_;
+  Fd file_;
 };
 
-/// Memory of this process alone, counted against the device's capacity.
-class HostAllocation final : public HostMemory {
+/// A part of a device's capacity.
+class Reservation {
  public:
-  HostAllocation(HostBackend& backend, int device, std::size_t bytes);
-  ~HostAllocation() override;
+  Reservation(HostBackend& backend, int device, std::size_t bytes)
+      : backend_(backend), device_(device), bytes_(bytes) {
+    backend_.reserve(device_, bytes_);
+  }
+  ~Reservation();
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
 
  private:
   HostBackend& backend_;
   int device_;
+  std::size_t bytes_;
 };
 
-/// A mapped slab. Keeps a descriptor so that the census sees the slab while it is only mapped.
-class HostSlabMapping final : public HostMemory {
+/// Memory of this process alone, counted against the device's capacity.
+class HostAllocation final : private Reservation, public HostMemory {
  public:
-  HostSlabMapping(HostBackend& backend, const HostSlab& slab)
-      : HostMemory(backend, Mapping::shared(slab.file(), slab.size())), file_(slab.file().duplicate()) {}
-
- private:
-  Fd file_;
+  HostAllocation(HostBackend& backend, int device, std::size_t bytes)
+      : Reservation(backend, device, bytes), HostMemory(backend, device, Mapping::anonymous(bytes)) {}
 };
 
 /// Host memory that the emulated devices accept timeline words in.
 class HostMemoryRegistration final : public HostRegistration {
  public:
-  HostMemoryRegistration(HostBackend& backend, std::span<std::byte> memory);
+  HostMemoryRegistration(HostBackend& backend, int device, std::span<std::byte> memory);
   ~HostMemoryRegistration() override;
 
  private:
   HostBackend& backend_;
+  int device_;
   LiveToken live_;
   std::uint64_t begin_;
 };

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "device/fork_guard.hpp"
+#include "device/host/addresses.hpp"
 #include "device/host/backend.hpp"
 #include "device/host/module.hpp"
 #include "device/own.hpp"
@@ -15,15 +16,12 @@
 namespace drover::host {
 namespace {
 
-void* pointer(DevicePtr ptr) {
-  return reinterpret_cast<void*>(ptr.address);  // NOLINT(performance-no-int-to-ptr): emulated addresses are ours
-}
-
 // The arguments' bytes, copied at submission as a GPU does, each aligned for any type.
 class ArgumentCopy {
  public:
   explicit ArgumentCopy(std::span<const KernelArgument> arguments) {
     for (const auto& argument : arguments) {
+      require(argument.data != nullptr && argument.bytes > 0, "a kernel argument without a value was passed");
       auto& slot = values_.emplace_back((argument.bytes + sizeof(Unit) - 1) / sizeof(Unit));
       std::memcpy(slot.data(), argument.data, argument.bytes);
     }
@@ -60,16 +58,16 @@ void check_shape(const LaunchShape& shape) {
   const bool has_blocks = shape.grid[0] > 0 && shape.grid[1] > 0 && shape.grid[2] > 0;
   if (!has_blocks || threads == 0 || threads > kMostThreads) {
     throw Error(Errc::invalid_argument,
-                fmt::format("a launch of {}x{}x{} blocks of {}x{}x{} threads is impossible", shape.grid[0], shape.grid[1],
-                            shape.grid[2], shape.block[0], shape.block[1], shape.block[2]),
+                fmt::format("a launch of {}x{}x{} blocks of {}x{}x{} threads is impossible", shape.grid[0],
+                            shape.grid[1], shape.grid[2], shape.block[0], shape.block[1], shape.block[2]),
                 "use at least one block, and 1 to 1024 threads per block");
   }
 }
 
 }  // namespace
 
-HostStream::HostStream(HostBackend& backend)
-    : backend_(backend), live_(backend.counters().streams), queue_(backend.start_queue()) {}
+HostStream::HostStream(HostBackend& backend, int device)
+    : backend_(backend), live_(backend.counters().streams), queue_(backend.start_queue(device)) {}
 
 HostStream::~HostStream() {
   if (!fork_guard::is_forked_child()) queue_->close();
@@ -83,16 +81,25 @@ void HostStream::move(void* to, const void* from, std::size_t bytes) {
   });
 }
 
+void HostStream::finish_unless_registered(const void* host, std::size_t bytes) const {
+  if (bytes == 0 || backend_.is_registered(host, bytes)) return;
+  static_cast<void>(queue_->wait(Deadline::never()));
+}
+
 void HostStream::upload(DevicePtr to, const void* from, std::size_t bytes) {
   fork_guard::check();
+  check_host(from, bytes);
   backend_.check_range(to, bytes, "an upload");
   move(pointer(to), from, bytes);
+  finish_unless_registered(from, bytes);
 }
 
 void HostStream::download(void* to, DevicePtr from, std::size_t bytes) {
   fork_guard::check();
+  check_host(to, bytes);
   backend_.check_range(from, bytes, "a download");
   move(to, pointer(from), bytes);
+  finish_unless_registered(to, bytes);
 }
 
 void HostStream::copy(DevicePtr to, DevicePtr from, std::size_t bytes) {
@@ -124,14 +131,17 @@ void HostStream::launch(const Kernel& kernel, const LaunchShape& shape, std::spa
 
 void HostStream::record(Event& event) {
   fork_guard::check();
-  const auto& state = own<HostEvent>(event).state();
-  queue_->submit([state, number = state->submit()] { state->complete(number); });
+  const auto made = std::make_shared<EventRecord>();
+  auto& mine = own<HostEvent>(event);
+  queue_->submit([made] { made->complete(); });
+  mine.set_latest(made);
 }
 
 void HostStream::wait(const Event& event) {
   fork_guard::check();
-  const auto& state = own<const HostEvent>(event).state();
-  queue_->submit([state, number = state->latest()] { static_cast<void>(state->wait(number, Deadline::never())); });
+  const auto record = own<const HostEvent>(event).latest();
+  if (record == nullptr) return;
+  queue_->submit([record] { static_cast<void>(record->wait(Deadline::never())); });
 }
 
 void HostStream::signal(TimelineWord& word, std::uint64_t value) {

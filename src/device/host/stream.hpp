@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/live.hpp"
@@ -44,45 +45,46 @@ class WorkQueue {
   bool is_closed_ DROVER_GUARDED_BY(mutex_) = false;
 };
 
-/// What an event knows, shared with the streams that record it and wait for it.
-class EventState {
+/// One record of an event, shared between the stream that will complete it and those who wait for it.
+class EventRecord {
  public:
-  /// A record was submitted; returns its number.
-  std::uint64_t submit() DROVER_EXCLUDES(mutex_);
-  /// Record `number` has happened.
-  void complete(std::uint64_t number) DROVER_EXCLUDES(mutex_);
-  /// The number of the latest submitted record.
-  [[nodiscard]] std::uint64_t latest() const DROVER_EXCLUDES(mutex_);
-  /// Waits until record `number` has happened.
-  WaitResult wait(std::uint64_t number, Deadline deadline) const DROVER_EXCLUDES(mutex_);
-  /// When the latest record happened. Throws `Errc::invalid_argument` if there is none or it has not.
-  [[nodiscard]] Clock::time_point time() const DROVER_EXCLUDES(mutex_);
+  /// It has happened now.
+  void complete() DROVER_EXCLUDES(mutex_);
+  /// Waits until it has happened.
+  WaitResult wait(Deadline deadline) const DROVER_EXCLUDES(mutex_);
+  /// When it happened; nothing if it has not.
+  [[nodiscard]] std::optional<Clock::time_point> time() const DROVER_EXCLUDES(mutex_);
 
  private:
   mutable Mutex mutex_;
   mutable ConditionVariable changed_;
-  std::uint64_t submitted_ DROVER_GUARDED_BY(mutex_) = 0;
-  std::uint64_t completed_ DROVER_GUARDED_BY(mutex_) = 0;
-  Clock::time_point time_ DROVER_GUARDED_BY(mutex_);
+  std::optional<Clock::time_point> time_ DROVER_GUARDED_BY(mutex_);
 };
 
 class HostEvent final : public Event {
  public:
-  explicit HostEvent(LiveCounters& live) : live_(live.events), state_(std::make_shared<EventState>()) {}
+  explicit HostEvent(LiveCounters& live) : live_(live.events) {}
+  ~HostEvent() override;
 
   [[nodiscard]] bool has_happened() const override;
   WaitResult synchronize(Deadline deadline) const override;
   [[nodiscard]] double milliseconds_since(const Event& earlier) const override;
-  [[nodiscard]] const std::shared_ptr<EventState>& state() const noexcept { return state_; }
+
+  /// The latest record: nullptr if there is none. A later record does not disturb who waits for an earlier one.
+  [[nodiscard]] std::shared_ptr<EventRecord> latest() const DROVER_EXCLUDES(mutex_);
+  void set_latest(std::shared_ptr<EventRecord> record) DROVER_EXCLUDES(mutex_);
 
  private:
+  [[nodiscard]] Clock::time_point time() const;
+
   LiveToken live_;
-  std::shared_ptr<EventState> state_;  // shared: a submitted record may happen after the event is destroyed
+  mutable Mutex mutex_;
+  std::shared_ptr<EventRecord> latest_ DROVER_GUARDED_BY(mutex_);  // shared: may happen after the event is destroyed
 };
 
 class HostStream final : public Stream {
  public:
-  explicit HostStream(HostBackend& backend);
+  HostStream(HostBackend& backend, int device);
   ~HostStream() override;
 
   void upload(DevicePtr to, const void* from, std::size_t bytes) override;
@@ -99,6 +101,8 @@ class HostStream final : public Stream {
 
  private:
   void move(void* to, const void* from, std::size_t bytes);
+  /// As a GPU does: waits for a copy whose host memory is not registered.
+  void finish_unless_registered(const void* host, std::size_t bytes) const;
 
   HostBackend& backend_;
   LiveToken live_;

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -6,9 +7,29 @@
 #include "drover/base/error.hpp"
 
 namespace drover::host {
+namespace {
+
+// A thread started in this scope gets no signal: handlers are the application's and run on its threads.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all{};
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
 
 std::shared_ptr<WorkQueue> WorkQueue::start(std::chrono::microseconds latency) {
   auto queue = std::make_shared<WorkQueue>();
+  const SignalsBlocked blocked;
   try {
     std::thread([queue, latency] { queue->run(latency); }).detach();
   } catch (const std::system_error& error) {

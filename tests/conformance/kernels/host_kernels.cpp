@@ -14,7 +14,7 @@ Value argument(const HostLaunch* launch, unsigned index) {
 
 // data[i] *= factor for i < count
 extern "C" void scale(const HostLaunch* launch) {
-  auto* const data = reinterpret_cast<float*>(argument<std::uint64_t>(launch, 0));
+  auto* const data = argument<float*>(launch, 0);
   const auto factor = argument<float>(launch, 1);
   const auto count = argument<std::uint32_t>(launch, 2);
   const auto threads = std::uint64_t{launch->grid[0]} * launch->block[0];

@@ -42,11 +42,15 @@ const ErrorText* find_text(CUresult code) {
 
 CUresult init(unsigned /*flags*/) {
   if (fake::is_set("FAKE_CHATTER")) {
-    std::puts("the driver says hello");
-    std::fflush(stdout);
+    static_cast<void>(std::puts("the driver says hello"));
+    static_cast<void>(std::fflush(stdout));
   }
   if (fake::is_set("FAKE_CUINIT_HANG")) fake::hang();
-  if (fake::is_set("FAKE_CUINIT_CRASH")) std::raise(SIGSEGV);
+  if (fake::is_set("FAKE_CUINIT_CRASH")) {
+    static_cast<void>(
+        std::signal(SIGSEGV, SIG_DFL));  // NOLINT(performance-no-int-to-ptr): past a sanitizer's handler
+    static_cast<void>(std::raise(SIGSEGV));
+  }
   return fake::number("FAKE_CUINIT_RESULT", 0);
 }
 
@@ -78,7 +82,7 @@ CUresult device_get(CUdevice* device, int ordinal) {
 }
 
 CUresult device_name(char* name, int length, CUdevice device) {
-  std::snprintf(name, static_cast<std::size_t>(length), "%s", fake::gpu_name(device).c_str());
+  static_cast<void>(std::snprintf(name, static_cast<std::size_t>(length), "%s", fake::gpu_name(device).c_str()));
   return kSuccess;
 }
 
@@ -111,7 +115,7 @@ Entry entry(const char* name, Function* function) {
 }
 
 void* address_of(const char* name) {
-  static const auto kKnown = std::to_array<Entry>({
+  static const auto known = std::to_array<Entry>({
       entry("cuInit", init),
       entry("cuDriverGetVersion", driver_version),
       entry("cuGetErrorName", error_name),
@@ -126,8 +130,8 @@ void* address_of(const char* name) {
 #undef DROVER_CUDA
   });
   const auto* const found =
-      std::ranges::find_if(kKnown, [&](const Entry& known) { return std::strcmp(known.name, name) == 0; });
-  return found == kKnown.end() ? nullptr : found->address;
+      std::ranges::find_if(known, [&](const Entry& candidate) { return std::strcmp(candidate.name, name) == 0; });
+  return found == known.end() ? nullptr : found->address;
 }
 
 bool is_hidden(const char* name) {

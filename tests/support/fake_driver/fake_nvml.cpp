@@ -22,7 +22,9 @@ unsigned instance_of(Handle handle) { return static_cast<unsigned>(handle >> 8U)
 
 int mig_instances() { return fake::is_set("FAKE_MIG") ? fake::number("FAKE_MIG_INSTANCES", 0) : 0; }
 
-void write_text(char* to, unsigned length, const char* text) { std::snprintf(to, length, "%s", text); }
+void write_text(char* to, unsigned length, const char* text) {
+  static_cast<void>(std::snprintf(to, length, "%s", text));
+}
 
 }  // namespace
 
@@ -88,8 +90,8 @@ int nvmlDeviceGetName(Handle device, char* name, unsigned length) {
 int nvmlDeviceGetUUID(Handle device, char* uuid, unsigned length) {
   const unsigned instance = instance_of(device);
   const unsigned second = instance == 0 ? fake::kUuidByte : instance;
-  std::snprintf(uuid, length, "%s-fafafafa-fafa-fafa-fafa-fafafafa%02x%02x", instance == 0 ? "GPU" : "MIG", second,
-                unsigned{fake::uuid_end(gpu_of(device))});
+  static_cast<void>(std::snprintf(uuid, length, "%s-fafafafa-fafa-fafa-fafa-fafafafa%02x%02x",
+                                  instance == 0 ? "GPU" : "MIG", second, unsigned{fake::uuid_end(gpu_of(device))}));
   return kSuccess;
 }
 
@@ -101,7 +103,7 @@ int nvmlDeviceGetMemoryInfo(Handle /*device*/, Memory* memory) {
 int nvmlDeviceGetPciInfo_v3(Handle device, PciInfo* pci) {
   *pci = {};
   pci->bus = static_cast<unsigned>(gpu_of(device)) + 0xfaU;
-  std::snprintf(pci->bus_id, sizeof(pci->bus_id), "00000000:%02X:00.0", pci->bus);
+  static_cast<void>(std::snprintf(pci->bus_id, sizeof(pci->bus_id), "00000000:%02X:00.0", pci->bus));
   return kSuccess;
 }
 
