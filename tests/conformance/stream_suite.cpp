@@ -1,4 +1,5 @@
 // Streams, events and timelines: order and lateness.
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -138,12 +139,21 @@ TEST_P(BackendSuite, recording_an_event_again_does_not_free_who_waits_for_the_ea
 TEST_P(BackendSuite, blocking_copies_go_on_although_many_streams_wait) {
   const auto memory = device().allocate(kBytes);
   std::vector<std::unique_ptr<Stream>> waiting;
+  waiting.reserve(64);
+  for (int i = 0; i < 64; ++i) waiting.push_back(device().create_stream());
   const Gate gate;
-  for (int i = 0; i < 64; ++i) gate.hold(*waiting.emplace_back(device().create_stream()));
+  for (const auto& stream : waiting) gate.hold(*stream);
+  std::atomic<bool> is_copied = false;
+  std::thread rescuer([&] {  // a copy that waits for the streams ends too, late
+    for (int look = 0; look < 1000 && !is_copied; ++look) std::this_thread::sleep_for(milliseconds(10));
+    gate.open();
+  });
   const auto values = numbers(kCount, 17);
   device().upload(memory->ptr(), values.data(), kBytes);
   EXPECT_EQ(read(*memory, kCount), values);
-  gate.open();
+  EXPECT_EQ(gate.word(0).load(), 0U) << "the copies waited for streams that have nothing to do with them";
+  is_copied = true;
+  rescuer.join();
   for (const auto& stream : waiting) EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
 }
 
@@ -151,10 +161,11 @@ TEST_P(BackendSuite, many_streams_wait_for_values_whose_stores_were_submitted_be
   const auto words = registered(4096);
   const auto producer = device().create_stream();
   std::vector<std::unique_ptr<Stream>> consumers;
+  consumers.reserve(64);
+  for (int i = 0; i < 64; ++i) consumers.push_back(device().create_stream());
   for (std::size_t i = 0; i < 64; ++i) {
     producer->signal(words.word(i), 1);
-    consumers.push_back(device().create_stream());
-    consumers.back()->wait(words.word(i), 1);
+    consumers[i]->wait(words.word(i), 1);
   }
   for (const auto& stream : consumers) EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
 }

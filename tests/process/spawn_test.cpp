@@ -4,8 +4,8 @@
 
 #include <array>
 #include <cerrno>
-#include <memory>
-#include <optional>
+#include <csignal>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -34,23 +34,20 @@ std::string output_of(SpawnOptions options) {
 
 SpawnOptions shell(const std::string& command) { return {.executable = "/bin/sh", .arguments = {"-c", command}}; }
 
-// A pipe at chosen numbers, so that tests decide what overlaps.
 struct Pipe {
   Fd reader;
   Fd writer;
 };
 
-// With both ends out of the way: the tests give meaning to numbers of one digit, which is all that shells redirect.
 Pipe make_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
-  const Fd reader(ends[0]);
-  const Fd writer(ends[1]);
-  const auto lifted = [](const Fd& fd) { return Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 20)); };
-  return {.reader = lifted(reader), .writer = lifted(writer)};
+  return {.reader = Fd(ends[0]), .writer = Fd(ends[1])};
 }
 
+// To a number that nothing else has, far above what this program opens.
 Fd moved_to(Fd fd, int number) {
+  if (::fcntl(number, F_GETFD) != -1) throw std::logic_error("the number is taken");
   if (::dup3(fd.get(), number, O_CLOEXEC) != number) throw std::runtime_error("dup3");
   return Fd(number);
 }
@@ -113,11 +110,11 @@ TEST(Spawn, descriptor_arrives_under_the_number_asked_for) {
 
 TEST(Spawn, descriptor_may_keep_its_number) {
   auto [reader, writer] = make_pipe();
-  writer = moved_to(std::move(writer), 9);
-  SpawnOptions options = shell("echo hello >&9");
-  options.inherit = {{9, 9}};
+  writer = moved_to(std::move(writer), 69);
+  SpawnOptions options = shell("echo hello >/proc/self/fd/69");
+  options.inherit = {{69, 69}};
   run_to_success(options);
-  EXPECT_EQ(::fcntl(9, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC) << "ours must stay closed on exec";
+  EXPECT_EQ(::fcntl(69, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC) << "ours must stay closed on exec";
   writer.reset();
   EXPECT_EQ(read_all(reader), "hello\n");
 }
@@ -135,10 +132,10 @@ TEST(Spawn, one_descriptor_may_go_to_several_numbers) {
 TEST(Spawn, descriptors_may_change_places) {
   auto first = make_pipe();
   auto second = make_pipe();
-  first.writer = moved_to(std::move(first.writer), 8);
-  second.writer = moved_to(std::move(second.writer), 9);
-  SpawnOptions options = shell("echo to eight >&8; echo to nine >&9");
-  options.inherit = {{8, 9}, {9, 8}};
+  first.writer = moved_to(std::move(first.writer), 68);
+  second.writer = moved_to(std::move(second.writer), 69);
+  SpawnOptions options = shell("echo to eight >/proc/self/fd/68; echo to nine >/proc/self/fd/69");
+  options.inherit = {{68, 69}, {69, 68}};
   run_to_success(options);
   first.writer.reset();
   second.writer.reset();
@@ -149,10 +146,10 @@ TEST(Spawn, descriptors_may_change_places) {
 TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
   auto first = make_pipe();
   auto second = make_pipe();
-  first.writer = moved_to(std::move(first.writer), 8);
-  second.writer = moved_to(std::move(second.writer), 7);
-  SpawnOptions options = shell("echo first >&9; echo second >&8");
-  options.inherit = {{7, 8}, {8, 9}};
+  first.writer = moved_to(std::move(first.writer), 68);
+  second.writer = moved_to(std::move(second.writer), 67);
+  SpawnOptions options = shell("echo first >/proc/self/fd/69; echo second >/proc/self/fd/68");
+  options.inherit = {{67, 68}, {68, 69}};
   run_to_success(options);
   first.writer.reset();
   second.writer.reset();
@@ -177,6 +174,27 @@ TEST(Spawn, descriptor_that_is_not_open_is_refused) {
     test::expect_error(Errc::system, [&] { static_cast<void>(ChildProcess::spawn(options)); },
                        {"Bad file descriptor"});
   }
+}
+
+// The set behind "NAME:" in the text of /proc/PID/status, without the two signals that the C library keeps for
+// itself.
+std::uint64_t signals_in(const std::string& status, const std::string& name) {
+  constexpr std::uint64_t kOfTheLibrary = std::uint64_t{3} << 31U;
+  return std::stoull(status.substr(status.find(name + ":") + name.size() + 1), nullptr, 16) & ~kOfTheLibrary;
+}
+
+TEST(Spawn, child_begins_with_no_signal_blocked_and_none_ignored) {
+  sigset_t blocked{};
+  sigset_t mask_before{};
+  ::sigemptyset(&blocked);
+  ::sigaddset(&blocked, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &mask_before);
+  auto* const handler_before = std::signal(SIGPIPE, SIG_IGN);
+  const auto status = output_of({.executable = "/bin/cat", .arguments = {"/proc/self/status"}});
+  static_cast<void>(std::signal(SIGPIPE, handler_before));
+  ::pthread_sigmask(SIG_SETMASK, &mask_before, nullptr);
+  EXPECT_EQ(signals_in(status, "SigBlk"), 0U) << status;
+  EXPECT_EQ(signals_in(status, "SigIgn"), 0U) << status;
 }
 
 TEST(Spawn, missing_program_is_not_found_and_named) {
