@@ -47,7 +47,8 @@ void* SharedLibrary::own_symbol(const char* name) const noexcept {
   void* const address = symbol(name);
   link_map* map = nullptr;
   Dl_info found{};
-  if (address == nullptr || ::dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0 || ::dladdr(address, &found) == 0) {
+  if (address == nullptr || ::dlinfo(handle_, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0 ||
+      ::dladdr(address, &found) == 0) {
     return nullptr;
   }
   return reinterpret_cast<std::uintptr_t>(found.dli_fbase) == map->l_addr ? address : nullptr;

@@ -24,7 +24,7 @@ struct KernelArgument {
   /// The argument `value`; it must live until the launch call returns, hence no temporaries.
   template <class Value>
   static KernelArgument of(const Value& value) noexcept {
-    return {&value, sizeof(Value)};
+    return {static_cast<const void*>(&value), sizeof(Value)};
   }
   template <class Value>
   static KernelArgument of(const Value&& value) = delete;

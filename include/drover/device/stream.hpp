@@ -40,10 +40,10 @@ class Event {
 /// Registered host memory is read and written when the work happens. Host memory that is not registered makes
 /// `upload` and `download` wait for the work before them and for the copy: on return the memory is free for use.
 ///
-/// Streams have no order among each other but by events and timelines. A device has few hardware queues (8 on CUDA
-/// unless CUDA_DEVICE_MAX_CONNECTIONS says up to 32): streams that wait can hold up others that share their queue, and
-/// even the making of new streams. So submit what will store a value before the wait for it, or keep waiting streams
-/// few, and make streams before the work begins.
+/// Streams have no order among each other but by events and timelines. A GPU has few queues for them, 8 unless
+/// CUDA_DEVICE_MAX_CONNECTIONS says up to 32. Once that many streams of a process wait, all its other streams, its
+/// blocking copies and even the making of streams wait too. So submit what will store a value before the wait for it,
+/// or keep waiting streams fewer than that.
 ///
 /// A range outside live device memory is `Errc::invalid_argument` at once, as far as the device can tell: GPUs carve
 /// small allocations from blocks of 2 MiB. Work that fails on the device is reported by a later call as

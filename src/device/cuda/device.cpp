@@ -49,11 +49,7 @@ void CudaDevice::prepare() {
         facts("64-bit stream memory operations"));
   has_timelines_ = value != 0;
   const CurrentContext context(*this);
-  int least = 0;
-  int greatest = 0;
-  check(driver().cuCtxGetStreamPriorityRange(&least, &greatest), "cuCtxGetStreamPriorityRange", facts("priorities"));
-  // Of its own priority, so that it shares no hardware queue with streams that wait.
-  check(driver().cuStreamCreateWithPriority(&copies_, kStreamNonBlocking, greatest), "cuStreamCreateWithPriority",
+  check(driver().cuStreamCreate(&copies_, kStreamNonBlocking), "cuStreamCreate",
         facts("the stream of blocking copies"));
 }
 

@@ -121,6 +121,14 @@ void add_instances(const Nvml& library, const NvmlGpu& gpu, std::vector<NvmlGpu>
   }
 }
 
+Errc reason_of(int code) {
+  switch (code) {
+    case 3: return Errc::unsupported;        // NVML_ERROR_NOT_SUPPORTED
+    case 4: return Errc::permission_denied;  // NVML_ERROR_NO_PERMISSION
+    default: return Errc::device_lost;
+  }
+}
+
 }  // namespace
 
 std::string Nvml::driver_version() const {
@@ -149,12 +157,8 @@ MemoryInfo Nvml::memory_info(const NvmlGpu& gpu) const {
   NvmlMemory memory{};
   const int code = nvmlDeviceGetMemoryInfo(gpu.handle, &memory);
   if (code != 0) {
-    constexpr int kNvmlNotSupported = 3;
-    constexpr int kNvmlNoPermission = 4;
-    const Errc reason = code == kNvmlNotSupported   ? Errc::unsupported
-                        : code == kNvmlNoPermission ? Errc::permission_denied
-                                                    : Errc::device_lost;
-    throw Error(reason, fmt::format("NVML does not tell the memory of {} (code {})", device_id(gpu.info), code),
+    throw Error(reason_of(code),
+                fmt::format("NVML does not tell the memory of {} (code {})", device_id(gpu.info), code),
                 "run `drover doctor` and look at `dmesg`");
   }
   return {.total = memory.total, .free = memory.free};

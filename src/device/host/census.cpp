@@ -37,7 +37,7 @@ void count_slabs_of_process(const std::string& fd_folder, std::string_view wante
   while (const dirent* const entry = ::readdir(folder.get())) {  // NOLINT(concurrency-mt-unsafe): own DIR
     const std::string path = fd_folder + '/' + entry->d_name;
     if (!link_target(path).starts_with(wanted)) continue;
-    struct stat status {};
+    struct stat status{};
     if (::stat(path.c_str(), &status) != 0) continue;
     if (seen.insert(status.st_ino).second) bytes += static_cast<std::uint64_t>(status.st_size);
   }

@@ -1,3 +1,4 @@
+#include <new>
 #include <utility>
 
 #include "device/fork_guard.hpp"
@@ -33,9 +34,10 @@ std::optional<Clock::time_point> EventRecord::time() const {
 }
 
 HostEvent::~HostEvent() {
-  // In a forked child another thread's wait may have been copied half way; the record is left alone.
-  if (fork_guard::is_forked_child()) static_cast<void>(new std::shared_ptr<EventRecord>(latest()));
-}
+  // In a forked child another thread's wait may have been copied half way; the record is left alone, and no lock is taken.
+  if (!fork_guard::is_forked_child()) return;
+  static_cast<void>(new (std::nothrow) std::shared_ptr<EventRecord>(latest_));
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): on purpose, in a process that can only end
 
 std::shared_ptr<EventRecord> HostEvent::latest() const {
   const MutexLock lock(mutex_);
@@ -58,8 +60,10 @@ WaitResult HostEvent::synchronize(Deadline deadline) const {
 Clock::time_point HostEvent::time() const {
   const auto record = latest();
   const auto happened = record == nullptr ? std::nullopt : record->time();
-  require(happened.has_value(), "the time of an event was asked for before it has happened",
-          "record the event and synchronize it first");
+  if (!happened) {
+    throw Error(Errc::invalid_argument, "the time of an event was asked for before it has happened",
+                "record the event and synchronize it first");
+  }
   return *happened;
 }
 

@@ -21,7 +21,9 @@ class ArgumentCopy {
  public:
   explicit ArgumentCopy(std::span<const KernelArgument> arguments) {
     for (const auto& argument : arguments) {
-      require(argument.data != nullptr && argument.bytes > 0, "a kernel argument without a value was passed");
+      if (argument.data == nullptr || argument.bytes == 0) {
+        throw Error(Errc::invalid_argument, "a kernel argument without a value was passed");
+      }
       auto& slot = values_.emplace_back((argument.bytes + sizeof(Unit) - 1) / sizeof(Unit));
       std::memcpy(slot.data(), argument.data, argument.bytes);
     }
