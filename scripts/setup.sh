@@ -17,7 +17,8 @@ TEXT
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-packages=(g++ cmake ninja-build pkg-config git libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev doxygen gdb)
+packages=(g++ cmake ninja-build git libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev)
+tools=(doxygen gdb)  # for linting, and for the stacks of tests that hang
 offline_ok=false
 want_venv=true
 
@@ -41,7 +42,7 @@ say() { echo "setup: $*"; }
 # Whether the need behind a package is met without it: by a program from elsewhere, or by the folder .deps.
 is_met_elsewhere() {
   case $1 in
-    g++ | cmake | git | doxygen | gdb | pkg-config) command -v "$1" >/dev/null ;;
+    g++ | cmake | git | doxygen | gdb) command -v "$1" >/dev/null ;;
     ninja-build) command -v ninja >/dev/null ;;
     clang-*) command -v "clang++-${1#clang-}" >/dev/null ;;
     libfmt-dev) [[ -f $root/.deps/include/fmt/format.h ]] ;;
@@ -118,6 +119,7 @@ make_venv() {
   echo "$key" >"$stamp"
 }
 
+if $want_venv; then packages+=("${tools[@]}"); fi
 if $want_venv && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
 mapfile -t missing < <(missing_packages)
 if ((${#missing[@]} > 0)); then install_packages "${missing[@]}"; fi
