@@ -80,7 +80,8 @@ format: setup ## rewrite C++ and Python as the formatters want them
 	$(call step,format,$(PYTHON) scripts/lint.py --fix)
 
 .PHONY: docs
-docs: packages ## the reference of the public headers in build/docs/html; checks links and tables of the pages
+docs: ## the reference of the public headers in build/docs/html; checks links and tables of the pages
+	$(call step,packages,scripts/setup.sh --no-venv --with doxygen)
 	$(call step,docs,$(PYTHON) scripts/lint.py --only doxygen --only docs)
 
 .PHONY: bench
