@@ -34,7 +34,8 @@ std::optional<Clock::time_point> EventRecord::time() const {
 }
 
 HostEvent::~HostEvent() {
-  // In a forked child another thread's wait may have been copied half way; the record is left alone, and no lock is taken.
+  // In a forked child another thread's wait may have been copied half way; the record is left alone, and no lock is
+  // taken.
   if (!fork_guard::is_forked_child()) return;
   static_cast<void>(new (std::nothrow) std::shared_ptr<EventRecord>(latest_));
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): on purpose, in a process that can only end
