@@ -42,6 +42,14 @@ std::string obstacle_to_cuda(const Facts& facts) {
   return report.visible.empty() ? "no GPU is visible" : "";
 }
 
+// Whether the comma-separated `setting` has `entry` more than once.
+bool is_given_twice(std::string_view setting, std::string_view entry) {
+  const auto whole = fmt::format(",{},", setting);
+  const auto wanted = fmt::format(",{},", entry);
+  const auto first = whole.find(wanted);
+  return first != std::string::npos && whole.find(wanted, first + 1) != std::string::npos;
+}
+
 }  // namespace
 
 std::optional<Finding> check_visible_devices(const Facts& facts) {
@@ -55,6 +63,12 @@ std::optional<Finding> check_visible_devices(const Facts& facts) {
   if (report.present.empty()) return std::nullopt;
   if (!report.unmatched.empty()) {
     const auto& bad = report.unmatched.front();
+    if (is_given_twice(setting.value_or(""), bad)) {
+      return failed(kId,
+                    fmt::format("CUDA_VISIBLE_DEVICES={} names \"{}\" twice; CUDA then refuses to start",
+                                setting.value_or(""), bad),
+                    "name each GPU once in CUDA_VISIBLE_DEVICES");
+    }
     auto summary = fmt::format(
         "CUDA_VISIBLE_DEVICES={} names \"{}\", which is not there; CUDA ignores it and "
         "everything after it, so {} visible",

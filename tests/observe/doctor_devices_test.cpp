@@ -30,6 +30,13 @@ TEST(Doctor, visible_devices_must_name_what_is_there) {
         },
         "visible-devices", Severity::warning,
         "\"7\", which is not there; CUDA ignores it and everything after it, so 1 GPU is", "take \"7\" out"},
+       {"entry given twice",
+        [](Facts& f) {
+          f.environment.cuda_visible_devices = "0,0";
+          f.probe.report.visible.clear();
+          f.probe.report.unmatched = {"0"};
+        },
+        "visible-devices", Severity::failure, "names \"0\" twice", "each GPU once"},
        {"bad entry first",
         [](Facts& f) {
           f.environment.cuda_visible_devices = "7,0";

@@ -128,9 +128,8 @@ CUdevice CudaBackend::ordinal(int device) const {
     throw Error(
         Errc::not_found,
         fmt::format("CUDA does not show {} ({}), although NVML does", device_id(about), to_string(about.uuid)),
-        "set CUDA_VISIBLE_DEVICES before the program starts, not within it, and CUDA_DEVICE_ORDER=PCI_BUS_ID where "
-        "the "
-        "GPUs differ; run `drover doctor`");
+        "set CUDA_VISIBLE_DEVICES before the program starts, not within it; where GPUs differ also set "
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID; run `drover doctor`");
   }
   return found;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 
 #include "device/cuda/api_types.hpp"
@@ -81,19 +80,9 @@ CUresult device_get(CUdevice* device, int ordinal) {
   return ordinal < fake::gpu_count() ? kSuccess : kInvalidDevice;
 }
 
-CUresult device_name(char* name, int length, CUdevice device) {
-  static_cast<void>(std::snprintf(name, static_cast<std::size_t>(length), "%s", fake::gpu_name(device).c_str()));
-  return kSuccess;
-}
-
 CUresult device_uuid(CUuuid* uuid, CUdevice device) {
   std::memset(uuid->bytes, fake::kUuidByte, sizeof(uuid->bytes));
   uuid->bytes[15] = fake::uuid_end(device);
-  return kSuccess;
-}
-
-CUresult device_memory(std::size_t* bytes, CUdevice /*device*/) {
-  *bytes = fake::kGpuMemory;
   return kSuccess;
 }
 
@@ -122,9 +111,7 @@ void* address_of(const char* name) {
       entry("cuGetErrorString", error_string),
       entry("cuDeviceGetCount", device_count),
       entry("cuDeviceGet", device_get),
-      entry("cuDeviceGetName", device_name),
       entry("cuDeviceGetUuid", device_uuid),
-      entry("cuDeviceTotalMem", device_memory),
 #define DROVER_CUDA(name, version, need, parameters) entry(#name, Refusal<CUresult parameters>::answer),
 #include "device/cuda/driver.def"
 #undef DROVER_CUDA
