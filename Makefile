@@ -85,7 +85,8 @@ docs: ## the reference of the public headers in build/docs/html; checks links an
 	$(call step,docs,$(PYTHON) scripts/lint.py --only doxygen --only docs)
 
 .PHONY: bench
-bench: packages ## run benchmarks: all, or WORKLOAD=name; results in build/bench/<workload>.json
+bench: ## run benchmarks: all, or WORKLOAD=name; results in build/bench/<workload>.json
+	$(call step,packages,scripts/setup.sh --no-venv --benchmarks)
 	$(call step,build release,cmake --preset release && cmake --build --preset release --target $(addprefix bench_,$(WORKLOAD)))
 	@mkdir -p build/bench
 	@for workload in $(WORKLOAD); do \

@@ -24,5 +24,6 @@ using Run = std::function<Exit()>;
 void add_devices(CLI::App& app, Run& run);
 void add_doctor(CLI::App& app, Run& run);
 void add_probe_driver(CLI::App& app, Run& run);
+void add_session(CLI::App& app, Run& run);
 
 }  // namespace drover::cli

@@ -9,6 +9,7 @@
 
 #include "commands.hpp"
 #include "drover/base/version.hpp"
+#include "drover/session/init.hpp"
 #include "output.hpp"
 
 namespace drover::cli {
@@ -18,6 +19,7 @@ constexpr const char* kFooter = R"(Examples:
   drover devices               which devices programs on this machine will use, and why
   drover devices --json        the same for programs
   drover doctor                what is wrong with GPUs, driver and limits, and what to do about it
+  drover session list          named sessions, and what they keep
 
 Exit status:
   0  done (doctor: no failure, though there may be warnings)
@@ -33,6 +35,7 @@ int run_named_command(int argc, char** argv) {
   app.require_subcommand(0, 1);
   add_devices(app, run);
   add_doctor(app, run);
+  add_session(app, run);
   add_probe_driver(app, run);
   try {
     app.parse(argc, argv);
@@ -51,6 +54,7 @@ int main(int argc, char** argv) {
   // A reader that goes away is seen when writing; it must not end the doctor before its exit status is known.
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));  // NOLINT(performance-no-int-to-ptr): SIG_IGN is defined so
   try {
+    drover::init(argc, argv);  // as DROVER_KEEPER the tool keeps sessions of other programs
     return drover::cli::run_named_command(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "drover: {}\n", error.what());

@@ -29,6 +29,18 @@ if(DROVER_BUILD_CLI OR DROVER_BUILD_BENCHMARKS OR DROVER_BUILD_TESTS)
   drover_add_header_library(drover_json DROVER_JSON_INCLUDE)
 endif()
 
+# Contenders of benchmarks may be absent. ZeroMQ is not looked for: its contender loads it when it runs.
+if(DROVER_BUILD_BENCHMARKS)
+  add_library(drover_boost INTERFACE)
+  find_path(DROVER_BOOST_INCLUDE boost/interprocess/ipc/message_queue.hpp)
+  if(DROVER_BOOST_INCLUDE)
+    target_include_directories(drover_boost SYSTEM INTERFACE "${DROVER_BOOST_INCLUDE}")
+    target_compile_definitions(drover_boost INTERFACE DROVER_BENCH_BOOST=1)
+  else()
+    message(STATUS "Boost was not found (package libboost-dev; `make bench` installs it): benchmarks leave it out")
+  endif()
+endif()
+
 if(DROVER_BUILD_TESTS)
   find_path(DROVER_GTEST_SOURCE src/gtest-all.cc PATHS /usr/src/googletest/googletest "${DROVER_DEPS}/googletest")
   if(NOT DROVER_GTEST_SOURCE)

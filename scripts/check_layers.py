@@ -22,6 +22,7 @@ LAYERS = (
     ("pipeline", "loader", "kernels", "store", "cluster"),
     ("pool", "service"),
     ("tensor",),
+    ("session",),
     ("process", "ipc", "device"),
     ("base",),
 )

@@ -5,13 +5,14 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: setup.sh [--offline-ok] [--no-venv] [--with PACKAGE]...
+usage: setup.sh [--offline-ok] [--no-venv] [--benchmarks] [--with PACKAGE]...
 
 Installs the missing packages with apt-get (as root or by passwordless sudo) and the Python tools of
 requirements-dev.txt in .venv. A second call finds everything present and is instant.
 
   --offline-ok     install nothing; say what is missing and succeed
   --no-venv        packages only, for building without linting and testing
+  --benchmarks     also the libraries that benchmarks compare with; what cannot be installed is left out
   --with PACKAGE   a further package, e.g. clang-16; repeatable
 TEXT
 }
@@ -19,13 +20,16 @@ TEXT
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 packages=(g++ cmake ninja-build git libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev)
 tools=(doxygen gdb)  # for linting, and for the stacks of tests that hang
+peers=(libboost-dev libzmq5)  # contenders of benchmarks, which run without them too
 offline_ok=false
 want_venv=true
+want_peers=false
 
 while (($# > 0)); do
   case $1 in
     --offline-ok) offline_ok=true ;;
     --no-venv) want_venv=false ;;
+    --benchmarks) want_peers=true ;;
     --with)
       [[ $# -ge 2 ]] || { usage >&2; exit 2; }
       packages+=("$2")
@@ -57,9 +61,10 @@ is_installed() {
   [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]
 }
 
+# Those of the given packages that are missing, one a line.
 missing_packages() {
   local package
-  for package in "${packages[@]}"; do
+  for package in "$@"; do
     is_installed "$package" || is_met_elsewhere "$package" || echo "$package"
   done
 }
@@ -121,6 +126,13 @@ make_venv() {
 
 if $want_venv; then packages+=("${tools[@]}"); fi
 if $want_venv && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
-mapfile -t missing < <(missing_packages)
+mapfile -t missing < <(missing_packages "${packages[@]}")
 if ((${#missing[@]} > 0)); then install_packages "${missing[@]}"; fi
+if $want_peers; then
+  mapfile -t missing < <(missing_packages "${peers[@]}")
+  # In a shell of its own, which alone ends where an installation is not possible.
+  if ((${#missing[@]} > 0)) && ! (install_packages "${missing[@]}"); then
+    say "going on without ${missing[*]}: benchmarks leave out what needs them"
+  fi
+fi
 if $want_venv; then make_venv; fi

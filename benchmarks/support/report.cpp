@@ -55,6 +55,9 @@ Options parse_options(int argc, char** argv, const std::string& description) {
   Options options;
   CLI::App app(description);
   app.add_option("--json", options.json, "Write the rows to this file");
+  app.add_option("--contender", options.contender, "Only contenders with this in their names");
+  app.add_option("--metric", options.metric, "Only metrics with this in their names");
+  app.add_option("--workload", options.workload, "Only workloads with this in their names, e.g. '1:1, 8 B'");
   app.add_flag("--smoke", options.is_smoke, "Run each step a moment, to see that it works; the figures mean nothing");
   try {
     app.parse(argc, argv);
@@ -80,6 +83,12 @@ Row time_row(std::string workload, std::string contender, std::string metric, co
           quantile(seconds, 0.5) * 1e6, quantile(seconds, 0.99) * 1e6, seconds.size()};
 }
 
+Row nanosecond_row(std::string workload, std::string contender, std::string metric,
+                   const std::vector<double>& nanoseconds) {
+  return {std::move(workload),        std::move(contender),        std::move(metric), "ns",
+          quantile(nanoseconds, 0.5), quantile(nanoseconds, 0.99), nanoseconds.size()};
+}
+
 Row rate_row(std::string workload, std::string contender, std::string metric, std::size_t bytes,
              const std::vector<double>& seconds) {
   const double gigabytes = static_cast<double>(bytes) / 1e9;
@@ -90,6 +99,12 @@ Row rate_row(std::string workload, std::string contender, std::string metric, st
           gigabytes / quantile(seconds, 0.5),
           gigabytes / quantile(seconds, 0.99),
           seconds.size()};
+}
+
+Row count_row(std::string workload, std::string contender, std::string metric, std::string unit,
+              const std::vector<double>& rates) {
+  return {std::move(workload),  std::move(contender),  std::move(metric), std::move(unit),
+          quantile(rates, 0.5), quantile(rates, 0.01), rates.size()};
 }
 
 void report(const std::vector<Row>& rows, const Options& options) {

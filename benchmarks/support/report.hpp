@@ -20,10 +20,21 @@ struct Row {
   std::size_t n;          ///< samples
 };
 
-/// What the command line asks for: --json FILE, --smoke (a moment instead of a measurement), --help.
+/// What the command line asks for: --json FILE, --smoke (a moment instead of a measurement), --help, and for those
+/// who tune one thing --contender, --metric and --workload, each a piece of the names to keep.
 struct Options {
   std::string json;
+  std::string contender;
+  std::string metric;
+  std::string workload;
   bool is_smoke = false;
+
+  /// Whether a row of these names is asked for.
+  [[nodiscard]] bool wants(const std::string& row_workload, const std::string& row_contender,
+                           const std::string& row_metric) const {
+    return row_workload.find(workload) != std::string::npos && row_contender.find(contender) != std::string::npos &&
+           row_metric.find(metric) != std::string::npos;
+  }
 };
 
 /// Reads the command line; ends the program for --help and wrong usage.
@@ -35,9 +46,16 @@ struct Options {
 /// Times as a row in microseconds.
 [[nodiscard]] Row time_row(std::string workload, std::string contender, std::string metric,
                            const std::vector<double>& seconds);
+/// Times in nanoseconds as a row in the same.
+[[nodiscard]] Row nanosecond_row(std::string workload, std::string contender, std::string metric,
+                                 const std::vector<double>& nanoseconds);
 /// `bytes` per time as a row in GB/s (10^9 bytes).
 [[nodiscard]] Row rate_row(std::string workload, std::string contender, std::string metric, std::size_t bytes,
                            const std::vector<double>& seconds);
+
+/// Rates, of any unit, as a row.
+[[nodiscard]] Row count_row(std::string workload, std::string contender, std::string metric, std::string unit,
+                            const std::vector<double>& rates);
 
 /// Prints a table to standard output and writes the JSON file if one was asked for. In each group of the same
 /// workload and metric the last column compares with the first row's contender.

@@ -43,8 +43,8 @@ void take_fds(msghdr& header, std::vector<Fd>& fds) {
   }
 }
 
-bool wait_readable(int fd, Deadline deadline) {
-  pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+bool wait_ready(int fd, short events, Deadline deadline) {
+  pollfd ready{.fd = fd, .events = events, .revents = 0};
   for (;;) {
     const int count = sys::call("poll", ::poll, &ready, nfds_t{1}, deadline.poll_timeout());
     if (count > 0) return true;
@@ -80,6 +80,10 @@ void check_complete(const msghdr& header, bool is_empty) {
   }
 }
 
+[[noreturn]] void throw_send_failure(std::size_t bytes, std::size_t fds) {
+  throw_errno("sendmsg", fmt::format("a message of {} bytes and {} descriptors", bytes, fds));
+}
+
 }  // namespace
 
 std::pair<Channel, Channel> Channel::make_pair() {
@@ -91,6 +95,19 @@ std::pair<Channel, Channel> Channel::make_pair() {
 }
 
 void Channel::send(std::string_view bytes, std::span<const int> fds) {
+  if (send_once(bytes, fds, 0) < 0) throw_send_failure(bytes.size(), fds.size());
+}
+
+SendResult Channel::send(std::string_view bytes, std::span<const int> fds, Deadline deadline) {
+  for (;;) {
+    if (send_once(bytes, fds, MSG_DONTWAIT) >= 0) return SendResult::sent;
+    if (errno == EPIPE || errno == ECONNRESET) return SendResult::peer_lost;
+    if (errno != EAGAIN) throw_send_failure(bytes.size(), fds.size());
+    if (deadline.has_passed() || !wait_ready(socket_.get(), POLLOUT, deadline)) return SendResult::timed_out;
+  }
+}
+
+ssize_t Channel::send_once(std::string_view bytes, std::span<const int> fds, int flags) {
   require(socket_.is_open(), kNoSocket);
   require(!bytes.empty() && bytes.size() <= kMaxBytes, "a channel message has 1 to 65536 bytes");
   require(fds.size() <= kMaxFds, "a channel message carries at most 253 file descriptors");
@@ -100,19 +117,18 @@ void Channel::send(std::string_view bytes, std::span<const int> fds) {
   header.msg_iov = &payload;
   header.msg_iovlen = 1;
   attach_fds(header, control, fds);
-  if (sys::retry("sendmsg", ::sendmsg, socket_.get(), &header, int{MSG_NOSIGNAL}) < 0) {
-    throw_errno("sendmsg", fmt::format("a message of {} bytes and {} descriptors", bytes.size(), fds.size()));
-  }
+  return sys::retry("sendmsg", ::sendmsg, socket_.get(), &header, int{MSG_NOSIGNAL} | flags);
 }
 
 ReceiveResult Channel::receive(ChannelMessage& into, Deadline deadline) {
   require(socket_.is_open(), kNoSocket);
-  if (!wait_readable(socket_.get(), deadline)) return ReceiveResult::timed_out;
+  into.bytes.clear();
+  into.fds.clear();
+  if (!wait_ready(socket_.get(), POLLIN, deadline)) return ReceiveResult::timed_out;
   std::vector<Fd> fds;
   fds.reserve(kMaxFds);
-  into.fds.clear();
-  into.bytes.resize(kMaxBytes);
-  iovec payload{into.bytes.data(), into.bytes.size()};
+  std::array<char, kMaxBytes> bytes;  // NOLINT(cppcoreguidelines-pro-type-member-init): only what comes is read
+  iovec payload{bytes.data(), bytes.size()};
   alignas(cmsghdr) ControlBuffer control{};
   msghdr header{};
   header.msg_iov = &payload;
@@ -121,7 +137,7 @@ ReceiveResult Channel::receive(ChannelMessage& into, Deadline deadline) {
   header.msg_controllen = control.size();
   const auto length = receive_message(socket_.get(), header);
   take_fds(header, fds);
-  into.bytes.resize(static_cast<std::size_t>(length));
+  into.bytes.assign(bytes.data(), static_cast<std::size_t>(length));
   const bool is_end = length == 0 && fds.empty() && (header.msg_flags & MSG_CTRUNC) == 0;
   if (is_end) return ReceiveResult::peer_lost;
   check_complete(header, length == 0);

@@ -120,10 +120,10 @@ TEST(HostBackend, memory_file_of_another_kind_is_not_a_slab) {
 }
 
 TEST(HostBackend, objects_of_one_backend_are_refused_by_another_kind) {
-  struct ForeignEvent final : Event {
+  struct ForeignEvent final : StreamEvent {
     [[nodiscard]] bool has_happened() const override { return true; }
     WaitResult synchronize(Deadline) const override { return WaitResult::done; }
-    [[nodiscard]] double milliseconds_since(const Event&) const override { return 0; }
+    [[nodiscard]] double milliseconds_since(const StreamEvent&) const override { return 0; }
   };
   HostBackend backend;
   const auto stream = backend.open(0).create_stream();

@@ -15,6 +15,7 @@
 
 #include <gtest/gtest.h>
 
+#include "drover/base/error.hpp"
 #include "drover/base/mapping.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
@@ -177,6 +178,66 @@ TEST(Channel, send_waits_until_there_is_room) {
   sender.join();
 }
 
+// Until the kernel takes no more; returns how many messages it took.
+int fill(Channel& channel) {
+  const std::string bytes(1000, 'x');
+  int count = 0;
+  while (channel.send(bytes, {}, Deadline::after(0s)) == SendResult::sent) ++count;
+  return count;
+}
+
+TEST(Channel, send_with_a_deadline_gives_up_on_a_peer_that_does_not_read) {
+  auto [left, right] = Channel::make_pair();
+  const int sent = fill(left);
+  EXPECT_GT(sent, 0);
+  EXPECT_EQ(left.send("more", {}, Deadline::after(0s)), SendResult::timed_out);
+  EXPECT_EQ(left.send("more", {}, Deadline::after(2ms)), SendResult::timed_out);
+  for (int i = 0; i < sent; ++i) EXPECT_EQ(receive_text(right).size(), 1000U);
+  EXPECT_EQ(left.send("now", {}, Deadline::after(0s)), SendResult::sent);
+  EXPECT_EQ(receive_text(right), "now") << "nothing of what timed out was sent";
+}
+
+TEST(Channel, send_with_a_deadline_waits_for_room) {
+  auto [left, right] = Channel::make_pair();
+  const int sent = fill(left);
+  std::thread reader([&, &end = right] {
+    for (int i = 0; i < sent; ++i) EXPECT_EQ(receive_text(end).size(), 1000U);
+  });
+  EXPECT_EQ(left.send("in the end", {}, Deadline::never()), SendResult::sent);
+  reader.join();
+  EXPECT_EQ(receive_text(right), "in the end");
+}
+
+TEST(Channel, send_with_a_deadline_carries_descriptors) {
+  auto [left, right] = Channel::make_pair();
+  const auto file = make_memory_file("sent", 1);
+  const int number = file.get();
+  ASSERT_EQ(left.send("file", {&number, 1}, Deadline::after(10s)), SendResult::sent);
+  ChannelMessage message;
+  ASSERT_EQ(right.receive(message, Deadline::never()), ReceiveResult::message);
+  ASSERT_EQ(message.fds.size(), 1U);
+  EXPECT_TRUE(are_same_file(message.fds[0].get(), number));
+}
+
+TEST(Channel, send_with_a_deadline_tells_of_a_lost_peer_even_while_it_waits) {
+  auto [left, right] = Channel::make_pair();
+  fill(left);
+  std::thread closer([&end = right] { end = Channel(Fd{}); });
+  EXPECT_EQ(left.send("anyone?", {}, Deadline::never()), SendResult::peer_lost);
+  closer.join();
+  EXPECT_EQ(left.send("anyone?", {}, Deadline::after(0s)), SendResult::peer_lost);
+}
+
+TEST(Channel, send_with_a_deadline_throws_what_is_neither) {
+  auto [left, right] = Channel::make_pair();
+  const auto send = [&, &end = left](std::string_view bytes) {
+    static_cast<void>(end.send(bytes, {}, Deadline::after(0s)));
+  };
+  test::expect_error(Errc::invalid_argument, [&] { send(""); }, {"1 to 65536 bytes"});
+  const FaultSeam fail("sendmsg", ENOMEM);
+  test::expect_error(Errc::out_of_memory, [&] { send("x"); }, {"sendmsg", "message of 1 bytes"});
+}
+
 TEST(Channel, interrupted_calls_are_repeated) {
   auto [left, right] = Channel::make_pair();
   const FaultSeam send("sendmsg", EINTR, {.times = 2});
@@ -193,6 +254,12 @@ TEST(Channel, failed_calls_are_errors_and_lose_no_message) {
   for (const char* const call : {"poll", "recvmsg"}) {
     const FaultSeam fail(call, ENOMEM, {.times = 1});
     test::expect_error(Errc::out_of_memory, [&, &end = right] { receive_text(end); }, {call});
+  }
+  ChannelMessage message{.bytes = "old", .fds = {}};
+  {
+    const FaultSeam fail("recvmsg", ENOMEM);
+    EXPECT_THROW(static_cast<void>(right.receive(message, Deadline::never())), Error);
+    EXPECT_TRUE(message.bytes.empty()) << "nothing was taken, and that can be seen";
   }
   EXPECT_EQ(receive_text(right), "kept");
   const FaultSeam fail("socketpair", EMFILE);

@@ -29,6 +29,17 @@ TEST(ExitStatus, text_names_status_or_signal_and_usual_cause) {
   EXPECT_EQ(ExitStatus::killed(SIGABRT).to_string(), "killed by SIGABRT (abort, see its output)");
 }
 
+TEST(ExitStatus, text_of_a_kill_says_what_is_known_of_it) {
+  const auto text = [](KillReason reason) { return ExitStatus::killed(SIGKILL, false, reason).to_string(); };
+  EXPECT_EQ(text(KillReason::unknown), "killed by SIGKILL (out of memory?)");
+  EXPECT_EQ(text(KillReason::out_of_memory),
+            "killed by SIGKILL (out of memory: the kernel counted such a kill meanwhile)");
+  EXPECT_EQ(text(KillReason::somebody),
+            "killed by SIGKILL (sent by somebody; the kernel counted no kill for lack of memory)");
+  EXPECT_EQ(text(KillReason::parent), "killed by SIGKILL (as its parent asked)");
+  EXPECT_EQ(ExitStatus::killed(SIGKILL, false, KillReason::parent), ExitStatus::killed(SIGKILL));
+}
+
 TEST(ExitStatus, signal_without_a_name_is_given_by_number) {
   EXPECT_EQ(ExitStatus::killed(60).to_string(), "killed by signal 60");
 }

@@ -13,6 +13,7 @@ from small_tree import SCRIPTS
 
 PACKAGES = "g++ cmake ninja-build git libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev"
 TOOLS = "doxygen gdb"
+PEERS = "libboost-dev libzmq5"
 REAL_PROGRAMS = ("bash", "cat", "dirname", "env", "mkdir", "rm", "sha256sum")
 
 
@@ -177,6 +178,34 @@ def test_further_packages_can_be_asked_for(machine: Machine) -> None:
     assert "apt-get install -y --no-install-recommends clang-16\n" in done.stderr
     machine.program("clang++-16", "exit 0")
     assert machine.run("--no-venv", "--with", "clang-16").returncode == 0
+
+
+def test_peers_of_benchmarks_are_installed_only_for_benchmarks(machine: Machine) -> None:
+    """Tests and builds do without them."""
+    machine.program("id", "echo 0")
+    machine.has(PACKAGES)
+    assert machine.run("--no-venv").returncode == 0
+    assert machine.calls() == []
+    assert machine.run("--no-venv", "--benchmarks").returncode == 0
+    assert machine.calls() == [f"apt-get install -y --no-install-recommends {PEERS} [noninteractive]"]
+    machine.has(f"{PACKAGES} {PEERS}")
+    assert machine.run("--no-venv", "--benchmarks").returncode == 0
+    assert len(machine.calls()) == 1
+
+
+@pytest.mark.parametrize("user", [0, 1000], ids=["no network", "no rights"])
+def test_peers_of_benchmarks_may_be_missing(machine: Machine, user: int) -> None:
+    """A benchmark runs without a contender sooner than not at all."""
+    machine.program("id", f"echo {user}")
+    machine.program("apt-get", "exit 1")
+    machine.has(f"{PACKAGES} libzmq5")
+    done = machine.run("--no-venv", "--benchmarks")
+    assert done.returncode == 0
+    assert "setup: going on without libboost-dev: benchmarks leave out what needs them\n" in done.stdout
+    machine.has(PEERS)
+    done = machine.run("--no-venv", "--benchmarks")
+    assert done.returncode == 1
+    assert "going on without" not in done.stdout
 
 
 def test_machine_without_apt_is_told_what_to_provide(machine: Machine) -> None:

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/config.hpp"
+#include "drover/session/init.hpp"
 #include "support/peer_main.hpp"
 #include "support/runner.hpp"
 #include "support/supervisor.hpp"
@@ -47,6 +48,7 @@ int run_role(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    drover::init(argc, argv);  // keepers and workers that tests start are this program too
     return run_role(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

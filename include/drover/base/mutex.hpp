@@ -18,6 +18,9 @@
 /// The function may be called only while the named mutexes are not held.
 #define DROVER_EXCLUDES(...) DROVER_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
 
+/// The analysis cannot follow the function: a comment says why it is right.
+#define DROVER_NO_THREAD_ANALYSIS DROVER_THREAD_ANNOTATION(no_thread_safety_analysis)
+
 namespace drover {
 
 /// std::mutex with the annotations that libstdc++ lacks.

@@ -39,7 +39,7 @@ class Device {
   /// A new stream, independent of all others.
   [[nodiscard]] virtual std::unique_ptr<Stream> create_stream() = 0;
   /// A new event.
-  [[nodiscard]] virtual std::unique_ptr<Event> create_event() = 0;
+  [[nodiscard]] virtual std::unique_ptr<StreamEvent> create_event() = 0;
   /// Loads device code; see Module for the form of `image`. May wait for work in flight. Throws
   /// `Errc::invalid_argument` with the loader's words.
   [[nodiscard]] virtual std::unique_ptr<Module> load_module(std::span<const std::byte> image) = 0;

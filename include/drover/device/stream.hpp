@@ -14,11 +14,11 @@ namespace drover {
 
 /// A mark in a stream. Until it is recorded it counts as having happened. Usable from any thread of the
 /// process; between processes use timelines.
-class Event {
+class StreamEvent {
  public:
-  virtual ~Event() = default;
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
+  virtual ~StreamEvent() = default;
+  StreamEvent(const StreamEvent&) = delete;
+  StreamEvent& operator=(const StreamEvent&) = delete;
 
   /// Whether the work before the latest record is done; does not block.
   [[nodiscard]] virtual bool has_happened() const = 0;
@@ -26,11 +26,11 @@ class Event {
   virtual WaitResult synchronize(Deadline deadline) const = 0;
   /// Milliseconds the device took from `earlier` to this. Requires: both were recorded and have happened,
   /// else `Errc::invalid_argument`.
-  [[nodiscard]] virtual double milliseconds_since(const Event& earlier) const = 0;
+  [[nodiscard]] virtual double milliseconds_since(const StreamEvent& earlier) const = 0;
 
  protected:
   /// For backends.
-  Event() = default;
+  StreamEvent() = default;
 };
 
 /// A queue of work for one device. Each call but the last two submits and returns; the work happens in the order of
@@ -67,9 +67,9 @@ class Stream {
   virtual void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments) = 0;
 
   /// Makes `event` happen when all work submitted so far is done.
-  virtual void record(Event& event) = 0;
+  virtual void record(StreamEvent& event) = 0;
   /// Holds later work of this stream back until the latest record of `event` before this call has happened.
-  virtual void wait(const Event& event) = 0;
+  virtual void wait(const StreamEvent& event) = 0;
   /// Stores `value` in `word` when all work submitted so far is done and visible to whoever sees the value.
   virtual void signal(TimelineWord& word, std::uint64_t value) = 0;
   /// Holds later work back until `word` has reached `value`. If nobody ever stores that, the stream never

@@ -1,6 +1,8 @@
 // drover/ipc/channel.hpp: messages and file descriptors between two processes.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <span>
 #include <string>
@@ -17,6 +19,13 @@ namespace drover {
 struct ChannelMessage {
   std::string bytes;    ///< as sent, whole
   std::vector<Fd> fds;  ///< now owned here, closed on exec
+};
+
+/// How a send with a deadline ended.
+enum class [[nodiscard]] SendResult {
+  sent,       ///< the message is on its way, whole
+  timed_out,  ///< the other end had too much unread until the deadline passed; nothing was sent
+  peer_lost,  ///< the other end is closed or its process is dead; nothing was sent
 };
 
 /// How a receive ended.
@@ -43,14 +52,20 @@ class Channel {
   /// Sends one message; blocks while the other end has too much unread. The descriptors stay the caller's.
   /// Throws `Errc::peer_lost` when the other end is gone, `Errc::invalid_argument` beyond the limits above.
   void send(std::string_view bytes, std::span<const int> fds = {});
+  /// The same, but waits for room only until the deadline; one that has passed sends only what goes at once. Safe
+  /// against a peer that never reads. Throws `Errc::invalid_argument` beyond the limits above.
+  SendResult send(std::string_view bytes, std::span<const int> fds, Deadline deadline);
   /// Waits for one message. A message whose descriptors did not fit, because this process has too many open
-  /// files, is `Errc::limit_reached`; the descriptors that did arrive are closed.
+  /// files, is `Errc::limit_reached`; its bytes are stored, the descriptors that did arrive are closed. Whatever else
+  /// is thrown leaves the message where it is, and `into` empty.
   ReceiveResult receive(ChannelMessage& into, Deadline deadline);
 
   /// Readable when a message or the end has come; for poll, and for SpawnOptions::inherit.
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
 
  private:
+  ssize_t send_once(std::string_view bytes, std::span<const int> fds, int flags);
+
   Fd socket_;
 };
 

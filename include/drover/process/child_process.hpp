@@ -3,34 +3,37 @@
 
 #include <sys/types.h>
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
 #include "drover/process/exit_status.hpp"
+#include "drover/process/spawn_options.hpp"
 
 namespace drover {
 
-/// What to start and what it is given.
-struct SpawnOptions {
-  std::string executable;                                        ///< path of the program
-  std::vector<std::string> arguments;                            ///< without the program's name
-  std::vector<std::pair<std::string, std::string>> environment;  ///< set on top of ours
-  std::vector<std::pair<int, int>> inherit;  ///< (our descriptor, its number in the child); nothing else goes over
+namespace detail {
+/// How many processes the kernel has killed for lack of memory, where it says so.
+struct MemoryKills {
+  std::optional<std::uint64_t> of_group;    ///< in the memory cgroup of this process
+  std::optional<std::uint64_t> of_machine;  ///< everywhere
 };
+}  // namespace detail
 
 /// Path of the running program, to start it again in another role.
 [[nodiscard]] std::string own_executable();
 
-/// Owns a child process: destruction kills and reaps it, so that none is left behind. Move-only; a moved-from
-/// one owns nothing. Not synchronised.
+/// Owns a child process: destruction kills and reaps it, so that none is left behind. What the child started itself
+/// is left alone: see drover/process/process_tree.hpp. Move-only; a moved-from one owns nothing. Not synchronised.
 class ChildProcess {
  public:
-  /// Starts a program by posix_spawn, which is safe whatever this process has initialised. Throws if it cannot
-  /// be started.
+  /// Starts a program, safely whatever this process has initialised and however many threads it has: nothing is
+  /// copied as by fork. Blocks until the program is loaded. If it cannot be started, throws with the step that
+  /// failed ("sched_setaffinity", "execve"), its subject and the program.
   [[nodiscard]] static ChildProcess spawn(const SpawnOptions& options);
 
   /// Takes over what `other` owned.
@@ -45,19 +48,28 @@ class ChildProcess {
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   /// Readable when it has ended; for poll and epoll.
   [[nodiscard]] int pidfd() const noexcept { return pidfd_.get(); }
+  /// Our end of the pipe to its descriptor `number` (0, 1 or 2), which the caller owns from now on; empty if that
+  /// stream is no pipe or was taken already.
+  [[nodiscard]] Fd take_pipe(int number);
   /// Blocks until it has ended and returns how; nothing if the deadline passes first.
   [[nodiscard]] std::optional<ExitStatus> wait(Deadline deadline);
   /// Sends a signal; does nothing if it has ended. Never reaches another process, even if somebody else reaped
   /// the child and its id was given out again.
   void kill(int signal);
+  /// Kills it and everything below it; see `drover::kill_tree`. It is still to be waited for.
+  WaitResult kill_tree(Deadline deadline);
 
  private:
   ChildProcess(pid_t pid, Fd pidfd) noexcept : pid_(pid), pidfd_(std::move(pidfd)) {}
+  [[nodiscard]] KillReason reason_of_kill() const;
   void end() noexcept;
 
   pid_t pid_ = 0;
   Fd pidfd_;
+  std::array<Fd, 3> pipes_;
   std::optional<ExitStatus> ended_;
+  detail::MemoryKills memory_kills_before_;
+  bool was_killed_by_us_ = false;
 };
 
 }  // namespace drover

@@ -6,14 +6,25 @@
 
 namespace drover {
 
+/// What is known about why a process was killed by SIGKILL.
+enum class KillReason {
+  unknown,        ///< nothing
+  out_of_memory,  ///< the kernel's count of processes it killed for lack of memory rose while this one ran
+  somebody,       ///< that count did not rise: somebody sent the signal
+  parent,         ///< its parent asked for it
+};
+
 /// How a process ended: by itself with a status, or by a signal.
 class ExitStatus {
  public:
   /// Ended by returning or calling exit.
   [[nodiscard]] static ExitStatus exited(int status) noexcept { return {status, false, false}; }
   /// Ended by a signal.
-  [[nodiscard]] static ExitStatus killed(int signal, bool dumped_core = false) noexcept {
-    return {signal, true, dumped_core};
+  [[nodiscard]] static ExitStatus killed(int signal, bool dumped_core = false,
+                                         KillReason reason = KillReason::unknown) noexcept {
+    ExitStatus status(signal, true, dumped_core);
+    status.reason_ = reason;
+    return status;
   }
 
   /// Whether it ended by itself with status 0.
@@ -26,10 +37,13 @@ class ExitStatus {
   [[nodiscard]] std::optional<int> signal() const noexcept {
     return is_signal_ ? std::optional(value_) : std::nullopt;
   }
+  /// What is known about a SIGKILL; `unknown` for everything else.
+  [[nodiscard]] KillReason reason() const noexcept { return reason_; }
   /// For people: "exited with status 3", "killed by SIGKILL (out of memory?)".
   [[nodiscard]] std::string to_string() const;
 
-  /// Equal in kind and number; whether a core was dumped does not count, since the machine decides that.
+  /// Equal in kind and number; whether a core was dumped, and why it was killed, do not count, since the machine
+  /// decides what is known of that.
   bool operator==(const ExitStatus& other) const noexcept {
     return value_ == other.value_ && is_signal_ == other.is_signal_;
   }
@@ -41,6 +55,7 @@ class ExitStatus {
   int value_;
   bool is_signal_;
   bool dumped_core_;
+  KillReason reason_ = KillReason::unknown;
 };
 
 }  // namespace drover

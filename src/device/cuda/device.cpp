@@ -78,7 +78,7 @@ std::unique_ptr<HostRegistration> CudaDevice::register_host(std::span<std::byte>
 
 std::unique_ptr<Stream> CudaDevice::create_stream() { return std::make_unique<CudaStream>(*this); }
 
-std::unique_ptr<Event> CudaDevice::create_event() { return std::make_unique<CudaEvent>(*this); }
+std::unique_ptr<StreamEvent> CudaDevice::create_event() { return std::make_unique<CudaEvent>(*this); }
 
 std::unique_ptr<Module> CudaDevice::load_module(std::span<const std::byte> image) {
   const TraceSpan span("device.load_module", image.size());

@@ -27,7 +27,7 @@ WaitResult CudaEvent::synchronize(Deadline deadline) const {
   return WaitResult::done;
 }
 
-double CudaEvent::milliseconds_since(const Event& earlier) const {
+double CudaEvent::milliseconds_since(const StreamEvent& earlier) const {
   const CurrentContext context(device_);
   float milliseconds = 0;
   const CUresult result = driver().cuEventElapsedTime(&milliseconds, own<const CudaEvent>(earlier).handle_, handle_);

@@ -62,12 +62,12 @@ void CudaStream::launch(const Kernel& kernel, const LaunchShape& shape, std::spa
         "cuLaunchKernel", device_.facts(mine.name().c_str()));
 }
 
-void CudaStream::record(Event& event) {
+void CudaStream::record(StreamEvent& event) {
   const CurrentContext context(device_);
   check(driver().cuEventRecord(own<CudaEvent>(event).handle(), handle_), "cuEventRecord", device_.facts("an event"));
 }
 
-void CudaStream::wait(const Event& event) {
+void CudaStream::wait(const StreamEvent& event) {
   const CurrentContext context(device_);
   check(driver().cuStreamWaitEvent(handle_, own<const CudaEvent>(event).handle(), 0), "cuStreamWaitEvent",
         device_.facts("an event"));

@@ -9,14 +9,14 @@ namespace drover::cuda {
 
 class CudaDevice;
 
-class CudaEvent final : public Event {
+class CudaEvent final : public StreamEvent {
  public:
   explicit CudaEvent(CudaDevice& device);
   ~CudaEvent() override;
 
   [[nodiscard]] bool has_happened() const override;
   WaitResult synchronize(Deadline deadline) const override;
-  [[nodiscard]] double milliseconds_since(const Event& earlier) const override;
+  [[nodiscard]] double milliseconds_since(const StreamEvent& earlier) const override;
   [[nodiscard]] CUevent handle() const noexcept { return handle_; }
 
  private:
@@ -35,8 +35,8 @@ class CudaStream final : public Stream {
   void copy(DevicePtr to, DevicePtr from, std::size_t bytes) override;
   void fill(DevicePtr to, std::uint8_t value, std::size_t bytes) override;
   void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments) override;
-  void record(Event& event) override;
-  void wait(const Event& event) override;
+  void record(StreamEvent& event) override;
+  void wait(const StreamEvent& event) override;
   void signal(TimelineWord& word, std::uint64_t value) override;
   void wait(TimelineWord& word, std::uint64_t value) override;
   [[nodiscard]] bool is_idle() const override;

@@ -39,7 +39,7 @@ std::unique_ptr<Stream> HostDevice::create_stream() {
   return std::make_unique<HostStream>(backend_, info_.index);
 }
 
-std::unique_ptr<Event> HostDevice::create_event() {
+std::unique_ptr<StreamEvent> HostDevice::create_event() {
   fork_guard::check();
   return std::make_unique<HostEvent>(backend_.counters());
 }

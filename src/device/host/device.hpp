@@ -15,7 +15,7 @@ class HostDevice final : public Device {
   [[nodiscard]] std::unique_ptr<DeviceMemory> map(const Slab& slab) override;
   [[nodiscard]] std::unique_ptr<HostRegistration> register_host(std::span<std::byte> memory) override;
   [[nodiscard]] std::unique_ptr<Stream> create_stream() override;
-  [[nodiscard]] std::unique_ptr<Event> create_event() override;
+  [[nodiscard]] std::unique_ptr<StreamEvent> create_event() override;
   [[nodiscard]] std::unique_ptr<Module> load_module(std::span<const std::byte> image) override;
   void upload(DevicePtr to, const void* from, std::size_t bytes) override;
   void download(void* to, DevicePtr from, std::size_t bytes) override;

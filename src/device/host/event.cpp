@@ -68,7 +68,7 @@ Clock::time_point HostEvent::time() const {
   return *happened;
 }
 
-double HostEvent::milliseconds_since(const Event& earlier) const {
+double HostEvent::milliseconds_since(const StreamEvent& earlier) const {
   fork_guard::check();
   const auto begin = own<const HostEvent>(earlier).time();
   return std::chrono::duration<double, std::milli>(time() - begin).count();

@@ -131,7 +131,7 @@ void HostStream::launch(const Kernel& kernel, const LaunchShape& shape, std::spa
   });
 }
 
-void HostStream::record(Event& event) {
+void HostStream::record(StreamEvent& event) {
   fork_guard::check();
   const auto made = std::make_shared<EventRecord>();
   auto& mine = own<HostEvent>(event);
@@ -139,7 +139,7 @@ void HostStream::record(Event& event) {
   mine.set_latest(made);
 }
 
-void HostStream::wait(const Event& event) {
+void HostStream::wait(const StreamEvent& event) {
   fork_guard::check();
   const auto record = own<const HostEvent>(event).latest();
   if (record == nullptr) return;

@@ -61,14 +61,14 @@ class EventRecord {
   std::optional<Clock::time_point> time_ DROVER_GUARDED_BY(mutex_);
 };
 
-class HostEvent final : public Event {
+class HostEvent final : public StreamEvent {
  public:
   explicit HostEvent(LiveCounters& live) : live_(live.events) {}
   ~HostEvent() override;
 
   [[nodiscard]] bool has_happened() const override;
   WaitResult synchronize(Deadline deadline) const override;
-  [[nodiscard]] double milliseconds_since(const Event& earlier) const override;
+  [[nodiscard]] double milliseconds_since(const StreamEvent& earlier) const override;
 
   /// The latest record: nullptr if there is none. A later record does not disturb who waits for an earlier one.
   [[nodiscard]] std::shared_ptr<EventRecord> latest() const DROVER_EXCLUDES(mutex_);
@@ -92,8 +92,8 @@ class HostStream final : public Stream {
   void copy(DevicePtr to, DevicePtr from, std::size_t bytes) override;
   void fill(DevicePtr to, std::uint8_t value, std::size_t bytes) override;
   void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments) override;
-  void record(Event& event) override;
-  void wait(const Event& event) override;
+  void record(StreamEvent& event) override;
+  void wait(const StreamEvent& event) override;
   void signal(TimelineWord& word, std::uint64_t value) override;
   void wait(TimelineWord& word, std::uint64_t value) override;
   [[nodiscard]] bool is_idle() const override;

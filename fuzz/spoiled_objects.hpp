@@ -1,0 +1,88 @@
+// fuzz/spoiled_objects.hpp: a session in one process whose shared memory the fuzzer may spoil.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "drover/base/error.hpp"
+#include "drover/ipc/membership.hpp"
+#include "fuzz/fuzz_input.hpp"
+#include "ipc/object_kinds.hpp"
+#include "ipc/object_layout.hpp"
+
+namespace drover::fuzz {
+
+/// Objects in ordinary memory of exactly the size they need, so that the address sanitizer sees every step beyond.
+/// A wait that would last ends at once: the session is over as soon as anybody asks.
+class SpoiledObjects final : public Membership {
+ public:
+  explicit SpoiledObjects(Owner owner) { set_self(owner); }
+
+  OpenObject create(const ObjectSpec& spec) override {
+    const ObjectKindInfo& info = info_of(spec.kind);
+    const std::size_t bytes = sizeof(ObjectHeader) + info.layout_bytes(spec);
+    if (bytes > kMostBytes) throw Error(Errc::out_of_memory, "the fuzzer's objects are small");
+    const ObjectHandle handle{.kind = spec.kind, .slab = 1, .offset = 0, .generation = ++last_generation_};
+    Object& object = objects_[handle.generation];
+    object.memory.reset(static_cast<std::byte*>(::operator new(bytes, kAlignment)));
+    std::memset(object.memory.get(), 0, bytes);
+    object.open = {.handle = handle, .spec = spec, .data = object.memory.get()};
+    object.bytes = bytes;
+    ObjectHeader& header = header_of(object.open.data);
+    header.magic = kObjectMagic;
+    header.version = kLayoutVersion;
+    header.kind = static_cast<std::uint16_t>(spec.kind);
+    header.generation = handle.generation;
+    header.openers = 2;  // so that nobody ever seems alone
+    header.ever_opened = 2;
+    info.format(layout_of(object.open.data), spec);
+    return object.open;
+  }
+
+  OpenObject open(const ObjectHandle& handle) override {
+    const auto at = objects_.find(handle.generation);
+    if (at == objects_.end() || at->second.open.handle != handle) throw Error(Errc::not_found, "no such object");
+    return at->second.open;
+  }
+  void close(const ObjectHandle& handle) noexcept override {
+    if (handle.kind == ObjectKind::overflow) objects_.erase(handle.generation);
+  }
+  void forget(const ObjectHandle&) noexcept override {}
+  void check() const override { throw Error(Errc::peer_lost, "the fuzzer does not wait"); }
+  [[nodiscard]] Population population() const noexcept override {
+    return {.present = 2, .starting = 0, .departed = 0};
+  }
+
+  /// The memory of an object: its header, then its layout.
+  [[nodiscard]] std::span<std::byte> memory(const ObjectHandle& handle) const {
+    const Object& object = objects_.at(handle.generation);
+    return {object.memory.get(), object.bytes};
+  }
+
+ private:
+  static constexpr std::align_val_t kAlignment{4096};
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete(memory, kAlignment); }
+  };
+  struct Object {
+    std::unique_ptr<std::byte, Free> memory;
+    std::size_t bytes = 0;
+    OpenObject open;
+  };
+
+  std::map<std::uint64_t, Object> objects_;
+  std::uint64_t last_generation_ = 0;
+};
+
+/// Overwrites one to eight bytes somewhere in `memory`, as a participant gone wild could.
+inline void spoil(std::span<std::byte> memory, Input& input) {
+  const auto bytes = static_cast<std::size_t>(1 + input.take_up_to(7));
+  const auto offset = static_cast<std::size_t>(input.take_up_to(memory.size() - bytes));
+  const auto value = input.take<std::uint64_t>();
+  std::memcpy(memory.data() + offset, &value, bytes);
+}
+
+}  // namespace drover::fuzz

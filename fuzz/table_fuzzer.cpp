@@ -1,0 +1,83 @@
+// The keeper's table of objects: specs and handles as participants send them, and memory that they have spoiled.
+#include <vector>
+
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "fuzz/fuzz_input.hpp"
+#include "fuzz/spoiled_objects.hpp"
+#include "ipc/object_table.hpp"
+
+namespace {
+
+using namespace drover;
+
+class TableRun {
+ public:
+  explicit TableRun(fuzz::Input& input) : input_(input) {}
+
+  void run() {
+    for (int steps = 0; !input_.is_empty() && steps < 40; ++steps) {
+      try {
+        step();
+      } catch (const Error& error) {
+        continue;  // a clear answer
+      }
+    }
+    for (Owner owner = 1; owner <= kOwners; ++owner) table_.depart(owner, 1);
+    fuzz::check(table_.bytes() == 0);  // with its last opener everything goes
+  }
+
+ private:
+  static constexpr Owner kOwners = 3;
+
+  void step() {
+    const auto owner = static_cast<Owner>(1 + input_.take_up_to(kOwners - 1));
+    switch (input_.take<std::uint8_t>() % 6) {
+      case 0:
+      case 1: handles_.push_back(table_.create(take_spec(), owner, 0)); return;
+      case 2: static_cast<void>(table_.open(take_handle(), owner)); return;
+      case 3: table_.close(take_handle(), owner); return;
+      case 4: table_.depart(owner, 1); return;
+      default: spoil(); return;
+    }
+  }
+
+  ObjectSpec take_spec() {
+    ObjectSpec spec;
+    spec.kind = static_cast<ObjectKind>(input_.take<std::uint8_t>() % 12);
+    const bool is_wild = input_.take<std::uint8_t>() % 4 == 0;
+    for (auto& parameter : spec.parameters)
+      parameter = is_wild ? input_.take<std::uint64_t>() : input_.take_up_to(40);
+    return spec;
+  }
+
+  ObjectHandle take_handle() {
+    if (handles_.empty() || input_.take<std::uint8_t>() % 4 == 0) {
+      return {.kind = static_cast<ObjectKind>(input_.take<std::uint16_t>()),
+              .slab = input_.take<std::uint32_t>(),
+              .offset = input_.take<std::uint64_t>(),
+              .generation = input_.take<std::uint64_t>()};
+    }
+    return handles_[input_.take_up_to(handles_.size() - 1)];
+  }
+
+  // Headers and layouts lie in memory that every participant can write; what the table keeps for itself does not.
+  void spoil() {
+    if (handles_.empty()) return;
+    const ObjectHandle handle = handles_[input_.take_up_to(handles_.size() - 1)];
+    fuzz::spoil(table_.slab(handle.slab).memory.bytes(), input_);
+  }
+
+  fuzz::Input& input_;
+  ObjectTable table_;
+  std::vector<ObjectHandle> handles_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  set_log_sink([](LogLevel, std::string_view) noexcept {});
+  fuzz::Input input(data, size);
+  TableRun(input).run();
+  return 0;
+}

@@ -1,0 +1,105 @@
+// drover/ipc/condition.hpp: waiting, with a lock put aside, until another says that something has changed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <variant>
+
+#include "drover/base/clock.hpp"
+#include "drover/ipc/lock.hpp"
+#include "drover/ipc/membership.hpp"
+#include "drover/ipc/rlock.hpp"
+#include "drover/ipc/shared_object.hpp"
+
+namespace drover {
+
+class ConditionCore;
+class ConditionPlace;
+
+/// How a wait on a condition ended. The lock is held again either way.
+struct [[nodiscard]] ConditionResult {
+  WaitResult wait = WaitResult::done;      ///< done: notified, or woken because the holder of the lock has died
+  LockResult lock = LockResult::acquired;  ///< how the lock was acquired again
+};
+
+/// A condition over a lock: its own `RLock`, or a `Lock` or `RLock` that exists already. A notification goes to the
+/// one who has waited longest. It is neither lost nor doubled by a death: what a waiter had been told when it died,
+/// before it held the lock again, is passed on to the next. When the holder of the lock dies and nobody comes to
+/// acquire it, one who waits is woken with `acquired_after_death`. Whoever gets that should look at what the lock
+/// guards, and notify whom the dead would have notified. All functions are safe for all threads.
+class Condition {
+ public:
+  /// How many threads can wait at the same time.
+  static constexpr std::uint32_t kMostWaiters = 1024;
+
+  /// Makes one, and an RLock for it.
+  explicit Condition(const std::shared_ptr<Membership>& membership);
+  /// Makes one over `lock`.
+  Condition(const std::shared_ptr<Membership>& membership, const Lock& lock);
+  /// Makes one over `lock`.
+  Condition(const std::shared_ptr<Membership>& membership, const RLock& lock);
+  /// Opens one, and its lock.
+  Condition(std::shared_ptr<Membership> membership, const ObjectHandle& handle);
+  /// Takes over the opening; `other` may only be destroyed or assigned to.
+  Condition(Condition&& other) noexcept;
+  /// Closes what was open, then takes over the opening.
+  Condition& operator=(Condition&& other) noexcept;
+  ~Condition();
+
+  /// As of the lock.
+  LockResult acquire(Deadline deadline = Deadline::never());
+  /// As of the lock.
+  LockResult try_acquire();
+  /// As of the lock.
+  void release();
+  /// As of the lock.
+  bool release_if_own() noexcept;
+  /// Whether this thread holds the lock.
+  [[nodiscard]] bool is_own() const noexcept;
+
+  /// Releases the lock, however often acquired, waits for a notification, and acquires the lock as before, for which
+  /// it waits beyond the deadline. Throws `Errc::invalid_argument` if this thread does not hold the lock,
+  /// `Errc::limit_reached` if `kMostWaiters` wait, and `Errc::peer_lost`, without the lock, when the session is over.
+  ConditionResult wait(Deadline deadline = Deadline::never());
+  /// Waits until `predicate()`, called with the lock held, is true; `WaitResult::timed_out` if it was false to the
+  /// end.
+  template <class Predicate>
+  ConditionResult wait_for(Predicate predicate, Deadline deadline = Deadline::never()) {
+    ConditionResult all;
+    while (!predicate()) {
+      const ConditionResult one = wait(deadline);
+      if (one.lock == LockResult::acquired_after_death) all.lock = one.lock;
+      if (one.wait == WaitResult::done) continue;
+      all.wait = predicate() ? WaitResult::done : WaitResult::timed_out;
+      return all;
+    }
+    return all;
+  }
+  /// Notifies up to `count` of those who wait, those who have waited longest first; returns how many. What is waited
+  /// for should be changed with the lock held; the lock may be released before.
+  std::uint32_t notify(std::uint32_t count = 1);
+  /// Notifies all who wait now; returns how many.
+  std::uint32_t notify_all();
+  /// How many wait and have not been notified.
+  [[nodiscard]] std::uint32_t waiting() const noexcept;
+
+  /// The name by which others open it.
+  [[nodiscard]] const ObjectHandle& handle() const noexcept { return object_.handle(); }
+  /// The name of its lock.
+  [[nodiscard]] const ObjectHandle& lock_handle() const noexcept;
+
+ private:
+  using AnyLock = std::variant<Lock, RLock>;
+
+  Condition(const std::shared_ptr<Membership>& membership, AnyLock lock);
+  static AnyLock open_lock(const SharedObject& condition);
+  [[nodiscard]] ConditionCore core() const noexcept;
+  template <class LockType>
+  ConditionResult wait_with(LockType& lock, const ConditionPlace& place, Deadline deadline);
+
+  SharedObject object_;
+  AnyLock lock_;
+  std::unique_ptr<Patience> patience_;
+};
+
+}  // namespace drover

@@ -1,0 +1,53 @@
+// drover/ipc/event.hpp: a flag that others wait for.
+#pragma once
+
+#include <memory>
+
+#include "drover/base/clock.hpp"
+#include "drover/ipc/membership.hpp"
+#include "drover/ipc/shared_object.hpp"
+
+namespace drover {
+
+class Patience;
+struct Bell;
+struct EventLayout;
+
+/// A flag, clear at first, that any participant sets and clears and any number wait for. Nobody holds it, so a death
+/// changes nothing: it is set or it is not. All functions are safe for all threads.
+class Event {
+ public:
+  /// Makes one.
+  explicit Event(std::shared_ptr<Membership> membership);
+  /// Opens one.
+  Event(std::shared_ptr<Membership> membership, const ObjectHandle& handle);
+  /// Takes over the opening; `other` may only be destroyed or assigned to.
+  Event(Event&& other) noexcept;
+  /// Closes what was open, then takes over the opening.
+  Event& operator=(Event&& other) noexcept;
+  ~Event();
+
+  /// Sets the flag and wakes everybody who waits, even if it is cleared at once. No system call if nobody sleeps.
+  void set();
+  /// Clears the flag.
+  void clear();
+  /// Whether it is set.
+  [[nodiscard]] bool is_set() const noexcept;
+  /// Waits until the flag is set, or has been set since the call began. Throws `Errc::peer_lost` when the session is
+  /// over.
+  WaitResult wait(Deadline deadline = Deadline::never());
+
+  /// The name by which others open it.
+  [[nodiscard]] const ObjectHandle& handle() const noexcept { return object_.handle(); }
+
+ private:
+  friend class WaitSource;  // a wait over many things sleeps on the bells of all of them
+
+  [[nodiscard]] Bell& bell() const noexcept;
+  [[nodiscard]] EventLayout& layout() const noexcept;
+
+  SharedObject object_;
+  std::unique_ptr<Patience> patience_;
+};
+
+}  // namespace drover

@@ -1,0 +1,137 @@
+// drover/ipc/message.hpp: messages as they come out of a queue, and memory in which to write one.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "drover/ipc/membership.hpp"
+
+namespace drover {
+
+class QueueCore;
+
+/// Names a message within its queue: the same number only if the same message is delivered again.
+using MessageKey = std::uint64_t;
+
+namespace detail {
+
+/// Memory of a queue that this process holds: a block of its pool, or an object of its own. Move-only.
+class HeldMemory {
+ public:
+  /// Holds nothing.
+  HeldMemory() noexcept = default;
+  /// Takes over.
+  HeldMemory(HeldMemory&& other) noexcept;
+  /// Frees what was held, then takes over.
+  HeldMemory& operator=(HeldMemory&& other) noexcept;
+  HeldMemory(const HeldMemory&) = delete;
+  HeldMemory& operator=(const HeldMemory&) = delete;
+  ~HeldMemory() { reset(); }
+
+  /// Where it lies; empty when nothing is held.
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data_, size_}; }
+  /// Frees it now.
+  void reset() noexcept;
+
+ private:
+  friend class drover::QueueCore;
+  std::shared_ptr<QueueCore> core_;  // shared: the queue's memory must stay mapped while any message lies in it
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  std::uint64_t block_ = 0;
+  ObjectHandle overflow_;
+  bool is_overflow_ = false;
+};
+
+}  // namespace detail
+
+/// A message taken from a queue. Up to 48 bytes lie in it, up to 1 KiB in memory it keeps for reuse; a larger one
+/// stays where its producer wrote it and is freed when the Message is destroyed or used again. Move-only.
+class Message {
+ public:
+  /// The bytes; valid until this Message is changed or destroyed.
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
+  /// The bytes as text.
+  [[nodiscard]] std::string_view text() const noexcept;
+  /// Its number in the queue.
+  [[nodiscard]] MessageKey key() const noexcept { return key_; }
+  /// Whether it may have been delivered before, to a participant that died with it or gave it back.
+  [[nodiscard]] bool is_redelivered() const noexcept { return is_redelivered_; }
+
+ private:
+  friend class QueueCore;
+
+  std::array<std::byte, 48> small_{};
+  std::vector<std::byte> inlined_;
+  detail::HeldMemory held_;
+  std::size_t size_ = 0;
+  MessageKey key_ = 0;
+  bool is_redelivered_ = false;
+};
+
+/// A message that stays in the queue until it is done: if this process dies first, or drops it, somebody else gets
+/// it, under the same key. Move-only. Belongs to one thread at a time.
+class Delivery {
+ public:
+  /// Delivers nothing.
+  Delivery() noexcept = default;
+  /// Takes over.
+  Delivery(Delivery&& other) noexcept;
+  /// Gives back what was not done, then takes over.
+  Delivery& operator=(Delivery&& other) noexcept;
+  Delivery(const Delivery&) = delete;
+  Delivery& operator=(const Delivery&) = delete;
+  /// Gives it back unless it is done.
+  ~Delivery();
+
+  /// The bytes, where the queue holds them; valid until done or given back.
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+  /// The bytes as text.
+  [[nodiscard]] std::string_view text() const noexcept;
+  /// Its number in the queue, the same for every delivery of it.
+  [[nodiscard]] MessageKey key() const noexcept { return key_; }
+  /// Whether it may have been delivered before.
+  [[nodiscard]] bool is_redelivered() const noexcept { return is_redelivered_; }
+  /// Whether there is a message that is neither done nor given back.
+  [[nodiscard]] bool is_open() const noexcept { return core_ != nullptr; }
+  /// Takes it out of the queue for good.
+  void done();
+  /// Lets somebody else have it.
+  void give_back();
+
+ private:
+  friend class QueueCore;
+  void drop() noexcept;
+
+  std::shared_ptr<QueueCore> core_;  // shared: as in HeldMemory
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  MessageKey key_ = 0;
+  std::uint64_t place_ = 0;
+  bool is_flight_ = false;
+  bool is_redelivered_ = false;
+  detail::HeldMemory held_;
+};
+
+/// Memory of a queue to write a message in, so that it is never copied; publish it with `Queue::publish`. Frees
+/// itself otherwise. Move-only.
+class Loan {
+ public:
+  /// Holds nothing.
+  Loan() noexcept = default;
+  /// Where to write. Its contents are what the last user left.
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return held_.bytes(); }
+  /// Whether it holds memory.
+  [[nodiscard]] bool is_open() const noexcept { return !held_.bytes().empty(); }
+
+ private:
+  friend class QueueCore;
+  detail::HeldMemory held_;
+};
+
+}  // namespace drover

@@ -1,0 +1,15 @@
+// drover/session/init.hpp: the first call of every program that uses drover.
+#pragma once
+
+#include "drover/session/worker.hpp"
+
+namespace drover {
+
+/// To be called first thing in main. drover starts this program again for its workers and for the keeper of a
+/// session; in those processes this call does the work and never returns. In the application it returns at once. Code
+/// before it runs in all of them, as do the initialisers of global variables.
+///
+/// Throws `Errc::invalid_argument` if two entries have the same name.
+void init(int argc, char** argv);
+
+}  // namespace drover

@@ -1,0 +1,69 @@
+#include "ipc/bell.hpp"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <ctime>
+
+namespace drover {
+namespace {
+
+constexpr int kFewestPauses = 16;
+constexpr int kMostPauses = 1024;
+
+long futex(Bell& bell, int operation, std::uint32_t value, const timespec* time) noexcept {
+  return ::syscall(SYS_futex, &bell.word, operation, value, time, nullptr, 0);
+}
+
+int cores() noexcept {
+  static const int count = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+  }();
+  return count;
+}
+
+}  // namespace
+
+bool sleep_on(Bell& bell, std::uint32_t announced, std::chrono::nanoseconds longest) noexcept {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(longest);
+  const timespec time{.tv_sec = seconds.count(), .tv_nsec = (longest - seconds).count()};
+  return futex(bell, FUTEX_WAIT, announced, &time) == 0 || errno != ETIMEDOUT;
+}
+
+// Keeps the bit while sleepers may remain. When the wake-up found nobody the bit goes, and whoever fell asleep in
+// between is woken with it (invariant 4).
+void detail::wake_one(Bell& bell) noexcept {
+  std::uint32_t rung = bell.word.fetch_add(2) + 2;
+  if (futex(bell, FUTEX_WAKE, 1, nullptr) > 0) return;
+  if (bell.word.compare_exchange_strong(rung, rung & ~1U)) futex(bell, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+void detail::wake_all(Bell& bell, std::uint32_t seen) noexcept {
+  if (bell.word.compare_exchange_strong(seen, (seen + 2) & ~1U)) {
+    futex(bell, FUTEX_WAKE, INT_MAX, nullptr);
+  } else {
+    ring_always(bell);
+  }
+}
+
+void ring_always(Bell& bell) noexcept {
+  bell.word.fetch_add(2);
+  futex(bell, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+int Patience::first_pauses() noexcept { return cores() > 1 ? kMostPauses / 2 : 0; }
+
+void Patience::helped() noexcept { pauses_.store(std::min(pauses() * 2, kMostPauses), std::memory_order_relaxed); }
+
+void Patience::failed() noexcept {
+  if (pauses() > 0) pauses_.store(std::max(pauses() / 2, kFewestPauses), std::memory_order_relaxed);
+}
+
+}  // namespace drover

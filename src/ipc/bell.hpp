@@ -1,0 +1,114 @@
+// ipc/bell.hpp: sleeping and waking between processes, by futex, with no system call while nobody sleeps.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "drover/base/clock.hpp"
+#include "drover/ipc/membership.hpp"
+#include "ipc/object_layout.hpp"
+
+namespace drover {
+
+/// In shared memory. Bit 0 says that somebody may be asleep, the rest counts rings.
+///
+/// 1. The bit is part of the word on which sleepers sleep. Beside it, a waker could clear it for an earlier ring
+///    while a sleeper is between its last look and the system call, and the next waker would see no reason to wake.
+/// 2. A sleeper sets the bit, looks once more, and sleeps only while the word is unchanged. Every ring changes it.
+/// 3. What is announced is changed by an atomic read-modify-write before the bell is looked at, and looked at after
+///    the bit is set; all of these are sequentially consistent. So one of the two sides sees the other.
+/// 4. The bit is cleared only together with a wake of everybody asleep, so no sleeper is without it.
+/// 5. A waker killed between its change and its system call loses a wake-up; so does a sleeper that is killed after
+///    it was woken. Recovery after a death therefore rings every bell, and every sleep is bounded.
+struct alignas(kCacheLine) Bell {
+  std::atomic<std::uint32_t> word;
+};
+
+/// Most pauses between two looks.
+inline constexpr int kLongestGap = 8;
+/// Longest sleep without looking at the session.
+inline constexpr std::chrono::milliseconds kLongestSleep{100};
+
+/// Announces a sleep and returns the value to sleep on; look once more before sleeping.
+[[nodiscard]] inline std::uint32_t announce_sleep(Bell& bell) noexcept { return bell.word.fetch_or(1) | 1U; }
+
+/// Sleeps until rung, at most `longest`. Returns false if that time passed. May return early.
+bool sleep_on(Bell& bell, std::uint32_t announced, std::chrono::nanoseconds longest) noexcept;
+
+namespace detail {
+void wake_one(Bell& bell) noexcept;
+void wake_all(Bell& bell, std::uint32_t seen) noexcept;
+}  // namespace detail
+
+/// Wakes one sleeper. One load when nobody sleeps.
+inline void ring_one(Bell& bell) noexcept {
+  if ((bell.word.load() & 1U) != 0) detail::wake_one(bell);
+}
+
+/// Wakes everybody. One load when nobody sleeps.
+inline void ring_all(Bell& bell) noexcept {
+  const std::uint32_t seen = bell.word.load();
+  if ((seen & 1U) != 0) detail::wake_all(bell, seen);
+}
+
+/// Wakes everybody even if nobody seems to sleep: for recovery.
+void ring_always(Bell& bell) noexcept;
+
+/// Tells the core that this is a loop of looks.
+inline void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// How long to look before sleeping: longer when looking helped, shorter when it did not. One per handle; the races
+/// of several threads on it are harmless.
+class Patience {
+ public:
+  Patience() noexcept = default;
+  /// Never looks: for attempts that are costly to others.
+  static Patience none() noexcept { return Patience(0); }
+  /// Pauses to make now, with looks in between.
+  [[nodiscard]] int pauses() const noexcept { return pauses_.load(std::memory_order_relaxed); }
+  /// Looking was enough.
+  void helped() noexcept;
+  /// It had to sleep after all.
+  void failed() noexcept;
+
+ private:
+  explicit Patience(int pauses) noexcept : pauses_(pauses) {}
+  static int first_pauses() noexcept;
+  std::atomic<int> pauses_{first_pauses()};
+};
+
+/// Calls `attempt`, which returns something that converts to bool, until that is true; looks for a while, then
+/// sleeps on `bell`. Returns what `attempt` returned last: false only when the deadline has passed. Throws what
+/// `membership.check()` throws once the session is over.
+template <class Attempt>
+auto wait_on(Bell& bell, const Membership& membership, Deadline deadline, Patience& patience, Attempt attempt) {
+  auto result = attempt();
+  if (result || (!deadline.is_never() && deadline.has_passed())) return result;
+  // Looks grow apart: each one takes the cache line away from whoever is about to write it.
+  for (int left = patience.pauses(), gap = 1; left > 0; left -= gap, gap = std::min(gap * 2, kLongestGap)) {
+    for (int pause = 0; pause < gap; ++pause) relax();
+    result = attempt();
+    if (result) {
+      patience.helped();
+      return result;
+    }
+  }
+  patience.failed();
+  for (;;) {
+    const std::uint32_t announced = announce_sleep(bell);
+    result = attempt();
+    if (result || deadline.has_passed()) return result;
+    const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline.remaining());
+    if (!sleep_on(bell, announced, longest)) membership.check();
+  }
+}
+
+}  // namespace drover

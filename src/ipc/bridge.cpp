@@ -1,0 +1,134 @@
+#include "ipc/bridge.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include <pthread.h>
+
+#include "base/sys.hpp"
+#include "drover/base/error.hpp"
+#include "ipc/sleep_on_many.hpp"
+
+namespace drover {
+
+struct Bridge::Watch::Entry {
+  BridgeTarget target;
+  Fd event;
+  std::atomic<bool> is_armed{true};
+
+  // Whether the owner must look: something is there, or the session is over.
+  [[nodiscard]] bool is_due() const {
+    if (target.is_ready()) return true;
+    try {
+      target.membership->check();
+    } catch (const std::exception&) {  // the owner gets the same error when it looks
+      return true;
+    }
+    return false;
+  }
+
+  void fire() {
+    is_armed = false;
+    const std::uint64_t one = 1;
+    static_cast<void>(sys::retry("write", ::write, event.get(), static_cast<const void*>(&one), sizeof(one)));
+    ring_one(*target.bell);  // the wake-up may have been meant for one who takes; this process may not
+  }
+};
+
+Bridge& Bridge::instance() {
+  static auto* const bridge = new Bridge;  // never destroyed: its thread is never ended
+  return *bridge;
+}
+
+Bridge::Watch::Watch(BridgeTarget target) : entry_(std::make_shared<Entry>()) {
+  entry_->target = std::move(target);
+  entry_->event = Fd(sys::call("eventfd", ::eventfd, 0U, int{EFD_CLOEXEC | EFD_NONBLOCK}));
+  if (!entry_->event.is_open()) throw_errno("eventfd", "a descriptor for an event loop");
+  instance().add(entry_);
+}
+
+Bridge::Watch::~Watch() { instance().remove(entry_); }
+
+int Bridge::Watch::fd() const noexcept { return entry_->event.get(); }
+
+void Bridge::Watch::rearm() {
+  if (entry_->is_armed) return;
+  std::uint64_t count = 0;
+  static_cast<void>(sys::retry("read", ::read, entry_->event.get(), static_cast<void*>(&count), sizeof(count)));
+  entry_->is_armed = true;
+  instance().look_again();
+}
+
+void Bridge::add(std::shared_ptr<Watch::Entry> entry) {
+  {
+    const MutexLock lock(mutex_);
+    entries_.push_back(std::move(entry));
+    if (!is_running_) {
+      // The thread must not take signals that are meant for the application.
+      sigset_t all{};
+      sigset_t before{};
+      ::sigfillset(&all);
+      ::pthread_sigmask(SIG_SETMASK, &all, &before);
+      std::thread([this] { run(); }).detach();
+      ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      is_running_ = true;
+    }
+  }
+  look_again();
+}
+
+// Two passes: the one under way may have begun with the entry.
+void Bridge::remove(const std::shared_ptr<Watch::Entry>& entry) {
+  mutex_.lock();
+  std::erase(entries_, entry);
+  const std::uint64_t enough = passes_ + 2;
+  while (passes_ < enough) {
+    look_again();
+    has_passed_.wait(mutex_);
+  }
+  mutex_.unlock();
+}
+
+void Bridge::look_again() noexcept { ring_always(turn_); }
+
+void Bridge::run() {
+  for (;;) pass();
+}
+
+void Bridge::pass() {
+  const std::uint32_t turn = announce_sleep(turn_);
+  {
+    std::vector<std::shared_ptr<Watch::Entry>> entries;
+    mutex_.lock();
+    ++passes_;
+    has_passed_.notify_all();
+    entries = entries_;
+    mutex_.unlock();
+    std::vector<std::uint32_t> announced;
+    std::erase_if(entries, [](const auto& entry) { return !entry->is_armed; });
+    for (const auto& entry : entries) announced.push_back(announce_sleep(*entry->target.bell));
+    bool has_fired = false;
+    for (const auto& entry : entries) {
+      if (!entry->is_due()) continue;
+      entry->fire();
+      has_fired = true;
+    }
+    if (!has_fired) sleep(entries, announced, turn);
+  }
+}
+
+void Bridge::sleep(const std::vector<std::shared_ptr<Watch::Entry>>& entries, std::vector<std::uint32_t>& announced,
+                   std::uint32_t turn) {
+  std::vector<Bell*> bells = {&turn_};
+  for (const auto& entry : entries) bells.push_back(entry->target.bell);
+  announced.insert(announced.begin(), turn);
+  sleep_on_many(bells, announced, kLongestSleep);
+}
+
+}  // namespace drover

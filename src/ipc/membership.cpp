@@ -1,0 +1,58 @@
+#include "drover/ipc/membership.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <set>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/base/mutex.hpp"
+
+namespace drover {
+
+// All memberships of this process, so that a fork can take their numbers away in the child.
+struct MembershipForks {
+  Mutex mutex;
+  std::set<Membership*> all DROVER_GUARDED_BY(mutex);
+
+  static MembershipForks& instance() {
+    static auto* const forks = new MembershipForks;  // never destroyed: memberships may outlive static destruction
+    return *forks;
+  }
+
+  MembershipForks() { ::pthread_atfork(before, in_parent, in_child); }
+
+  // Taken before the fork and given back after it, on both sides; the analysis sees one function at a time.
+  static void before() DROVER_NO_THREAD_ANALYSIS { instance().mutex.lock(); }
+  static void in_parent() DROVER_NO_THREAD_ANALYSIS { instance().mutex.unlock(); }
+
+  // Runs in the child, which has one thread.
+  static void in_child() DROVER_NO_THREAD_ANALYSIS {
+    for (Membership* const membership : instance().all) membership->set_self(kNobody);
+    instance().mutex.unlock();
+  }
+};
+
+Membership::Membership() {
+  auto& forks = MembershipForks::instance();
+  const MutexLock lock(forks.mutex);
+  forks.all.insert(this);
+}
+
+Membership::~Membership() {
+  auto& forks = MembershipForks::instance();
+  const MutexLock lock(forks.mutex);
+  forks.all.erase(this);
+}
+
+void Membership::fail_without_number() {
+  throw Error(Errc::forked,
+              fmt::format("process {} was forked from a participant of a session, or has left it; it cannot use the "
+                          "session's objects",
+                          ::getpid()),
+              "start processes by spawning, as drover::Process does, and let each join the session by itself");
+}
+
+}  // namespace drover

@@ -1,0 +1,28 @@
+// ipc/object_kinds.hpp: what the keeper must know of each kind of object; one entry per kind, beside its layout.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include "drover/ipc/membership.hpp"
+
+namespace drover {
+
+/// How the keeper makes, recovers and wakes objects of a kind. `layout` points behind the object's header. All of
+/// it trusts the spec, which the keeper keeps to itself, and nothing that lies in shared memory.
+struct ObjectKindInfo {
+  /// Size of the layout; throws `Errc::invalid_argument`, with the limits, for parameters that can not be.
+  std::size_t (*layout_bytes)(const ObjectSpec& spec);
+  /// Makes the layout in zeroed memory.
+  void (*format)(std::byte* layout, const ObjectSpec& spec);
+  /// Sets right everything that `dead` held, and tells or wakes whoever waited for it. Called only after the
+  /// kernel has reported the death; may be repeated. Every function here must be derived from shared memory alone.
+  void (*recover)(std::byte* layout, const ObjectSpec& spec, Owner dead);
+  /// Wakes everybody who sleeps on the object, so that they look again at the session.
+  void (*wake_all)(std::byte* layout, const ObjectSpec& spec);
+};
+
+/// The entry of a kind; throws `Errc::corrupt` for a number that is none.
+const ObjectKindInfo& info_of(ObjectKind kind);
+
+}  // namespace drover

@@ -1,0 +1,209 @@
+#include "ipc/object_table.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "ipc/object_kinds.hpp"
+#include "ipc/object_layout.hpp"
+#include "ipc/queue_layout.hpp"
+
+namespace drover {
+namespace {
+
+constexpr std::size_t kSharedSlabBytes = std::size_t{1} << 20U;
+constexpr std::size_t kLargestSharedObject = kSharedSlabBytes / 16;
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// First fit: objects are few, and made and freed rarely.
+bool take_range(ObjectSlab& slab, std::size_t bytes, std::uint64_t& offset) {
+  const auto fits = std::ranges::find_if(slab.free_ranges, [&](const auto& range) { return range.second >= bytes; });
+  if (fits == slab.free_ranges.end()) return false;
+  offset = fits->first;
+  const std::uint64_t rest = fits->second - bytes;
+  slab.free_ranges.erase(fits);
+  if (rest > 0) slab.free_ranges.emplace(offset + bytes, rest);
+  ++slab.objects;
+  return true;
+}
+
+void give_range(ObjectSlab& slab, std::uint64_t offset, std::size_t bytes) {
+  auto at = slab.free_ranges.emplace(offset, bytes).first;
+  if (const auto next = std::next(at); next != slab.free_ranges.end() && at->first + at->second == next->first) {
+    at->second += next->second;
+    slab.free_ranges.erase(next);
+  }
+  if (at != slab.free_ranges.begin()) {
+    const auto before = std::prev(at);
+    if (before->first + before->second == at->first) {
+      before->second += at->second;
+      slab.free_ranges.erase(at);
+    }
+  }
+  --slab.objects;
+}
+
+ObjectSlab make_slab(std::uint32_t number, std::size_t bytes) {
+  ObjectSlab slab;
+  slab.file = make_memory_file(fmt::format("drover objects {}", number), bytes);
+  slab.memory = Mapping::shared(slab.file, bytes);
+  slab.free_ranges.emplace(0, bytes);
+  return slab;
+}
+
+}  // namespace
+
+ObjectHandle ObjectTable::create(const ObjectSpec& spec, Owner opener, std::uint64_t departed_before) {
+  const ObjectKindInfo& info = info_of(spec.kind);
+  Entry entry{.handle = {.kind = spec.kind, .slab = 0, .offset = 0, .generation = last_generation_ + 1},
+              .spec = spec,
+              .bytes = round_up(sizeof(ObjectHeader) + info.layout_bytes(spec), kCacheLine),
+              .openers = {opener}};
+  place(entry);
+  std::byte* const data = data_of(entry);
+  if (entry.bytes <= kLargestSharedObject) std::memset(data, 0, entry.bytes);  // its own file would be zero already
+  ObjectHeader& header = header_of(data);
+  header.version = kLayoutVersion;
+  header.kind = static_cast<std::uint16_t>(spec.kind);
+  header.generation = entry.handle.generation;
+  header.departed_before = departed_before;
+  header.openers = 1;
+  header.ever_opened = 1;
+  info.format(layout_of(data), spec);
+  header.magic = kObjectMagic;
+  ++last_generation_;
+  return objects_.emplace(last_generation_, std::move(entry)).first->second.handle;
+}
+
+void ObjectTable::place(Entry& entry) {
+  if (entry.bytes <= kLargestSharedObject) {
+    for (auto& [number, slab] : slabs_) {
+      if (slab.memory.size() != kSharedSlabBytes || !take_range(slab, entry.bytes, entry.handle.offset)) continue;
+      entry.handle.slab = number;
+      return;
+    }
+  }
+  const std::size_t bytes =
+      entry.bytes <= kLargestSharedObject ? kSharedSlabBytes : round_up(entry.bytes, std::size_t{4096});
+  ObjectSlab slab = make_slab(last_slab_ + 1, bytes);
+  take_range(slab, entry.bytes, entry.handle.offset);
+  entry.handle.slab = ++last_slab_;
+  slabs_.emplace(last_slab_, std::move(slab));
+}
+
+const ObjectSpec& ObjectTable::open(const ObjectHandle& handle, Owner opener) {
+  Entry* const entry = find(handle);
+  if (entry == nullptr) {
+    throw Error(Errc::not_found, fmt::format("the shared object {} does not exist (any more)", handle.to_string()),
+                "keep one opening of it until everybody who is to use it has opened it");
+  }
+  ObjectHeader& header = header_of(data_of(*entry));
+  if (entry->openers.insert(opener).second) ++header.ever_opened;
+  header.openers = static_cast<std::uint32_t>(entry->openers.size());
+  return entry->spec;
+}
+
+void ObjectTable::close(const ObjectHandle& handle, Owner opener) noexcept {
+  Entry* const entry = find(handle);
+  if (entry == nullptr || entry->openers.erase(opener) == 0) return;
+  const auto at = objects_.find(handle.generation);
+  if (entry->openers.empty() || handle.kind == ObjectKind::overflow) {
+    erase(at);
+    return;
+  }
+  std::byte* const data = data_of(*entry);
+  header_of(data).openers = static_cast<std::uint32_t>(entry->openers.size());
+  info_of(entry->spec.kind).wake_all(layout_of(data), entry->spec);  // they may be alone now
+}
+
+void ObjectTable::depart(Owner owner, pid_t pid) noexcept {
+  for (auto& [generation, entry] : objects_) recover(entry, owner);
+  for (auto at = objects_.begin(); at != objects_.end();) {
+    Entry& entry = at->second;
+    if (!entry.openers.contains(owner)) {
+      ++at;
+    } else if (entry.handle.kind == ObjectKind::overflow) {
+      at = is_in_transit(entry) ? std::next(at) : erase(at);
+    } else {
+      entry.openers.erase(owner);
+      ObjectHeader& header = header_of(data_of(entry));
+      if (pid != 0) header.last_lost = static_cast<std::uint32_t>(pid);
+      header.openers = static_cast<std::uint32_t>(entry.openers.size());
+      at = entry.openers.empty() ? erase(at) : std::next(at);
+    }
+  }
+  wake_all();
+}
+
+void ObjectTable::wake_all() noexcept {
+  for (auto& [generation, entry] : objects_) info_of(entry.spec.kind).wake_all(layout_of(data_of(entry)), entry.spec);
+}
+
+const ObjectSlab& ObjectTable::slab(std::uint32_t number) const {
+  const auto at = slabs_.find(number);
+  if (at == slabs_.end()) {
+    throw Error(Errc::not_found, fmt::format("the session has no memory file number {}", number),
+                "the object was freed; keep one opening of it while it is to be used");
+  }
+  return at->second;
+}
+
+std::size_t ObjectTable::bytes() const noexcept {
+  std::size_t sum = 0;
+  for (const auto& [number, slab] : slabs_) sum += slab.memory.size();
+  return sum;
+}
+
+ObjectTable::Entry* ObjectTable::find(const ObjectHandle& handle) noexcept {
+  const auto at = objects_.find(handle.generation);
+  return at != objects_.end() && at->second.handle == handle ? &at->second : nullptr;
+}
+
+std::byte* ObjectTable::data_of(const Entry& entry) const {
+  return slabs_.at(entry.handle.slab).memory.data() + entry.handle.offset;
+}
+
+// An overflow object lives and dies with its queue; a queue goes before those, since it is older.
+ObjectTable::Entries::iterator ObjectTable::erase(Entries::iterator at) noexcept {
+  const Entry entry = at->second;
+  header_of(data_of(entry)).magic = 0;
+  auto slab = slabs_.find(entry.handle.slab);
+  give_range(slab->second, entry.handle.offset, entry.bytes);
+  if (slab->second.objects == 0) slabs_.erase(slab);
+  at = objects_.erase(at);
+  if (entry.handle.kind != ObjectKind::queue) return at;
+  for (auto other = objects_.begin(); other != objects_.end();) {
+    const bool is_mine = other->second.handle.kind == ObjectKind::overflow &&
+                         overflow_parent(other->second.spec) == entry.handle.generation;
+    if (!is_mine) {
+      ++other;
+    } else if (other == at) {
+      at = other = erase(other);
+    } else {
+      other = erase(other);
+    }
+  }
+  return at;
+}
+
+void ObjectTable::recover(Entry& entry, Owner dead) noexcept {
+  try {
+    info_of(entry.spec.kind).recover(layout_of(data_of(entry)), entry.spec, dead);
+  } catch (const std::exception& error) {  // spoilt by a participant: it must not cost the others their keeper
+    log(LogLevel::error, error.what());
+  }
+}
+
+bool ObjectTable::is_in_transit(const Entry& overflow) const noexcept {
+  const auto queue = objects_.find(overflow_parent(overflow.spec));
+  return queue != objects_.end() && queue->second.handle.kind == ObjectKind::queue &&
+         queue_references(layout_of(data_of(queue->second)), queue->second.spec, overflow.handle.generation);
+}
+
+}  // namespace drover

@@ -1,0 +1,75 @@
+// ipc/object_table.hpp: all shared objects of a session, as the keeper holds them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "drover/base/fd.hpp"
+#include "drover/base/mapping.hpp"
+#include "drover/ipc/membership.hpp"
+
+namespace drover {
+
+/// A memory file with objects in it, to be handed to participants once each.
+struct ObjectSlab {
+  Fd file;                                             ///< sealed memory file
+  Mapping memory;                                      ///< the keeper's own view
+  std::map<std::uint64_t, std::uint64_t> free_ranges;  ///< offset and length of what is unused
+  std::uint32_t objects = 0;                           ///< that lie in it
+};
+
+/// Makes shared objects, knows who has them open, frees them with the last opening, and recovers them after a
+/// death. Lives in the keeper; its own state is private, so a participant can spoil only what it shares. Small
+/// objects share memory files; a large one has its own. Not synchronised.
+class ObjectTable {
+ public:
+  /// Makes an object and counts `opener` as having it open. Throws `Errc::invalid_argument` for a bad spec,
+  /// `Errc::out_of_memory` and `Errc::limit_reached` where the system refuses.
+  ObjectHandle create(const ObjectSpec& spec, Owner opener, std::uint64_t departed_before);
+  /// Counts `opener`. Returns the spec; throws `Errc::not_found` if there is no such object.
+  const ObjectSpec& open(const ObjectHandle& handle, Owner opener);
+  /// Ends an opening; unknown ones are ignored. An overflow object goes at once, whoever else has it open.
+  void close(const ObjectHandle& handle, Owner opener) noexcept;
+  /// After the kernel has reported a death, or a participant has left: recovers every object, ends the openings,
+  /// and wakes everybody who sleeps on an object, so that they see what changed. `pid` is told to who asks; 0 if it
+  /// left in good order.
+  void depart(Owner owner, pid_t pid) noexcept;
+  /// Wakes everybody who sleeps on any object.
+  void wake_all() noexcept;
+
+  /// The memory file with this number; throws `Errc::not_found`.
+  [[nodiscard]] const ObjectSlab& slab(std::uint32_t number) const;
+  /// How many objects there are.
+  [[nodiscard]] std::size_t size() const noexcept { return objects_.size(); }
+  /// How many memory files.
+  [[nodiscard]] std::size_t slab_count() const noexcept { return slabs_.size(); }
+  /// Bytes of all memory files.
+  [[nodiscard]] std::size_t bytes() const noexcept;
+
+ private:
+  struct Entry {
+    ObjectHandle handle;
+    ObjectSpec spec;
+    std::size_t bytes = 0;
+    std::set<Owner> openers;
+  };
+  using Entries = std::map<std::uint64_t, Entry>;  // by generation
+
+  Entry* find(const ObjectHandle& handle) noexcept;
+  [[nodiscard]] std::byte* data_of(const Entry& entry) const;
+  void place(Entry& entry);
+  Entries::iterator erase(Entries::iterator at) noexcept;
+  void recover(Entry& entry, Owner dead) noexcept;
+  [[nodiscard]] bool is_in_transit(const Entry& overflow) const noexcept;
+
+  Entries objects_;
+  std::map<std::uint32_t, ObjectSlab> slabs_;
+  std::uint64_t last_generation_ = 0;
+  std::uint32_t last_slab_ = 0;
+};
+
+}  // namespace drover

@@ -1,0 +1,155 @@
+// The producers' half of QueueCore.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "ipc/queue_core.hpp"
+
+namespace drover {
+
+using detail::HeldMemory;
+
+PutResult QueueCore::put(std::span<const std::byte> message, Deadline deadline) {
+  const Owner me = object_.self();
+  if (message.size() > kInlineBytes) {
+    PutResult result = PutResult::timed_out;
+    HeldMemory held = allocate(message.size(), me, deadline, result);
+    if (held.core_ == nullptr) return result;
+    std::memcpy(held.data_, message.data(), message.size());
+    return put_held(held, me, deadline);
+  }
+  const Claimed claimed = claim(me, deadline);
+  if (claimed.result != PutResult::put) return claimed.result;
+  Record& record = view_.ring.slot(claimed.position).record;
+  if (message.size() <= kSmallBytes) {
+    record.store_head(RecordHead::of(message.size(), Storage::small));
+    record.store_small(message.data(), message.size());
+  } else {
+    record.store_head(RecordHead::of(message.size(), Storage::inlined));
+    std::memcpy(view_.inlined_of_slot(view_.ring.index_of(claimed.position)), message.data(), message.size());
+  }
+  publish_record(claimed.position, me);
+  return PutResult::put;
+}
+
+PutResult QueueCore::publish(Loan& loan, Deadline deadline) {
+  require(loan.is_open() && loan.held_.core_.get() == this, "what is published must be a loan of the same queue",
+          "call loan() of the queue to which publish() belongs");
+  return put_held(loan.held_, object_.self(), deadline);
+}
+
+Loan QueueCore::loan(std::size_t bytes, Deadline deadline, PutResult& result) {
+  require(bytes > 0, "a loan has at least one byte");
+  Loan loan;
+  loan.held_ = allocate(bytes, object_.self(), deadline, result);
+  return loan;
+}
+
+// The memory belongs to the record from the publication on: recovery leaves what a readable record refers to.
+PutResult QueueCore::put_held(HeldMemory& held, Owner me, Deadline deadline) {
+  const Claimed claimed = claim(me, deadline);
+  if (claimed.result != PutResult::put) return claimed.result;
+  Record& record = view_.ring.slot(claimed.position).record;
+  record.store_head(RecordHead::of(held.size_, held.is_overflow_ ? Storage::overflow : Storage::block));
+  if (held.is_overflow_) {
+    const ObjectHandle& object = held.overflow_;
+    const OverflowRef overflow{.generation = object.generation, .offset = object.offset, .slab = object.slab};
+    record.store_small(&overflow, sizeof(overflow));
+  } else {
+    record.store_small(&held.block_, sizeof(held.block_));
+  }
+  publish_record(claimed.position, me);
+  if (held.is_overflow_) object_.membership().forget(held.overflow_);
+  held.data_ = nullptr;
+  held.size_ = 0;
+  const auto keep_alive = std::exchange(held.core_, nullptr);
+  return PutResult::put;
+}
+
+QueueCore::Claimed QueueCore::claim(Owner me, Deadline deadline) {
+  Claimed claimed = try_claim(me);
+  if (!claimed && !deadline.has_passed()) {
+    for (int left = put_patience_.pauses(); left > 0 && !view_.ring.has_much_room(cursors_); --left) relax();
+    claimed = wait_on(head().slot_free, object_.membership(), deadline, put_patience_, [&] { return try_claim(me); });
+  }
+  // relaxed: a hint for this process alone
+  if (claimed && !has_put_.load(std::memory_order_relaxed)) has_put_.store(true, std::memory_order_relaxed);
+  return claimed;
+}
+
+// A queue closed between the look and the claim has no place for this record: a consumer may have found it drained.
+QueueCore::Claimed QueueCore::try_claim(Owner me) {
+  if (is_closed()) return {.position = 0, .result = PutResult::closed};
+  auto position = view_.ring.claim_for_writing(cursors_, me);
+  if (!position && is_alone(has_got_)) {
+    position = view_.ring.claim_for_writing(cursors_, me);  // it left room before it went
+    if (!position) return {.position = 0, .result = PutResult::peer_lost};
+  }
+  if (!position) return {};
+  if (!is_closed()) return {.position = *position, .result = PutResult::put};
+  view_.ring.abandon(*position, me);
+  ring_all(head().record_ready);
+  return {.position = 0, .result = PutResult::closed};
+}
+
+void QueueCore::publish_record(Position position, Owner me) {
+  view_.ring.publish(position, me);
+  ring_one(head().record_ready);
+}
+
+HeldMemory QueueCore::allocate(std::size_t bytes, Owner me, Deadline deadline, PutResult& result) {
+  HeldMemory held = wait_on(head().bytes_free, object_.membership(), deadline, bytes_patience_, [&] {
+                      if (is_closed()) {
+                        result = PutResult::closed;
+                        return std::optional(HeldMemory{});
+                      }
+                      HeldMemory found = try_allocate(bytes, me);
+                      if (found.core_ == nullptr && is_alone(has_got_)) {
+                        found = try_allocate(bytes, me);
+                        result = PutResult::peer_lost;
+                        return std::optional(std::move(found));
+                      }
+                      return found.core_ != nullptr ? std::optional(std::move(found)) : std::nullopt;
+                    }).value_or(HeldMemory{});
+  return held;
+}
+
+HeldMemory QueueCore::try_allocate(std::size_t bytes, Owner me) {
+  if (view_.pool.is_too_large(bytes)) return has_overflow() ? HeldMemory{} : make_overflow(bytes);
+  const auto block = view_.pool.allocate(bytes, me, object_.membership());
+  HeldMemory held;
+  if (!block) return held;
+  held.core_ = shared_from_this();
+  held.data_ = view_.pool_data + view_.pool.offset_of(*block);
+  held.size_ = bytes;
+  held.block_ = std::bit_cast<std::uint64_t>(*block);
+  return held;
+}
+
+// A message that is larger than all the queue's memory has an object of its own, one at a time, so that the bound on
+// bytes is exceeded by one message at most.
+HeldMemory QueueCore::make_overflow(std::size_t bytes) {
+  const ObjectSpec spec{.kind = ObjectKind::overflow, .parameters = {bytes, object_.handle().generation}};
+  const OpenObject made = object_.membership().create(spec);
+  HeldMemory held;
+  held.core_ = shared_from_this();
+  held.data_ = layout_of(made.data);
+  held.size_ = bytes;
+  held.overflow_ = made.handle;
+  held.is_overflow_ = true;
+  return held;
+}
+
+bool QueueCore::has_overflow() const noexcept {
+  bool found = false;
+  for_each_record(view_,
+                  [&](const Record& record) { found = found || record.load_head().storage() == Storage::overflow; });
+  return found;
+}
+
+}  // namespace drover

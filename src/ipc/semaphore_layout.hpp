@@ -1,0 +1,73 @@
+// ipc/semaphore_layout.hpp: what a Semaphore is in shared memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "drover/ipc/semaphore.hpp"
+#include "ipc/bell.hpp"
+#include "ipc/object_kinds.hpp"
+
+namespace drover {
+
+/// Behind this lie the tokens, four 16-bit stamps to a word.
+///
+/// 1. A stamp is 0 (free), the number of the participant that took the token, `kForsakenToken` (taken by one that is
+///    gone) or `kNoToken` (fills the last word). A token is taken and given back by one compare-and-swap of its word.
+/// 2. `unowned` counts free permits that are no tokens; changed by compare-and-swap only, so it is right whoever
+/// dies.
+/// 3. `carries_signals` is set, for good, by a release of somebody who held no token, before that release.
+struct SemaphoreLayout {
+  std::atomic<std::uint64_t> unowned;
+  std::atomic<std::uint32_t> carries_signals;
+  Bell bell;
+};
+static_assert(std::is_standard_layout_v<SemaphoreLayout> && sizeof(SemaphoreLayout) % sizeof(std::uint64_t) == 0);
+
+inline constexpr Owner kForsakenToken = 0xFFFF;
+inline constexpr Owner kNoToken = 0xFFFE;
+static_assert(kMaxParticipants < kNoToken);
+
+/// The numbers in the spec of a semaphore.
+struct SemaphoreSpec {
+  std::uint64_t initial = 0;
+  bool is_bounded = false;
+
+  [[nodiscard]] ObjectSpec pack() const;
+  [[nodiscard]] static SemaphoreSpec unpack(const ObjectSpec& spec);
+  [[nodiscard]] std::uint64_t tokens() const { return initial < Semaphore::kTokens ? initial : Semaphore::kTokens; }
+  [[nodiscard]] std::uint64_t words() const { return (tokens() + 3) / 4; }
+};
+
+/// A semaphore with what is known of it: the operations on shared memory, without waiting.
+class SemaphoreCore {
+ public:
+  SemaphoreCore(std::byte* layout, const ObjectSpec& spec);
+
+  [[nodiscard]] Bell& bell() const noexcept { return layout_->bell; }
+  /// Takes a permit as `self`; false if there is none.
+  [[nodiscard]] bool take(Owner self) const noexcept;
+  /// Gives a permit back as `self` and wakes one who waits; throws as `Semaphore::release`.
+  void give(Owner self) const;
+  /// Free permits.
+  [[nodiscard]] std::uint64_t value() const noexcept;
+  /// What the dead held is free again, unless the semaphore carries signals.
+  void recover(Owner dead) const noexcept;
+  /// What `self` holds is left to be released by others.
+  void forsake(Owner self) const noexcept;
+
+ private:
+  [[nodiscard]] bool replace_one(Owner from, Owner to, Owner near) const noexcept;
+  [[nodiscard]] bool free_foreign() const noexcept;
+  [[nodiscard]] bool add_unowned(std::uint64_t limit) const noexcept;
+
+  SemaphoreLayout* layout_;
+  SemaphoreSpec spec_;
+  std::span<std::atomic<std::uint64_t>> words_;
+};
+
+extern const ObjectKindInfo semaphore_kind;
+
+}  // namespace drover

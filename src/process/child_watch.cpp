@@ -1,0 +1,105 @@
+#include "process/child_watch.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "process/child_watch_loop.hpp"
+
+namespace drover {
+namespace {
+
+// For a reader of our own output who is slow or does not read at all.
+constexpr std::chrono::seconds kPatience{1};
+
+struct Instance {
+  Mutex mutex;
+  std::weak_ptr<ChildWatch> current DROVER_GUARDED_BY(mutex);
+};
+
+Instance& the_instance() {
+  static auto* const everything = new Instance;  // never destroyed: a Process may be a global too
+  return *everything;
+}
+
+// No handler of the program may run on this thread, and a reader that is gone must not end the program.
+class AllSignalsBlocked {
+ public:
+  AllSignalsBlocked() {
+    sigset_t all{};
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
+  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+std::shared_ptr<ChildWatch> ChildWatch::instance() {
+  Instance& everything = the_instance();
+  const MutexLock lock(everything.mutex);
+  if (auto current = everything.current.lock()) {
+    if (current->process_ != ::getpid()) {
+      throw Error(Errc::forked, fmt::format("process {} was forked from one that had started workers", ::getpid()),
+                  "start workers from the process that called main, or start this one by exec");
+    }
+    return current;
+  }
+  std::shared_ptr<ChildWatch> made(new ChildWatch);
+  everything.current = made;
+  return made;
+}
+
+ChildWatch::ChildWatch() : loop_(std::make_shared<Loop>()), process_(::getpid()) {
+  const AllSignalsBlocked blocked;  // inherited by the thread
+  thread_ = std::thread([loop = loop_] { loop->run(); });
+}
+
+ChildWatch::~ChildWatch() {
+  if (process_ != ::getpid()) {  // a forked child: there is no such thread here
+    thread_.detach();
+    return;
+  }
+  loop_->stop(Deadline::after(kPatience));
+  thread_.join();
+}
+
+ChildProcess ChildWatch::spawn(const SpawnOptions& options) {
+  std::optional<ChildProcess> child;
+  std::exception_ptr failure;
+  loop_->do_there([&] {
+    try {
+      child = ChildProcess::spawn(options);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+  return std::move(child).value();  // NOLINT(bugprone-unchecked-optional-access): spawned, or thrown above
+}
+
+void ChildWatch::add(const ChildProcess& child, WatchedChild what) {
+  loop_->add(child.pid(), child.pidfd(), std::move(what));
+}
+
+std::string ChildWatch::tail(pid_t pid) const { return loop_->tail(pid); }
+
+std::string ChildWatch::finish(pid_t pid) { return loop_->finish(pid, Deadline::after(kPatience)); }
+
+void ChildWatch::forget(pid_t pid) { loop_->forget(pid); }
+
+}  // namespace drover

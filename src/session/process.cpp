@@ -1,0 +1,267 @@
+#include "drover/session/process.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/sys.hpp"
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "drover/base/trace.hpp"
+#include "drover/ipc/channel.hpp"
+#include "drover/process/child_process.hpp"
+#include "process/child_watch.hpp"
+#include "process/init_state.hpp"
+#include "process/pidfd.hpp"
+#include "session/entry_table.hpp"
+#include "session/process_identity.hpp"
+#include "session/worker_role.hpp"
+
+namespace drover {
+namespace {
+
+constexpr std::chrono::seconds kTimeToDie{10};
+constexpr std::streamoff kTailBytes = 4096;
+constexpr const char* kMarkVariable = "DROVER_WORKER";
+constexpr const char* kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
+
+std::string next_name() {
+  static std::atomic<unsigned> next{0};
+  return fmt::format("worker-{}", next++);
+}
+
+// Inherited by everything that the worker starts, wherever it hides: in another session, in the background, without a
+// parent. Never used twice.
+std::string next_mark() {
+  static const auto birth = Clock::now().time_since_epoch().count();
+  static std::atomic<unsigned> next{0};
+  return fmt::format("{}-{}-{}", ::getpid(), birth, next++);
+}
+
+StandardStream stream_of(const WorkerOutput& output) {
+  switch (output.kind()) {
+    case WorkerOutput::Kind::forwarded: return StandardStream::pipe();
+    case WorkerOutput::Kind::file: return StandardStream::file(output.path());
+    case WorkerOutput::Kind::discarded: return StandardStream::null();
+    case WorkerOutput::Kind::inherited: break;
+  }
+  return {};
+}
+
+// Streams of one process share a few hardware queues by default, and work that waits in one holds up the others.
+void add_connections(SpawnOptions& options) {
+  const auto sets = [](const auto& variable) { return variable.first == kConnections; };
+  const bool is_unset = std::ranges::find(options.unset, kConnections) != options.unset.end();
+  if (is_unset || std::getenv(kConnections) != nullptr || std::ranges::any_of(options.environment, sets)) return;
+  options.environment.emplace_back(kConnections, "32");
+}
+
+SpawnOptions spawn_options(const ProcessOptions& options, const std::string& name) {
+  SpawnOptions spawn;
+  spawn.executable = own_executable();
+  spawn.arguments =
+      to_arguments({.entry = options.entry, .name = name, .parent = ::getpid(), .arguments = options.arguments});
+  spawn.environment = options.environment;
+  spawn.unset = options.unset;
+  add_connections(spawn);
+  spawn.environment.emplace_back("DROVER_SESSION_FD", std::to_string(kWorkerSession));
+  spawn.placement = options.placement;
+  spawn.streams = {
+      .input = StandardStream::null(), .output = stream_of(options.output), .error = stream_of(options.output)};
+  spawn.group = ChildGroup::own_session;
+  spawn.parent_death_signal = SIGKILL;  // until the worker watches by itself
+  return spawn;
+}
+
+std::string tail_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : 0;
+  file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string indented(const std::string& text) {
+  std::string result = "\n  " + text;
+  while (result.ends_with('\n')) result.pop_back();
+  for (auto at = result.find('\n', 1); at != std::string::npos; at = result.find('\n', at + 1))
+    result.insert(at + 1, "  ");
+  return result;
+}
+
+}  // namespace
+
+class Process::State {
+ public:
+  State(std::string name, ChildProcess child, Channel report, std::shared_ptr<ChildWatch> watch, std::string file)
+      : name_(std::move(name)),
+        child_(std::move(child)),
+        report_(std::move(report)),
+        watch_(std::move(watch)),
+        file_(std::move(file)) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    if (status_) return;
+    try {
+      static_cast<void>(child_.kill_tree(Deadline::after(kTimeToDie)));
+      if (wait(Deadline::after(kTimeToDie))) return;
+    } catch (const std::exception& error) {
+      log(LogLevel::error, error.what());
+    }
+    watch_->forget(child_.pid());
+  }
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] ChildProcess& child() noexcept { return child_; }
+  [[nodiscard]] const std::string& failure() {
+    take_reports(Deadline::after(std::chrono::seconds(0)));
+    return failure_;
+  }
+  [[nodiscard]] std::string error_tail() const {
+    if (!file_.empty()) return tail_of_file(file_);
+    return status_ ? tail_ : watch_->tail(child_.pid());
+  }
+
+  // The pipes and the id are needed until what the worker left is cleaned up; then it is reaped.
+  std::optional<ExitStatus> wait(Deadline deadline) {
+    if (status_) return status_;
+    if (!pidfd_wait(child_.pidfd(), deadline)) return std::nullopt;
+    take_reports(Deadline::after(std::chrono::seconds(0)));
+    tail_ = watch_->finish(child_.pid());
+    status_ = child_.wait(Deadline::never());
+    return status_;
+  }
+
+  WaitResult wait_ready(Deadline deadline) {
+    while (!is_ready_) {
+      if (take_report(deadline)) continue;
+      if (!is_silent_) return WaitResult::timed_out;
+      // It closed its end, so it has ended or is about to.
+      if (!wait(deadline)) return WaitResult::timed_out;
+      throw lost();
+    }
+    return WaitResult::done;
+  }
+
+  std::string describe() {
+    const auto& why = failure();
+    return fmt::format("{} (process {}) {}{}{}", name_, child_.pid(), status_ ? status_->to_string() : "is running",
+                       why.empty() ? "" : ": ", why);
+  }
+
+ private:
+  // One message of the worker; false if none came before the deadline or none can come.
+  bool take_report(Deadline deadline) {
+    if (is_silent_) return false;
+    ChannelMessage message;
+    const auto result = report_.receive(message, deadline);
+    is_silent_ = result == ReceiveResult::peer_lost;
+    if (result != ReceiveResult::message) return false;
+    if (message.bytes.starts_with(kReady)) is_ready_ = true;
+    if (message.bytes.starts_with(kFailure)) failure_ = message.bytes.substr(1);
+    return true;
+  }
+  void take_reports(Deadline deadline) {
+    while (take_report(deadline)) continue;
+  }
+  Error lost() {
+    auto text = fmt::format("{} before it had joined its session", describe());
+    if (const auto tail = error_tail(); !tail.empty()) text += "; the end of its standard error:" + indented(tail);
+    return Error(Errc::peer_lost, text,
+                 "let main call drover::init(argc, argv) first thing; see what the worker says");
+  }
+
+  std::string name_;
+  ChildProcess child_;
+  Channel report_;
+  std::shared_ptr<ChildWatch> watch_;  // shared: every worker may be the last
+  std::string file_;
+  std::string tail_;
+  std::string failure_;
+  bool is_ready_ = false;
+  bool is_silent_ = false;  // nothing more comes through the channel
+  std::optional<ExitStatus> status_;
+};
+
+Process Process::start(Session session, const ProcessOptions& options) {
+  const TraceSpan span("process.start");
+  require(was_initialised(), "workers cannot be started: this program has not called drover::init",
+          "call drover::init(argc, argv) first thing in main");
+  static_cast<void>(EntryTable::instance().find(options.entry));
+  const auto name = options.name.empty() ? next_name() : options.name;
+  const Fd invitation = session.invite(name);
+  const Fd self = open_pidfd(::getpid());
+  auto [ours, theirs] = Channel::make_pair();
+  SpawnOptions spawn = spawn_options(options, name);
+  const auto mark = next_mark();
+  spawn.environment.emplace_back(kMarkVariable, mark);
+  spawn.inherit = {{invitation.get(), kWorkerSession}, {theirs.fd(), kWorkerReport}, {self.get(), kWorkerParent}};
+  auto watch = ChildWatch::instance();
+  ChildProcess child = watch->spawn(spawn);
+  Fd output = child.take_pipe(STDOUT_FILENO);
+  Fd error = child.take_pipe(STDERR_FILENO);
+  auto state = std::make_unique<State>(name, std::move(child), std::move(ours), watch, options.output.path());
+  watch->add(state->child(), {.name = name,
+                              .output = std::move(output),
+                              .error = std::move(error),
+                              .mark = fmt::format("{}={}", kMarkVariable, mark)});
+  return Process(std::move(state));
+}
+
+Process::Process(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Process::Process(Process&& other) noexcept = default;
+Process& Process::operator=(Process&& other) noexcept = default;
+Process::~Process() = default;
+
+Process::State& Process::state() const {
+  require(state_ != nullptr, "a Process that was moved from owns nothing");
+  return *state_;
+}
+
+const std::string& Process::name() const { return state().name(); }
+pid_t Process::pid() const { return state().child().pid(); }
+int Process::pidfd() const { return state().child().pidfd(); }
+WaitResult Process::wait_ready(Deadline deadline) { return state().wait_ready(deadline); }
+std::optional<ExitStatus> Process::wait(Deadline deadline) { return state().wait(deadline); }
+void Process::kill(int signal) { state().child().kill(signal); }
+const std::string& Process::failure() { return state().failure(); }
+std::string Process::error_tail() const { return state().error_tail(); }
+std::string Process::describe() { return state().describe(); }
+
+ExitStatus Process::end(std::chrono::milliseconds grace) {
+  kill(SIGTERM);
+  return end_by(Deadline::after(grace));
+}
+
+ExitStatus Process::end_by(Deadline deadline) {
+  if (const auto status = wait(deadline)) return *status;
+  static_cast<void>(state().child().kill_tree(Deadline::after(kTimeToDie)));
+  if (const auto status = wait(Deadline::after(kTimeToDie))) return *status;
+  throw Error(Errc::timed_out, fmt::format("{} was killed and does not end", describe()),
+              "it is stuck in the kernel, as on a sick device; the machine may need a restart");
+}
+
+std::vector<Process> start_all(const Session& session, const std::vector<ProcessOptions>& options) {
+  std::vector<Process> workers;
+  workers.reserve(options.size());
+  for (const auto& each : options) workers.push_back(Process::start(session, each));
+  return workers;
+}
+
+void end_all(std::vector<Process>& workers, std::chrono::milliseconds grace) {
+  const auto deadline = Deadline::after(grace);
+  for (auto& worker : workers) worker.kill(SIGTERM);
+  for (auto& worker : workers) worker.end_by(deadline);
+}
+
+}  // namespace drover

@@ -1,0 +1,243 @@
+"""Named sessions from outside: a keeper started by hand, this process as its participant, the tool as its visitor."""
+
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SECONDS = 60  # ends a run that has gone wrong
+MAGIC, VERSION = 0x52565244, 1
+JOIN, DEPOSIT = 2, 8
+LIST_KEYS = [
+    "name",
+    "keeper_pid",
+    "participants",
+    "starting",
+    "departed",
+    "objects",
+    "object_bytes",
+    "slabs",
+    "slab_bytes",
+    "age_seconds",
+    "idle_limit_seconds",
+    "problem",
+]
+
+
+def request(kind: int, number: int, name: str, sequence: int = 1) -> bytes:
+    """Give a control message: header, no object, a number and a name."""
+    header = struct.pack("<IHHQ", MAGIC, VERSION, kind, sequence)
+    return header + bytes(80) + struct.pack("<Q", number) + name.encode().ljust(64, b"\0")
+
+
+def own_start_time() -> int:
+    """Give the start time of this process as the kernel shows it."""
+    return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+
+
+class Keeper:
+    """A keeper of a named session, kept by the tool itself."""
+
+    def __init__(self, drover, name: str, idle_limit: int = 3600):
+        """Start it and wait for its word."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        arguments = [
+            "--drover-role=keeper",
+            f"--drover-keeper-name={name}",
+            f"--drover-keeper-idle-limit={idle_limit}",
+        ]
+        self.process = subprocess.Popen(
+            ["/bin/sh", "-c", 'exec "$0" "$@" 3<&0 </dev/null', drover.path, *arguments],
+            env=drover.variables(),
+            stdin=theirs,
+        )
+        theirs.close()
+        ours.settimeout(SECONDS)
+        self.hello = ours.recv(65536)
+        self.socket_path = Path(drover.environment["XDG_RUNTIME_DIR"], "drover", f"{name}.sock")
+        ours.close()
+
+    def connect(self) -> socket.socket:
+        """Give a visitor's connection."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.settimeout(SECONDS)
+        connection.connect(str(self.socket_path))
+        return connection
+
+    def join(self, name: str) -> socket.socket:
+        """Take part as this process."""
+        connection = self.connect()
+        connection.send(request(JOIN, own_start_time(), name))
+        reply, fds, _, _ = socket.recv_fds(connection, 65536, 4)
+        for fd in fds:
+            os.close(fd)
+        assert struct.unpack_from("<I", reply, 16)[0] == 0, reply[152:]
+        return connection
+
+
+@pytest.fixture
+def drover(plain, tmp_path):
+    """Give the tool with a folder of sessions of its own; what is left in it is ended."""
+    tool = plain.with_settings(XDG_RUNTIME_DIR=str(tmp_path))
+    yield tool
+    for each in tool.read_json("session", "list")["sessions"]:
+        tool.run("session", "end", each["name"], "--force")
+
+
+def test_no_sessions(drover, tmp_path):
+    """Nothing is listed, and looking makes no folder."""
+    done = drover.run("session", "list")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "no named sessions\n", "")
+    assert drover.read_json("session", "list") == {"sessions": []}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_has_a_row_for_each_session(drover):
+    """In the order of names, with what each keeps."""
+    keepers = [Keeper(drover, "zebra"), Keeper(drover, "ant")]
+    done = drover.run("session", "list")
+    heading, *rows = done.stdout.splitlines()
+    assert heading.split() == ["NAME", "KEEPER", "PARTICIPANTS", "OBJECTS", "SLABS", "BYTES", "AGE"]
+    assert [row.split()[:6] for row in rows] == [
+        ["ant", str(keepers[1].process.pid), "0", "0", "0", "0"],
+        ["zebra", str(keepers[0].process.pid), "0", "0", "0", "0"],
+    ]
+
+
+def test_list_as_json(drover):
+    """Keys are stable and in order."""
+    keeper = Keeper(drover, "train", idle_limit=90)
+    with keeper.join("tester"):
+        (entry,) = drover.read_json("session", "list")["sessions"]
+    assert list(entry) == LIST_KEYS
+    assert entry["keeper_pid"] == keeper.process.pid
+    assert entry["participants"] == 1
+    assert entry["idle_limit_seconds"] == 90
+    assert 0 <= entry["age_seconds"] < SECONDS
+    assert entry["problem"] is None
+
+
+def test_show_tells_who_takes_part_and_what_is_kept(drover):
+    """Participants by number, slabs by number."""
+    keeper = Keeper(drover, "train")
+    with keeper.join("tester") as connection, open("/dev/zero", "rb") as slab:
+        socket.send_fds(connection, [request(DEPOSIT, 3 * 2**20, "weights", sequence=2)], [slab.fileno()])
+        connection.recv(65536)
+        text = drover.run("session", "show", "train").stdout
+        details = drover.read_json("session", "show", "train")
+    assert text.startswith(f"session 'train', kept by process {keeper.process.pid} for ")
+    assert "ends after 1 h 0 min without participants" in text
+    assert re.search(rf"^1 +{os.getpid()} +opener +present +tester$", text, re.MULTILINE)
+    assert re.search(r"^1 +3.0 MiB +weights$", text, re.MULTILINE)
+    assert list(details["session"]) == LIST_KEYS
+    (participant,) = details["participants"]
+    assert participant == {
+        "number": 1,
+        "incarnation": 1,
+        "pid": os.getpid(),
+        "name": "tester",
+        "state": "present",
+        "is_worker": False,
+    }
+    assert details["slabs"] == [{"id": 1, "label": "weights", "bytes": 3 * 2**20}]
+
+
+def test_end_leaves_nothing(drover, tmp_path):
+    """Neither process nor file, and the name is unknown afterwards."""
+    keeper = Keeper(drover, "train", idle_limit=0)
+    assert "ends never" in drover.run("session", "show", "train").stdout
+    done = drover.run("session", "end", "train")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert keeper.process.wait(SECONDS) == 0
+    assert list((tmp_path / "drover").iterdir()) == []
+    again = drover.run("session", "end", "train")
+    assert again.returncode == 3
+    assert "this user has no session 'train'" in again.stderr
+
+
+def test_end_needs_force_while_somebody_takes_part(drover):
+    """The participant sees the end of its connection."""
+    keeper = Keeper(drover, "train")
+    with keeper.join("tester") as connection:
+        refused = drover.run("session", "end", "train")
+        assert refused.returncode == 3
+        assert "session 'train' has 1 participants" in refused.stderr
+        assert "by force" in refused.stderr
+        assert drover.run("session", "end", "train", "--force").returncode == 0
+        assert connection.recv(65536) == b""
+    assert keeper.process.wait(SECONDS) == 0
+
+
+def test_stopped_keeper_is_listed_with_its_problem(drover):
+    """It is not waited for long, and force ends it."""
+    keeper = Keeper(drover, "stuck")
+    keeper.process.send_signal(signal.SIGSTOP)
+    done = drover.run("session", "list")
+    assert done.returncode == 0
+    assert re.search(r"^stuck +\d+ +\? ", done.stdout, re.MULTILINE)
+    assert "stuck: the keeper" in done.stdout
+    (entry,) = drover.read_json("session", "list")["sessions"]
+    assert entry["participants"] is None
+    assert "did not answer" in entry["problem"]
+    assert drover.run("session", "end", "stuck", "--force").returncode == 0
+    assert keeper.process.wait(SECONDS) == -signal.SIGKILL
+
+
+def test_killed_keeper_is_not_listed(drover, tmp_path):
+    """What it left is removed by who looks."""
+    keeper = Keeper(drover, "dead")
+    keeper.process.kill()
+    keeper.process.wait(SECONDS)
+    assert (tmp_path / "drover" / "dead.sock").exists()
+    assert drover.read_json("session", "list") == {"sessions": []}
+    assert list((tmp_path / "drover").iterdir()) == []
+
+
+def test_second_keeper_of_a_name_gives_up(drover):
+    """It says so to who started it."""
+    first = Keeper(drover, "one")
+    second = Keeper(drover, "one")
+    assert second.process.wait(SECONDS) == 1
+    assert b"has a keeper already" in second.hello
+    assert first.process.poll() is None
+
+
+def test_open_folder_is_refused(drover, tmp_path):
+    """A folder in which others may write is no place for sessions."""
+    (tmp_path / "drover").mkdir(mode=0o700)
+    (tmp_path / "drover").chmod(0o777)
+    done = drover.run("session", "list")
+    assert done.returncode == 3
+    assert "is open to others" in done.stderr
+    (tmp_path / "drover").chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["fly"], ["show"], ["end"], ["list", "x"], ["end", "x", "--json"]], ids=" ".join
+)
+def test_wrong_words_are_wrong_usage(drover, arguments):
+    """Nothing is guessed."""
+    done = drover.run("session", *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+
+
+def test_name_that_is_none_is_an_error(drover):
+    """The rules are told."""
+    done = drover.run("session", "show", "../etc")
+    assert done.returncode == 3
+    assert "letters, digits" in done.stderr
+
+
+def test_help_has_examples(drover):
+    """For people who look for the right words."""
+    done = drover.run("session", "--help")
+    assert done.returncode == 0
+    assert "Examples:\n" in done.stdout
+    assert json.dumps(done.stderr) == '""'

@@ -1,0 +1,146 @@
+// tests/model/ring_state.hpp: everything that a queue's ring, its users and its keeper can be, in a few bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "ipc/ring_layout.hpp"
+
+namespace drover::model {
+
+inline constexpr int kMostSlots = 3;
+inline constexpr int kMostFlights = 2;
+inline constexpr int kMostProcesses = 4;
+inline constexpr int kMostMessages = 4;
+
+/// The number of a message, from 1.
+using MessageNumber = std::uint8_t;
+inline constexpr MessageNumber kNoMessage = 0;
+inline constexpr MessageNumber kHalfWritten = 0xff;  ///< a record between its first and its last byte
+
+/// SlotWord, with few laps.
+struct Word {
+  std::uint8_t lap = 0;
+  SlotState state = SlotState::free;
+  std::uint8_t owner = 0;
+  friend bool operator==(const Word&, const Word&) = default;
+};
+
+/// RingSlot, or Flight. The record is one message.
+struct Place {
+  Word word;
+  MessageNumber record = kNoMessage;
+  std::uint8_t position = 0;  ///< of a Flight
+};
+
+/// What a process does next. Each is one access of shared memory; what follows from it in private memory belongs to
+/// the same step. The functions are those of src/ipc.
+enum class At : std::uint8_t {
+  put_begin,        ///< Ring::claim_for_writing: reads the hint
+  put_look,         ///< ... loads a slot word
+  put_claim,        ///< ... swaps free for writing
+  put_stamp,        ///< no step of the ring: a mistake that is tried
+  put_first_half,   ///< QueueCore::publish_record: writes the record ...
+  put_second_half,  ///< ... which takes more than one access
+  put_publish,      ///< Ring::publish, or Ring::abandon
+  put_nothing,      ///< has no message left to put
+  get_begin,        ///< QueueCore::try_take_now: compares returned_epoch
+  scan_begin,       ///< QueueCore::try_take_returned: reads it again
+  scan_flight,      ///< ... loads a flight's word
+  scan_take,        ///< ... swaps returned for reading
+  scan_slot,        ///< Ring::claim_returned: loads a slot word
+  scan_claim,       ///< ... swaps returned for reading
+  get_hint,         ///< Ring::claim_for_reading: reads the hint
+  get_look,         ///< ... loads a slot word
+  get_claim,        ///< ... swaps ready for reading
+  get_skip,         ///< ... swaps skip for the next lap
+  read_first_half,  ///< copies the record out ...
+  read_second_half,
+  finish_slot,         ///< Ring::finish, or Ring::give_back
+  keep_look,           ///< QueueCore::keep_in_flight: loads a flight's word
+  keep_claim,          ///< ... swaps free for writing
+  keep_first_half,     ///< ... copies record and position
+  keep_second_half,    ///< ...
+  keep_hold,           ///< ... writing becomes reading
+  keep_free_slot,      ///< ... Ring::finish
+  work_first_half,     ///< uses the record of a flight
+  work_second_half,    ///< ...
+  finish_flight,       ///< QueueCore::done, or give_back
+  raise_after_giving,  ///< QueueCore::give_back raises the epoch
+};
+
+/// What the keeper does next: recover_queue.
+enum class KeeperAt : std::uint8_t {
+  idle,
+  gather,         ///< reads a flight's word and position
+  look_slot,      ///< Ring::recover: loads a slot word
+  change_slot,    ///< ... swaps it
+  look_flight,    ///< recover_flights: loads a flight's word
+  change_flight,  ///< ... swaps it
+  raise_epoch,    ///< ++returned_epoch
+};
+
+enum class Life : std::uint8_t { alive, dead, buried };
+
+/// A producer or consumer.
+struct Process {
+  Life life = Life::alive;
+  At at = At::put_begin;
+  std::uint8_t cursor = 0;             ///< RingCursors::write or read
+  std::uint8_t seen_epoch = 0;         ///< RingCursors::seen_epoch
+  std::uint8_t epoch = 0;              ///< as read before a search
+  std::uint8_t index = 0;              ///< in a search; the flight that is kept
+  std::uint8_t place = 0;              ///< index of the slot or flight that is held
+  std::uint8_t position = 0;           ///< of what is held
+  Word word;                           ///< as loaded
+  MessageNumber message = kNoMessage;  ///< as read
+  std::uint8_t sent = 0;               ///< messages that a producer has published
+};
+
+struct Keeper {
+  KeeperAt at = KeeperAt::idle;
+  std::uint8_t dead = 0;  ///< process that is recovered
+  std::uint8_t index = 0;
+  Word word;
+  std::uint8_t positions = 0;  ///< bit set: what flights hold; there are fewer than eight positions
+};
+
+/// What has happened to a message. No part of the ring: what the properties are about.
+struct Fate {
+  std::uint8_t is_published = 0;
+  std::uint8_t position = 0xff;
+  std::uint8_t deliveries = 0;  ///< begun
+  std::uint8_t allowed = 1;     ///< deliveries: one, and one more for each holder that died or gave it back
+  std::uint8_t completed = 0;   ///< finished by a consumer
+};
+
+/// What was found to be wrong.
+enum class Wrong : std::uint8_t {
+  nothing,
+  torn,
+  phantom,
+  duplicate,
+  repeated_after_completion,
+  out_of_order,
+  key_changed,
+  taken_from_the_living,
+};
+
+struct RingState {
+  std::array<Place, kMostSlots> slots{};
+  std::array<Place, kMostFlights> flights{};
+  std::array<Process, kMostProcesses> processes{};
+  std::array<Fate, kMostMessages> fates{};
+  Keeper keeper;
+  std::uint8_t epoch = 0;
+  std::uint8_t tail_hint = 0;  ///< the largest ever stored; any smaller value may be read
+  std::uint8_t head_hint = 0;
+  std::uint8_t deaths = 0;
+  std::uint8_t given_back = 0;
+  std::uint8_t abandoned = 0;
+  Wrong wrong = Wrong::nothing;
+  std::uint8_t claimed_by_first = 0;   ///< messages of the first producer that were claimed for reading
+  std::uint8_t claimed_by_second = 0;  ///< of the second
+};
+
+}  // namespace drover::model

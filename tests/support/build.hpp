@@ -1,0 +1,18 @@
+// tests/support/build.hpp: what this build is, for tests that are too slow or impossible in some.
+#pragma once
+
+namespace drover::test {
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define DROVER_IS_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(DROVER_IS_SANITIZED)
+/// Whether a sanitizer watches: everything is several times slower, and single-stepping sees its code too.
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
+}  // namespace drover::test

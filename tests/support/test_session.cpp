@@ -1,0 +1,168 @@
+#include "support/test_session.hpp"
+
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/base/mutex.hpp"
+#include "ipc/object_layout.hpp"
+
+namespace drover::test {
+namespace {
+
+struct SharedPage {
+  std::atomic<std::uint32_t> present;
+  std::atomic<std::uint32_t> is_over;
+  std::atomic<std::uint64_t> departed;
+};
+constexpr std::size_t kPageBytes = 4096;
+
+SharedPage& page_of(const Mapping& mapping) { return *reinterpret_cast<SharedPage*>(mapping.data()); }
+
+void check_page(const SharedPage& page) {
+  if (page.is_over != 0) throw Error(Errc::peer_lost, "the test session is over");
+}
+
+Population population_of(const SharedPage& page) {
+  return {.present = page.present, .starting = 0, .departed = page.departed};
+}
+
+// A participant in another process than the table: knows only the objects it was given.
+class Remote final : public Membership {
+ public:
+  Remote(Owner owner, std::vector<OpenObject> objects, std::vector<Mapping> mappings, Mapping page)
+      : objects_(std::move(objects)), mappings_(std::move(mappings)), page_(std::move(page)) {
+    set_self(owner);
+  }
+  OpenObject create(const ObjectSpec&) override { throw std::logic_error("invited peers of a test make no objects"); }
+  OpenObject open(const ObjectHandle& handle) override {
+    for (const auto& object : objects_) {
+      if (object.handle == handle) return object;
+    }
+    throw Error(Errc::not_found, fmt::format("the test gave no object {}", handle.to_string()));
+  }
+  void close(const ObjectHandle&) noexcept override {}
+  void forget(const ObjectHandle&) noexcept override {}
+  void check() const override { check_page(page_of(page_)); }
+  [[nodiscard]] Population population() const noexcept override { return population_of(page_of(page_)); }
+
+ private:
+  std::vector<OpenObject> objects_;
+  std::vector<Mapping> mappings_;
+  Mapping page_;
+};
+
+}  // namespace
+
+// A participant in the test's own process.
+class TestSession::Local final : public Membership {
+ public:
+  Local(Owner owner, std::shared_ptr<ObjectTable> table, std::shared_ptr<Mutex> mutex, std::shared_ptr<Mapping> page)
+      : table_(std::move(table)), mutex_(std::move(mutex)), page_(std::move(page)) {
+    set_self(owner);
+  }
+  OpenObject create(const ObjectSpec& spec) override {
+    const MutexLock lock(*mutex_);
+    const ObjectHandle handle = table_->create(spec, self(), page_of(*page_).departed);
+    openings_[handle] = 1;
+    return {.handle = handle, .spec = spec, .data = table_->slab(handle.slab).memory.data() + handle.offset};
+  }
+  OpenObject open(const ObjectHandle& handle) override {
+    const MutexLock lock(*mutex_);
+    const ObjectSpec spec = table_->open(handle, self());
+    ++openings_[handle];
+    return {.handle = handle, .spec = spec, .data = table_->slab(handle.slab).memory.data() + handle.offset};
+  }
+  void close(const ObjectHandle& handle) noexcept override {
+    const MutexLock lock(*mutex_);
+    if (--openings_[handle] > 0) return;
+    openings_.erase(handle);
+    table_->close(handle, self());
+  }
+  void forget(const ObjectHandle& handle) noexcept override {
+    const MutexLock lock(*mutex_);
+    if (--openings_[handle] == 0) openings_.erase(handle);
+  }
+  void check() const override { check_page(page_of(*page_)); }
+  [[nodiscard]] Population population() const noexcept override { return population_of(page_of(*page_)); }
+
+ private:
+  std::shared_ptr<ObjectTable> table_;
+  std::shared_ptr<Mutex> mutex_;
+  std::shared_ptr<Mapping> page_;
+  std::map<ObjectHandle, int> openings_;
+};
+
+TestSession::TestSession()
+    : page_file_(make_memory_file("test session", kPageBytes)),
+      page_(std::make_shared<Mapping>(Mapping::shared(page_file_, kPageBytes))),
+      table_(std::make_shared<ObjectTable>()),
+      mutex_(std::make_shared<Mutex>()) {}
+
+std::shared_ptr<Membership> TestSession::join() {
+  const MutexLock lock(*mutex_);
+  ++page_of(*page_).present;
+  return std::make_shared<Local>(++last_, table_, mutex_, page_);
+}
+
+Owner TestSession::invite(Channel& channel, std::span<const ObjectHandle> objects) {
+  const MutexLock lock(*mutex_);
+  ++page_of(*page_).present;
+  const Owner owner = ++last_;
+  std::string text = fmt::format("{}", owner);
+  std::vector<int> fds = {page_file_.get()};
+  for (const auto& handle : objects) {
+    const ObjectSpec spec = table_->open(handle, owner);
+    text += " " + handle.to_string();
+    for (const auto parameter : spec.parameters) text += fmt::format(" {}", parameter);
+    fds.push_back(table_->slab(handle.slab).file.get());
+  }
+  channel.send(text, fds);
+  return owner;
+}
+
+void TestSession::bury(Owner dead) {
+  const MutexLock lock(*mutex_);
+  --page_of(*page_).present;
+  ++page_of(*page_).departed;
+  table_->depart(dead, 1);
+}
+
+void TestSession::end() {
+  page_of(*page_).is_over = 1;
+  const MutexLock lock(*mutex_);
+  table_->wake_all();
+}
+
+Invited accept_invitation(Channel& channel) {
+  ChannelMessage message;
+  if (channel.receive(message, Deadline::never()) != ReceiveResult::message || message.fds.empty()) {
+    throw std::runtime_error("the test sent no invitation");
+  }
+  std::istringstream text(message.bytes);
+  Owner owner = kNobody;
+  text >> owner;
+  Invited invited;
+  std::vector<OpenObject> objects;
+  std::vector<Mapping> mappings;
+  std::string name;
+  for (std::size_t index = 1; text >> name; ++index) {
+    OpenObject object{.handle = ObjectHandle::parse(name), .spec = {}, .data = nullptr};
+    object.spec.kind = object.handle.kind;
+    for (auto& parameter : object.spec.parameters) text >> parameter;
+    const Fd& file = message.fds.at(index);
+    mappings.push_back(Mapping::shared(file, check_memory_file(file)));
+    object.data = mappings.back().data() + object.handle.offset;
+    invited.handles.push_back(object.handle);
+    objects.push_back(object);
+  }
+  invited.membership = std::make_shared<Remote>(owner, std::move(objects), std::move(mappings),
+                                                Mapping::shared(message.fds.front(), kPageBytes));
+  return invited;
+}
+
+}  // namespace drover::test
