@@ -71,6 +71,11 @@ test-clang: ## build with clang in build/clang and run the C++ tests
 test-python: setup build ## the tests of the scripts, the installed package and the tool
 	$(call step,pytest,.venv/bin/pytest -q)
 
+.PHONY: torture
+torture: packages ## kill processes after every single instruction of each operation, and at random: minutes
+	$(call step,build torture,cmake --preset dev -DDROVER_BUILD_TORTURE=ON && cmake --build --preset dev --target torture_test)
+	$(call step,torture,ctest --test-dir build/dev -L torture --output-on-failure)
+
 .PHONY: lint
 lint: setup ## every gate that needs no running program: format, tidy, layers, sizes, documentation
 	$(call step,lint,$(PYTHON) scripts/lint.py)

@@ -42,7 +42,7 @@ class BoostLane {
  public:
   static constexpr bool kIsRead = true;
 
-  explicit BoostLane(LaneEnd end)
+  explicit BoostLane(const LaneEnd& end)
       : queue_(interprocess::open_only, end.name.c_str()),
         message_(arena(end.is_producer ? 0 : 1, end.order.cell.bytes)),
         consumers_(end.order.cell.consumers) {}

@@ -24,7 +24,7 @@ void ping_line(const Order& order, Lines& lines, Post& post) {
   for (std::uint64_t trip = 1;; ++trip) {
     lines.there.store(trip, std::memory_order_release);
     const std::int64_t sent = now_ns();
-    if (trip > order.warm_samples + 1) post.board().add_sample(static_cast<double>(sent - before) / 2);
+    if (trip > order.warm_samples + 1) post.board().samples.add(static_cast<double>(sent - before) / 2);
     before = sent;
     wait_for(lines.back, trip);
     const bool is_late = sent - begin > order.budget_ns && trip > order.warm_samples + 3;
@@ -42,7 +42,7 @@ void pong_line(Lines& lines) {
   }
 }
 
-void play(const Order& order, std::array<Fd, 2> fds, Post& post) {
+void play(const Order& order, std::array<Fd, 2>& fds, Post& post) {
   const Mapping memory = Mapping::shared(fds[0], sizeof(Lines));
   auto& lines = in_memory<Lines>(memory);
   post.say("ready");

@@ -111,9 +111,9 @@ std::vector<double> Conductor::rates(const Cell& cell) {
 
 void Conductor::stop(const Cell& cell, const Watched& consumers) {
   std::uint64_t sent = 0;
-  crew_.board().is_stopped.store(1);
+  crew_.board().signals.is_stopped.store(1);
   for (std::size_t worker = 0; worker < cell.producers; ++worker) sent += std::stoull(crew_.listen(worker));
-  crew_.board().total.store(sent);
+  crew_.board().signals.total.store(sent);
   for (std::size_t worker = 0; worker < cell.producers; ++worker) crew_.say(worker, "finish");
   for (std::uint32_t i = 0; i < cell.consumers; ++i) crew_.expect(cell.producers + i, "done");
   const auto came = count_all(crew_.board(), consumers);

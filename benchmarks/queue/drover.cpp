@@ -8,7 +8,7 @@ class QueueLane : public DroverLane {
  public:
   static constexpr bool kIsRead = true;
 
-  explicit QueueLane(LaneEnd end)
+  explicit QueueLane(const LaneEnd& end)
       : DroverLane(end), draft_(end.is_producer ? arena(0, end.order.cell.bytes) : std::span<std::byte>{}) {}
 
   [[nodiscard]] std::span<std::byte> draft() const noexcept { return draft_; }

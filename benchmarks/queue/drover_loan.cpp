@@ -9,7 +9,7 @@ class LoanLane : public DroverLane {
   // The point is that the size of a loan costs nothing, so what is in it is left alone; Metric::whole reads it.
   static constexpr bool kIsRead = false;
 
-  explicit LoanLane(LaneEnd end) : DroverLane(end), bytes_(end.order.cell.bytes) {}
+  explicit LoanLane(const LaneEnd& end) : DroverLane(end), bytes_(end.order.cell.bytes) {}
 
   [[nodiscard]] std::span<std::byte> draft() {
     loan_ = queue_.loan(bytes_);

@@ -11,7 +11,7 @@ class ManyLane : public DroverLane {
   static constexpr bool kIsRead = true;
   static constexpr std::ptrdiff_t kAtATime = 32;
 
-  explicit ManyLane(LaneEnd end) : DroverLane(end) {
+  explicit ManyLane(const LaneEnd& end) : DroverLane(end) {
     if (!end.is_producer) return;
     const std::size_t bytes = end.order.cell.bytes;
     for (auto rest = arena(0, kAtATime * bytes); !rest.empty(); rest = rest.subspan(bytes)) {

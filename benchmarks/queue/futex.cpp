@@ -25,7 +25,7 @@ class FutexLane {
  public:
   static constexpr bool kIsRead = false;
 
-  explicit FutexLane(LaneEnd end)
+  explicit FutexLane(const LaneEnd& end)
       : memory_(Mapping::shared(end.fd, sizeof(Mailbox))), box_(in_memory<Mailbox>(memory_)) {}
 
   [[nodiscard]] std::span<std::byte> draft() noexcept { return word_bytes(); }
@@ -39,7 +39,7 @@ class FutexLane {
     return word_bytes();
   }
   [[nodiscard]] static std::span<const std::byte> try_receive() { return {}; }
-  void finish(bool) {}
+  static void finish(bool) {}
 
  private:
   [[nodiscard]] std::span<std::byte> word_bytes() noexcept {

@@ -124,7 +124,7 @@ void handle_order(ChannelMessage& message, Post& post) {
   std::memcpy(&order, message.bytes.data(), sizeof(order));
   std::array<Fd, 2> fds;
   for (std::size_t i = 0; i < message.fds.size() && i < fds.size(); ++i) fds[i] = std::move(message.fds[i]);
-  contenders()[order.contender].play(order, std::move(fds), post);
+  contenders()[order.contender].play(order, fds, post);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ Endpoint make(const Cell& cell, const Session&) {
   return {.producer = std::move(file), .consumer = {}, .name = {}, .keep = {}};
 }
 
-void play(const Order& order, std::array<Fd, 2> fds, Post& post) {
+void play(const Order& order, std::array<Fd, 2>& fds, Post& post) {
   const Mapping memory = Mapping::shared(fds[0], 2 * order.cell.bytes);
   const auto from = memory.bytes().first(order.cell.bytes);
   const auto to = memory.bytes().last(order.cell.bytes);
@@ -28,7 +28,7 @@ void play(const Order& order, std::array<Fd, 2> fds, Post& post) {
     std::memcpy(to.data(), from.data(), from.size());
     keep(to.data());
     const std::int64_t after = now_ns();
-    post.board().add_sample(static_cast<double>(after - before));
+    post.board().samples.add(static_cast<double>(after - before));
     if (after - begin > order.budget_ns && i >= 2) break;
   }
   post.say("done");

@@ -100,7 +100,7 @@ void produce(const Order& order, Stage<Lane>& stage, Post& post) {
   Lane out = stage.open(0, true);
   stage.wait_for_start();
   std::uint64_t number = 0;
-  while (post.board().is_stopped.load(std::memory_order_relaxed) == 0) send_word(out, number++);
+  while (post.board().signals.is_stopped.load(std::memory_order_relaxed) == 0) send_word(out, number++);
   if constexpr (requires { out.flush(); }) out.flush();
   post.say(std::to_string(number));
   post.expect("finish");
@@ -172,7 +172,7 @@ void ping(const Order& order, Stage<Lane>& stage, Post& post) {
   for (std::uint64_t trip = 0;; ++trip) {
     send_hop(out, order, trip);
     const std::int64_t sent = now_ns();
-    if (trip > warm) post.board().add_sample(static_cast<double>(sent - before) / 2);
+    if (trip > warm) post.board().samples.add(static_cast<double>(sent - before) / 2);
     before = sent;
     if (receive_hop(in, order) != trip) throw std::runtime_error("another message came back");
     const bool is_late = sent - begin > order.budget_ns && trip > warm + 2;
@@ -225,7 +225,7 @@ void wake(const Order& order, Stage<Lane>& stage, Post& post) {
 
 /// Plays any part with lanes of one kind.
 template <class Lane>
-void play_lanes(const Order& order, std::array<Fd, 2> fds, Post& post) {
+void play_lanes(const Order& order, std::array<Fd, 2>& fds, Post& post) {
   pin_thread(-1);
   Stage<Lane> stage(order, fds, post);
   switch (order.part) {

@@ -37,11 +37,11 @@ class PipeLane {
       : fd_(std::move(end.fd)), message_(arena(end.is_producer ? 0 : 1, end.order.cell.bytes)) {}
 
   [[nodiscard]] std::span<std::byte> draft() const noexcept { return message_; }
-  void send() { write_all(fd_, message_); }
-  [[nodiscard]] std::span<const std::byte> receive() {
+  void send() const { write_all(fd_, message_); }
+  [[nodiscard]] std::span<const std::byte> receive() const {
     return read_all(fd_, message_) == ReadResult::filled ? message_ : std::span<std::byte>{};
   }
-  [[nodiscard]] std::span<const std::byte> try_receive() { return receive(); }
+  [[nodiscard]] std::span<const std::byte> try_receive() const { return receive(); }
   void finish(bool) { fd_.reset(); }  // the last writer that does so ends it
 
  private:

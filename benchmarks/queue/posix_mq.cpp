@@ -59,16 +59,16 @@ class MqLane {
         consumers_(end.order.cell.consumers) {}
 
   [[nodiscard]] std::span<std::byte> draft() const noexcept { return message_; }
-  void send() {
+  void send() const {
     if (::mq_send(fd_.get(), bytes(), message_.size(), 0) != 0) throw_errno("mq_send", "a message");
   }
-  [[nodiscard]] std::span<const std::byte> receive() {
+  [[nodiscard]] std::span<const std::byte> receive() const {
     const auto length = ::mq_receive(fd_.get(), bytes(), message_.size(), nullptr);
     if (length < 0 && errno != EAGAIN) throw_errno("mq_receive", "a message");
     return length < 0 ? std::span<std::byte>{} : message_.first(static_cast<std::size_t>(length));
   }
-  [[nodiscard]] std::span<const std::byte> try_receive() { return receive(); }
-  void finish(bool is_first) {
+  [[nodiscard]] std::span<const std::byte> try_receive() const { return receive(); }
+  void finish(bool is_first) const {
     for (std::uint32_t i = 0; is_first && i < consumers_; ++i) send_word(*this, kEnd);
   }
 

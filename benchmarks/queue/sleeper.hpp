@@ -26,7 +26,7 @@ class Sleeper {
       const std::int64_t called = now_ns();
       wake(number);
       const std::int64_t woke = wait_until_awake(number);
-      if (number >= kWarm) post_.board().add_sample(static_cast<double>(woke - called));
+      if (number >= kWarm) post_.board().samples.add(static_cast<double>(woke - called));
       if (woke - begin > order_.budget_ns && number > kWarm + 2) return;
     }
   }

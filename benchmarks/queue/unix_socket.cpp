@@ -50,11 +50,11 @@ class StreamLane {
       : fd_(std::move(end.fd)), message_(arena(end.is_producer ? 0 : 1, end.order.cell.bytes)) {}
 
   [[nodiscard]] std::span<std::byte> draft() const noexcept { return message_; }
-  void send() { write_all(fd_, message_); }
-  [[nodiscard]] std::span<const std::byte> receive() {
+  void send() const { write_all(fd_, message_); }
+  [[nodiscard]] std::span<const std::byte> receive() const {
     return read_all(fd_, message_) == ReadResult::filled ? message_ : std::span<std::byte>{};
   }
-  [[nodiscard]] std::span<const std::byte> try_receive() { return receive(); }
+  [[nodiscard]] std::span<const std::byte> try_receive() const { return receive(); }
   void finish(bool) { fd_.reset(); }  // the last producer that does so ends it
 
  protected:
@@ -68,12 +68,12 @@ class PacketLane : public StreamLane {
  public:
   using StreamLane::StreamLane;
 
-  [[nodiscard]] std::span<const std::byte> receive() {
+  [[nodiscard]] std::span<const std::byte> receive() const {
     const auto length = ::recv(fd_.get(), message_.data(), message_.size(), 0);
     if (length < 0 && errno != EAGAIN) throw_errno("recv", "a message");
     return length <= 0 ? std::span<std::byte>{} : message_.first(static_cast<std::size_t>(length));
   }
-  [[nodiscard]] std::span<const std::byte> try_receive() { return receive(); }
+  [[nodiscard]] std::span<const std::byte> try_receive() const { return receive(); }
 };
 
 }  // namespace

@@ -81,7 +81,7 @@ struct Contender {
   /// Makes a way; called by the conductor.
   Endpoint (*make)(const Cell& cell, const Session& session) = nullptr;
   /// Plays a part; called in workers. `fds` are those of the ways there and back that have any.
-  void (*play)(const Order& order, std::array<Fd, 2> fds, Post& post) = nullptr;
+  void (*play)(const Order& order, std::array<Fd, 2>& fds, Post& post) = nullptr;
   /// Whether a step has one process only.
   bool is_alone = false;
 };

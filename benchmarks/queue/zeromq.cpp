@@ -22,7 +22,7 @@ constexpr int kReceiveLimit = 24;
 constexpr int kReceivePatience = 27;
 constexpr int kDontWait = 1;
 struct alignas(void*) ZmqMessage {
-  std::array<unsigned char, 64> opaque;
+  std::array<unsigned char, 64> opaque{};
 };
 
 void* library() {
@@ -84,7 +84,7 @@ class ZmqLane {
  public:
   static constexpr bool kIsRead = true;
 
-  explicit ZmqLane(LaneEnd end)
+  explicit ZmqLane(const LaneEnd& end)
       : post_(end.post),
         cell_(end.order.cell),
         socket_(api().socket(context(), end.is_producer ? kPush : kPull)),
@@ -121,7 +121,7 @@ class ZmqLane {
     }
   }
   [[nodiscard]] std::span<const std::byte> try_receive() { return take(kDontWait); }
-  void finish(bool) {}
+  static void finish(bool) {}
 
  private:
   static constexpr int kLookMs = 10;
@@ -143,7 +143,7 @@ class ZmqLane {
   [[nodiscard]] bool has_everything() const {
     std::uint64_t sum = 0;
     for (const auto& progress : post_.board().progress) sum += progress.count.load();
-    return sum == post_.board().total.load();
+    return sum == post_.board().signals.total.load();
   }
 
   Post& post_;

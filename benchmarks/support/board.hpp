@@ -14,7 +14,7 @@ inline constexpr std::size_t kMostWorkers = 8;
 inline constexpr std::size_t kMostSamples = std::size_t{1} << 16U;
 /// Two lines: neighbours are fetched in pairs.
 inline constexpr std::size_t kFarApart = 128;
-/// `Board::total` while it is not known.
+/// `Signals::total` while it is not known.
 inline constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
 
 /// How far one worker is. Written by that worker alone, on lines of its own; the conductor looks now and then.
@@ -34,21 +34,31 @@ struct alignas(kFarApart) Progress {
   }
 };
 
-/// One per benchmark, in a memory file that the conductor and all workers map. Begins as zeros.
-struct Board {
-  alignas(kFarApart) std::atomic<std::uint32_t> is_stopped;  ///< workers that run until told look here
-  std::atomic<std::uint64_t> total;                          ///< what was sent in all, once that is known
-  std::array<Progress, kMostWorkers> progress;               ///< by worker
-  alignas(kFarApart) std::atomic<std::uint64_t> sample_count;
-  std::array<double, kMostSamples> samples;  ///< nanoseconds, of the one worker that reports them
+/// What the conductor tells all workers at once.
+struct alignas(kFarApart) Signals {
+  std::atomic<std::uint32_t> is_stopped;  ///< workers that run until told look here
+  std::atomic<std::uint64_t> total;       ///< what was sent in all, or how many rounds there are, once that is known
+};
+
+/// What one worker, the same throughout a step, has measured.
+struct alignas(kFarApart) SampleList {
+  std::atomic<std::uint64_t> count;
+  std::array<double, kMostSamples> nanoseconds;
 
   /// Keeps a sample; what does not fit is dropped.
-  void add_sample(double nanoseconds) noexcept {
-    const auto place = sample_count.load(std::memory_order_relaxed);
+  void add(double sample) noexcept {
+    const auto place = count.load(std::memory_order_relaxed);
     if (place == kMostSamples) return;
-    samples[place] = nanoseconds;
-    sample_count.store(place + 1, std::memory_order_release);
+    nanoseconds[place] = sample;
+    count.store(place + 1, std::memory_order_release);
   }
+};
+
+/// One per benchmark, in a memory file that the conductor and all workers map. Begins as zeros.
+struct Board {
+  Signals signals;
+  std::array<Progress, kMostWorkers> progress;  ///< by worker
+  SampleList samples;
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

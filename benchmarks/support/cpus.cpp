@@ -16,8 +16,7 @@ namespace {
 
 const cpu_set_t& first_set() {
   static const cpu_set_t set = [] {
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
+    cpu_set_t allowed{};
     if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) throw_errno("sched_getaffinity", "this thread");
     return allowed;
   }();
@@ -37,7 +36,8 @@ std::vector<int> separate_cores() {
   std::vector<int> cpus;
   std::set<std::string> seen;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(static_cast<unsigned>(cpu), &first_set()) && seen.insert(core_of(cpu)).second) cpus.push_back(cpu);
+    if (CPU_ISSET(static_cast<unsigned>(cpu), &first_set()) != 0 && seen.insert(core_of(cpu)).second)
+      cpus.push_back(cpu);
   }
   if (!cpus.empty() && cpus.front() == 0) std::ranges::rotate(cpus, cpus.begin() + 1);
   return cpus;

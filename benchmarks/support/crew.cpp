@@ -86,9 +86,9 @@ Crew::Member Crew::start(std::size_t number, const Fd& memory) {
 }
 
 void Crew::clear_board() noexcept {
-  board_->is_stopped.store(0);
-  board_->total.store(kUnknown);
-  board_->sample_count.store(0);
+  board_->signals.is_stopped.store(0);
+  board_->signals.total.store(kUnknown);
+  board_->samples.count.store(0);
   for (auto& progress : board_->progress) progress.count.store(0);
 }
 
@@ -118,8 +118,9 @@ void Crew::expect(std::size_t worker, std::string_view text) {
 }
 
 std::vector<double> Crew::samples() const {
-  const auto count = board_->sample_count.load(std::memory_order_acquire);
-  return {board_->samples.begin(), board_->samples.begin() + static_cast<std::ptrdiff_t>(count)};
+  const auto count = board_->samples.count.load(std::memory_order_acquire);
+  const auto& found = board_->samples.nanoseconds;
+  return {found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
 }  // namespace drover::bench

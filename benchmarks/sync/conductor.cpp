@@ -71,7 +71,7 @@ void Conductor::open(const Cell& cell, std::uint32_t contender, const Made& made
 
 std::vector<double> Conductor::rates(const Cell& cell) {
   auto found = watch_rates(crew_.board(), {.first = 0, .count = cell.processes}, pace_.rates);
-  crew_.board().is_stopped.store(1);
+  crew_.board().signals.is_stopped.store(1);
   return found;
 }
 

@@ -53,7 +53,7 @@ void lock_alone(L& lock, const Order& order, Post& post) {
       lock.unlock();
     }
     const std::int64_t after = now_ns();
-    if (i >= order.warm_samples) post.board().add_sample(static_cast<double>(after - before) / kAtATime);
+    if (i >= order.warm_samples) post.board().samples.add(static_cast<double>(after - before) / kAtATime);
     if (after - begin > order.budget_ns && i > order.warm_samples) break;
   }
   post.say("done");
@@ -70,7 +70,7 @@ template <class L>
 void lock_contended(L& lock, std::uint64_t& guarded, Post& post) {
   Progress& progress = post.progress();
   std::uint64_t number = post.number();
-  while (post.board().is_stopped.load(std::memory_order_relaxed) == 0) {
+  while (post.board().signals.is_stopped.load(std::memory_order_relaxed) == 0) {
     lock.lock();
     const std::uint64_t seen = guarded;
     keep(seen);
@@ -92,11 +92,11 @@ void take_turns(T& turns, const Order& order, Post& post) {
     if (is_last || trip > order.warm_samples + order.most_samples) break;
     turns.give();
     const std::int64_t given = now_ns();
-    if (trip > order.warm_samples) post.board().add_sample(static_cast<double>(given - before) / 2);
+    if (trip > order.warm_samples) post.board().samples.add(static_cast<double>(given - before) / 2);
     before = given;
     turns.take();
   }
-  post.board().is_stopped.store(1);
+  post.board().signals.is_stopped.store(1);
   turns.give();
 }
 
@@ -104,7 +104,7 @@ template <class T>
 void return_turns(T& turns, Post& post) {
   for (;;) {
     turns.take();
-    if (post.board().is_stopped.load() != 0) return;
+    if (post.board().signals.is_stopped.load() != 0) return;
     turns.give();
   }
 }
@@ -115,13 +115,13 @@ void meet(B& barrier, const Order& order, Post& post) {
   Board& board = post.board();
   const std::int64_t begin = now_ns();
   std::int64_t before = begin;
-  for (std::uint64_t round = 0; round != board.total.load(); ++round) {
+  for (std::uint64_t round = 0; round != board.signals.total.load(); ++round) {
     const bool is_late = before - begin > order.budget_ns && round > order.warm_samples + 2;
     const bool is_enough = is_late || round > order.warm_samples + order.most_samples;
-    if (order.index == 0 && is_enough && board.total.load() == kUnknown) board.total.store(round + 2);
+    if (order.index == 0 && is_enough && board.signals.total.load() == kUnknown) board.signals.total.store(round + 2);
     barrier.wait();
     const std::int64_t now = now_ns();
-    if (order.index == 0 && round > order.warm_samples) board.add_sample(static_cast<double>(now - before));
+    if (order.index == 0 && round > order.warm_samples) board.samples.add(static_cast<double>(now - before));
     before = now;
   }
 }

@@ -259,7 +259,7 @@ TEST_F(NamedSession, keeper_that_does_not_answer_is_listed_so_and_ended_by_force
 
 // What was asked for and came too late is given back.
 TEST_F(NamedSession, answers_that_come_too_late_leave_nothing) {
-  Session session = Session::open("late", {.patience = 200ms});
+  Session session = Session::open("late", {.patience = 1500ms});
   const Fd file = make_memory_file("slab", 4096);
   ASSERT_EQ(::kill(session.keeper_pid(), SIGSTOP), 0);
   test::expect_error(Errc::timed_out, [&] { const Event event(session); });

@@ -250,9 +250,9 @@ class Round {
     }
     Queue queue(session_.driver(), stage_.queue);
     Message message;
-    const auto soon = [] { return Deadline::after(std::chrono::seconds(5)); };
+    const auto soon = [] { return Deadline::after(std::chrono::milliseconds(100)); };
     if (mischief_ == Mischief::keep_a_block) {
-      kept_.push_back(queue.loan(2000, soon()));
+      if (!kept_.is_open()) kept_ = queue.loan(2000, soon());
     } else if (mischief_ == Mischief::forge || mischief_ == Mischief::tear) {
       std::string text = numbered_message(MessageId{.producer = kMostProducers - 1, .number = 1}.to_word(), 64);
       if (mischief_ == Mischief::tear) text.back() ^= 1;
@@ -296,7 +296,7 @@ class Round {
   QueueProbe probe_;
   std::vector<Participant> participants_;
   Participant* hunted_ = nullptr;
-  std::vector<Loan> kept_;
+  Loan kept_;
   std::uint64_t free_bytes_ = 0;
   std::uint64_t may_be_gone_ = 0;
   std::uint64_t last_handled_ = 0;
