@@ -15,11 +15,11 @@ void check(int error, const char* call) {
 }
 void check_errno(int result, const char* call) { check(result == 0 ? 0 : errno, call); }
 
-void set_up_mutex(pthread_mutex_t& mutex, bool IsRobust) {
+void set_up_mutex(pthread_mutex_t& mutex, bool is_robust) {
   pthread_mutexattr_t attributes;
   ::pthread_mutexattr_init(&attributes);
   ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  if (IsRobust) ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  if (is_robust) ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   check(::pthread_mutex_init(&mutex, &attributes), "pthread_mutex_init");
   ::pthread_mutexattr_destroy(&attributes);
 }
