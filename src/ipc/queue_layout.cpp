@@ -47,14 +47,14 @@ void recover_flights(const QueueView& queue, Owner dead) {
 
 void recover_slots(const QueueView& queue, Owner dead) {
   // A consumer that died between keeping a record in flight and freeing its slot has both.
-  std::set<Position> returned;
+  std::set<Position> in_flight;
   for (std::uint64_t index = 0; index < queue.flight_count; ++index) {
     const Flight& flight = queue.flights[index];
-    const SlotState state = state_of(flight.word.load());
-    if (state == SlotState::returned || state == SlotState::reading) returned.insert(flight.position);
+    const SlotWord word = flight.word.load();
+    if (state_of(word) == SlotState::reading && owner_of(word) == dead) in_flight.insert(flight.position);
   }
   queue.ring.recover(dead, [&](std::uint64_t index, std::uint64_t lap) {
-    return returned.contains(lap * queue.ring.capacity() + index);
+    return in_flight.contains(lap * queue.ring.capacity() + index);
   });
 }
 
@@ -75,12 +75,12 @@ void wake_queue(std::byte* layout, const ObjectSpec& spec) {
   ring_always(queue.ring.head().bytes_free);
 }
 
-// Flights before slots, so that a record is never without one of the two; slots before blocks, so that what the dead
-// left half written refers to nothing.
+// Slots before flights: as long as the dead one's flights are its own, nobody can take and finish one whose slot
+// would then be returned once more. Both before blocks, so that what the dead left half written refers to nothing.
 void recover_queue(std::byte* layout, const ObjectSpec& spec, Owner dead) {
   const QueueView queue(layout, queue_geometry(spec));
-  recover_flights(queue, dead);
   recover_slots(queue, dead);
+  recover_flights(queue, dead);
   ++queue.ring.head().returned_epoch;
   recover_blocks(queue, dead);
   wake_queue(layout, spec);

@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -22,6 +23,7 @@ namespace drover {
 namespace {
 
 constexpr std::chrono::seconds kTimeToKill{5};
+constexpr std::chrono::milliseconds kLook{1000};
 
 struct Dependence {
   Fd pidfd;
@@ -35,11 +37,20 @@ struct DeathWatch::State {
   std::function<void(const std::string&)> last_words;
   Mutex mutex;
   std::deque<Dependence> dependences DROVER_GUARDED_BY(mutex);  // addresses stay
+  std::string parent_reason;                                    // set before `parent`
+  std::atomic<pid_t> parent = 0;
 
-  [[noreturn]] void run() const noexcept {
-    epoll_event event{};
-    while (::epoll_wait(epoll.get(), &event, 1, -1) != 1) continue;
-    const auto& reason = static_cast<const Dependence*>(event.data.ptr)->reason;
+  [[noreturn]] void run() noexcept {
+    for (;;) {
+      epoll_event event{};
+      const int count = ::epoll_wait(epoll.get(), &event, 1, static_cast<int>(kLook.count()));
+      if (count == 1) end(static_cast<const Dependence*>(event.data.ptr)->reason);
+      if (const pid_t expected = parent; expected != 0 && ::getppid() != expected) end(parent_reason);
+      if (count < 0 && errno != EINTR) std::this_thread::sleep_for(kLook);  // somebody closed our descriptor
+    }
+  }
+
+  [[noreturn]] void end(const std::string& reason) const noexcept {
     log(LogLevel::error, reason);
     last_words(reason);
     end_with_everything_below();
@@ -65,6 +76,12 @@ void DeathWatch::depend_on(Fd pidfd, std::string reason) {
   if (sys::call("epoll_ctl", ::epoll_ctl, state_->epoll.get(), EPOLL_CTL_ADD, added.pidfd.get(), &event) != 0) {
     throw_errno("epoll_ctl", added.reason);
   }
+}
+
+void DeathWatch::depend_on_parent(Fd pidfd, pid_t parent, const std::string& reason) {
+  depend_on(std::move(pidfd), reason);
+  state_->parent_reason = reason;
+  state_->parent = parent;
 }
 
 void end_with_everything_below() noexcept {

@@ -1,6 +1,8 @@
 // process/death_watch.hpp: the end of this process when one it depends on has ended.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <string>
 
@@ -20,6 +22,9 @@ class DeathWatch {
   /// From now on this process ends when `pidfd` becomes readable. `reason` says what that means: "its parent, process
   /// 12, has ended". The descriptor is kept open for ever.
   void depend_on(Fd pidfd, std::string reason);
+  /// The same for the parent, whose pidfd this is. Its death is noticed within a second even if the program closes
+  /// descriptors that are not its own.
+  void depend_on_parent(Fd pidfd, pid_t parent, const std::string& reason);
 
  private:
   struct State;

@@ -85,8 +85,8 @@ std::string current_failure() {
 // it and not to the system.
 void tie_to_parent(DeathWatch& watch, pid_t parent) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  watch.depend_on(take(kWorkerParent),
-                  fmt::format("a worker ends because its parent, process {}, has ended", parent));
+  watch.depend_on_parent(take(kWorkerParent), parent,
+                         fmt::format("a worker ends because its parent, process {}, has ended", parent));
   // Until now a parent's death killed this process alone; from now on the watch kills everything below it too. A
   // worker that stands still must be woken for that.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);

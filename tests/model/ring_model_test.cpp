@@ -128,7 +128,7 @@ TEST(RingMistakes, are_told_apart_by_what_they_break) {
   EXPECT_EQ(violation_of(config, Mistake::none), "");
   EXPECT_EQ(violation_of(config, Mistake::no_search_for_returned), "a record that was put is never delivered");
   EXPECT_EQ(violation_of(config, Mistake::owner_stamped_after_claim), "a slot is never free again");
-  EXPECT_EQ(violation_of(config, Mistake::finish_before_copy), "a record was read while it was written");
+  EXPECT_EQ(violation_of(config, Mistake::finish_before_copy), "a record that was put is never delivered");
   EXPECT_EQ(violation_of(config, Mistake::publish_what_the_dead_wrote), "what was never put was delivered");
   EXPECT_EQ(violation_of(config, Mistake::claim_by_store),
             "a record was delivered twice although nobody died with it");

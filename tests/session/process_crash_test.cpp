@@ -94,6 +94,14 @@ const auto with_family = entry("crash.family", [](Worker&) {
   sleep_for_ever();
 });
 
+// As careless code does that thinks every descriptor is its own.
+const auto close_everything = entry("crash.careless", [](Worker&) {
+  fmt::print("{}\n", start_family());
+  static_cast<void>(std::fflush(stdout));
+  ::close_range(3, ~0U, 0);
+  sleep_for_ever();
+});
+
 std::vector<pid_t> pids_in(const std::string& text) {
   std::istringstream words(text);
   std::vector<pid_t> pids;
@@ -234,13 +242,14 @@ TEST_F(ProcessCrash, worker_survives_the_thread_that_started_it) {
 // An application in a process of its own: tells the ids of keeper, workers, and all below them.
 DROVER_PEER_BODY(application_with_workers) {
   const bool is_held = peer.parameter("workers") == "held";
+  const bool is_careless = peer.parameter("workers") == "careless";
   auto session = Session::start();
   std::string text = fmt::format("{} ", session.keeper_pid());
   std::vector<Process> workers;
   {
     const Redirected output(STDOUT_FILENO);
     for (int i = 0; i < 2; ++i) {
-      ProcessOptions options{.entry = with_family, .name = fmt::format("w{}", i)};
+      ProcessOptions options{.entry = is_careless ? close_everything : with_family, .name = fmt::format("w{}", i)};
       if (is_held) options.environment = {{kBeforeMain, "hang"}};
       workers.push_back(Process::start(session, options));
       text += fmt::format("{} ", workers.back().pid());
@@ -305,6 +314,15 @@ TEST_F(ApplicationCrash, workers_end_by_themselves_when_the_application_does) {
 TEST_F(ApplicationCrash, worker_that_has_not_reached_init_ends_with_the_application) {
   const auto pids = start("held");
   ASSERT_EQ(pids.size(), 3U);
+  ASSERT_EQ(::kill(pids.front(), SIGSTOP), 0);
+  group_->kill(0);
+  const std::vector<pid_t> workers(pids.begin() + 1, pids.end());
+  expect_all_gone(workers);
+  ASSERT_EQ(::kill(pids.front(), SIGKILL), 0);
+}
+
+TEST_F(ApplicationCrash, worker_that_closed_all_descriptors_ends_with_the_application) {
+  const auto pids = start("careless");
   ASSERT_EQ(::kill(pids.front(), SIGSTOP), 0);
   group_->kill(0);
   const std::vector<pid_t> workers(pids.begin() + 1, pids.end());

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Runs every fuzzer of a build for a while and prints one line for each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import struct
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from repo import ROOT
+
+SUFFIX = "_fuzzer"
+LIBFUZZER = ("-timeout=30", "-rss_limit_mb=3000", "-max_len=600", "-print_final_stats=1", "-verbosity=1")
+SANITIZERS = {"ASAN_OPTIONS": "quarantine_size_mb=32", "UBSAN_OPTIONS": "print_stacktrace=1"}
+TAIL_LINES = 40
+
+
+def numbers(*values: int) -> bytes:
+    """32-bit numbers, as the fuzzers take them."""
+    return struct.pack(f"<{len(values)}I", *values)
+
+
+# Something to begin with: inputs that get past the first checks. The rest the fuzzers find themselves.
+SEEDS: dict[str, list[bytes]] = {
+    "handle": [b"queue:3:0:17", b"rlock:4294967295:18446744073709551615:1", b"condition:1:64", b"barrier:-1:0:0"],
+    "protocol": [bytes([0]) + b"DRVR" + bytes(60), *(bytes([64 + kind]) + b"\x01" * 40 for kind in range(30))],
+    # A few slots, 16 KiB and two flights; puts of several sizes, receive and done, get, recovery, a spoiled word.
+    "queue": [
+        numbers(2, 16, 2) + bytes([0, 2, 7, 0, 5, 7, 3, 4, 0, 2]),
+        numbers(0, 4, 0) + bytes([0, 3, 1, 3, 4, 1, 2, 6]) + numbers(0),
+        numbers(3, 8, 1) + bytes([5]) + numbers(3000) + bytes([1, 2, 0, 7, 1, 2]),
+        numbers(1, 8, 1) + bytes([0, 1, 1, 7]) + numbers(7, 384) + bytes(range(8)) + bytes([2]),
+    ],
+    "pool": [
+        numbers(63) + bytes([0]) + numbers(500, 0) + bytes([1]) + numbers(3000, 1) + bytes([3]) + numbers(0),
+        numbers(7) + bytes([0]) + numbers(256, 0) + bytes([6]) + numbers(0, 0, 0) + bytes([7]) + numbers(7, 64, 1, 2),
+    ],
+    "sync": [bytes([0, 0, 0, 1, 1, 0, 1, 1, 2, 0, 2, 1, 3, 0, 3, 3]), bytes([5, 0, 5, 2, 6, 1, 7, 0]) + numbers(0)],
+    "table": [
+        numbers(0) + bytes([0, 1, 1]) + numbers(4, 8, 2, 0, 0, 0) + numbers(1) + bytes([2, 1]) + numbers(0),
+        numbers(0) + bytes([0, 2, 1]) + numbers(0, 0, 0, 0, 0, 0) + numbers(0) + bytes([4]),
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one fuzzer ended."""
+
+    name: str
+    is_right: bool
+    runs: int
+    coverage: int
+    text: str
+
+
+def short_name(program: Path) -> str:
+    """Name a fuzzer without its suffix."""
+    return program.name.removesuffix(SUFFIX)
+
+
+def write_seeds(folder: Path, name: str) -> None:
+    """Put the seeds of a fuzzer in its corpus."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(SEEDS.get(name, [])):
+        (folder / f"seed-{number}").write_bytes(seed)
+
+
+def last_number(pattern: str, text: str) -> int:
+    """Give the last number that a pattern finds, or 0."""
+    found = re.findall(pattern, text)
+    return int(found[-1]) if found else 0
+
+
+def run_fuzzer(program: Path, build: Path, seconds: int) -> Outcome:
+    """Run one fuzzer; its corpus and what it finds stay in the build folder."""
+    name = short_name(program)
+    corpus, findings = build / "corpus" / name, build / "findings"
+    write_seeds(corpus, name)
+    findings.mkdir(parents=True, exist_ok=True)
+    command = [
+        str(program),
+        *LIBFUZZER,
+        f"-max_total_time={seconds}",
+        f"-artifact_prefix={findings}/{name}-",
+        str(corpus),
+    ]
+    done = subprocess.run(
+        command,
+        env={**os.environ, **SANITIZERS},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    runs = last_number(r"stat::number_of_executed_units: +(\d+)", done.stdout)
+    is_right = done.returncode == 0 and runs > 0
+    tail = "\n".join(done.stdout.splitlines()[-TAIL_LINES:])
+    return Outcome(name, is_right, runs, last_number(r"cov: (\d+)", done.stdout), "" if is_right else tail)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the fuzzers and say how each ended."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=5, help="for each fuzzer (default: 5)")
+    parser.add_argument("--only", metavar="NAME", action="append", help="only this fuzzer; repeatable")
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "fuzz", help="build folder of the fuzzers")
+    options = parser.parse_args(arguments)
+    found = sorted(path for path in (options.build / "fuzz").glob(f"*{SUFFIX}") if os.access(path, os.X_OK))
+    programs = [path for path in found if options.only is None or short_name(path) in options.only]
+    if not programs:
+        print(f"fuzz: no fuzzer in {options.build}/fuzz: run `make test-fuzz`, which builds them", file=sys.stderr)
+        return 2
+    is_right = True
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for outcome in pool.map(lambda path: run_fuzzer(path, options.build, options.seconds), programs):
+            state = "ok" if outcome.is_right else "FAILED"
+            if not outcome.is_right:
+                print(outcome.text)
+            print(f"fuzz {outcome.name:<10} {state:<6} {outcome.runs} runs, coverage {outcome.coverage}", flush=True)
+            is_right = is_right and outcome.is_right
+    if not is_right:
+        print(f"fuzz: the inputs that failed are in {options.build / 'findings'}; give one to its fuzzer to repeat it")
+    return 0 if is_right else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
