@@ -127,7 +127,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"fuzz {outcome.name:<10} {state:<6} {outcome.runs} runs, coverage {outcome.coverage}", flush=True)
             is_right = is_right and outcome.is_right
     if not is_right:
-        print(f"fuzz: the inputs that failed are in {options.build / 'findings'}; give one to its fuzzer to repeat it")
+        print(f"fuzz: the inputs that failed are in {options.build / 'findings'}; to repeat, give one to its fuzzer")
     return 0 if is_right else 1
 
 

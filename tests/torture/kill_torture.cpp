@@ -74,7 +74,6 @@ class Round {
           hunted_ != nullptr ? std::exchange(hunted_, nullptr) : &participants_[random_() % participants_.size()];
       if (std::ranges::find(victims, chosen) == victims.end()) victims.push_back(chosen);
     }
-    if (mischief_ == Mischief::bury_the_living) session_.bury_alive(victims.front()->owner);
     for (const Participant* each : victims) ::kill(each->pid, SIGKILL);
     for (Participant* each : victims) reap(*each);
     std::ranges::shuffle(victims, random_);
@@ -243,7 +242,13 @@ class Round {
   }
 
   void do_mischief() {
-    if (mischief_ == Mischief::none || mischief_ == Mischief::bury_the_living) return;
+    if (mischief_ == Mischief::none) return;
+    if (mischief_ == Mischief::bury_the_living) {
+      for (int looks = 0; looks < 10'000; ++looks) {
+        if (const Owner owner = probe_.somebody_busy(random_()); owner != kNobody) session_.bury_alive(owner);
+      }
+      return;
+    }
     if (mischief_ == Mischief::enter_a_lock) {
       ledger_.page().lock.inside = 1;
       return;
