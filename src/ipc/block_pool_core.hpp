@@ -1,7 +1,6 @@
 // ipc/block_pool_core.hpp: how the state of a pool changes, step by step. What BlockPool does under its lock.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -18,11 +17,13 @@ class PoolCore {
  public:
   explicit PoolCore(const PoolView& view) noexcept : view_(view), lists_(view) {}
 
-  /// The first chunk of a new block of `length` chunks, and its generation; nothing if no free extent is that long.
+  /// A new block.
   struct Block {
     std::uint32_t chunk;
     std::uint32_t generation;
   };
+
+  /// A block of `length` chunks; nothing if no free extent is that long.
   [[nodiscard]] std::optional<Block> allocate(std::uint32_t length, Owner owner) const {
     free_orphans();
     const auto chunk = lists_.find(length);
@@ -54,8 +55,9 @@ class PoolCore {
       if (left != 0) lists_.insert(chunk - left, left);
       return false;
     }
-    if (left != 0)
+    if (left != 0) {
       write_word(chunk - left, {.length = end - chunk + left, .generation = generation_at(chunk - left)});
+    }
     add_free(chunk - left, end - chunk + left);
     count(view_.header.free_chunks, expected.length);
     count(view_.header.used_blocks, 0U - 1U);
@@ -71,8 +73,9 @@ class PoolCore {
       const std::uint32_t chunk = link - 1;
       link = view_.cells[chunk].next.load(std::memory_order_relaxed);
       const Extent orphan = extent_at(chunk);
-      if (!is_orphan(orphan) || !free(chunk, orphan))
+      if (!is_orphan(orphan) || !free(chunk, orphan)) {
         throw_corrupt_pool("waits to be made free and is in use", chunk);
+      }
     }
   }
 

@@ -51,7 +51,7 @@ TEST(Barrier, number_of_parties_that_can_not_be_is_refused) {
 // The numbers are no atomics: the thread sanitizer sees whether the barrier orders them.
 TEST(Barrier, threads_pass_together_round_after_round) {
   constexpr std::size_t kParties = 4;
-  constexpr int kTurns = 300;
+  constexpr int kTurns = 100;
   TestSession session;
   const Barrier barrier(session.join(), kParties);
   std::vector<int> turns(kParties);
@@ -89,7 +89,7 @@ TEST(Barrier, more_threads_than_parties_all_pass) {
   TestSession session;
   const Barrier barrier(session.join(), 2);
   std::atomic<int> passed = 0;
-  constexpr int kEach = 500;
+  constexpr int kEach = 150;
   test::run_threads(session, 4, [&](const std::shared_ptr<Membership>& membership, int) {
     Barrier mine(membership, barrier.handle());
     while (passed < 4 * kEach) {

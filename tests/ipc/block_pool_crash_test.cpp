@@ -80,7 +80,7 @@ const std::vector<Operation>& operations() {
   return all;
 }
 
-class DeathInOperation : public ::testing::TestWithParam<Operation> {
+class DeathInPoolOperation : public ::testing::TestWithParam<Operation> {
  protected:
   // Runs the operation under the lock of the dead, who never frees it.
   void SetUp() override {
@@ -109,13 +109,13 @@ class DeathInOperation : public ::testing::TestWithParam<Operation> {
   PoolMemory memory_{chunks(64)};
 };
 
-TEST_P(DeathInOperation, the_tiling_holds_before_each_write) {
+TEST_P(DeathInPoolOperation, the_tiling_holds_before_each_write) {
   for (auto& picture : PicturedSteps::pictures) {
     ASSERT_NE(tiling_of(picture.view()).back().extent.length, 0U);
   }
 }
 
-TEST_P(DeathInOperation, everything_of_the_dead_is_freed_and_nothing_of_the_living) {
+TEST_P(DeathInPoolOperation, everything_of_the_dead_is_freed_and_nothing_of_the_living) {
   const PoolMember alive(kAlive);
   for (std::size_t step = 0; step < PicturedSteps::pictures.size(); ++step) {
     SCOPED_TRACE(fmt::format("killed before write {}", step));
@@ -132,7 +132,7 @@ TEST_P(DeathInOperation, everything_of_the_dead_is_freed_and_nothing_of_the_livi
   }
 }
 
-TEST_P(DeathInOperation, what_others_still_reach_lives_on) {
+TEST_P(DeathInPoolOperation, what_others_still_reach_lives_on) {
   const PoolMember alive(kAlive);
   for (auto& picture : PicturedSteps::pictures) {
     const auto left = blocks_of(picture.view(), kDead);
@@ -148,7 +148,7 @@ TEST_P(DeathInOperation, what_others_still_reach_lives_on) {
   }
 }
 
-TEST_P(DeathInOperation, recovery_may_be_repeated) {
+TEST_P(DeathInPoolOperation, recovery_may_be_repeated) {
   for (auto& picture : PicturedSteps::pictures) {
     picture.pool().recover(kDead, never_referenced);
     const auto once = picture.bytes();
@@ -157,11 +157,11 @@ TEST_P(DeathInOperation, recovery_may_be_repeated) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(BlockPool, DeathInOperation, ::testing::ValuesIn(operations()),
+INSTANTIATE_TEST_SUITE_P(BlockPool, DeathInPoolOperation, ::testing::ValuesIn(operations()),
                          [](const auto& operation) { return std::string(operation.param.name); });
 
 // A pool of 64 chunks in which the dead and the living one have four blocks each, by turns from chunk 0 on.
-class RecoveryTest : public ::testing::Test {
+class BlockPoolRecoveryTest : public ::testing::Test {
  protected:
   void SetUp() override {
     for (int round = 0; round < 4; ++round) {
@@ -181,19 +181,19 @@ class RecoveryTest : public ::testing::Test {
   std::vector<BlockRef> kept_;
 };
 
-TEST_F(RecoveryTest, who_dies_outside_of_operations_leaves_its_blocks) {
+TEST_F(BlockPoolRecoveryTest, who_dies_outside_of_operations_leaves_its_blocks) {
   pool_.recover(kDead, never_referenced);
   expect_only_living_blocks();
   for (const auto block : left_) expect_error(Errc::corrupt, [&] { pool_.adopt(block, kAlive); });
 }
 
-TEST_F(RecoveryTest, who_dies_without_blocks_changes_nothing) {
+TEST_F(BlockPoolRecoveryTest, who_dies_without_blocks_changes_nothing) {
   const auto before = memory_.bytes().substr(sizeof(CellLockLayout));
   pool_.recover(kStopped, never_referenced);
   EXPECT_EQ(memory_.bytes().substr(sizeof(CellLockLayout)), before);
 }
 
-TEST_F(RecoveryTest, only_what_is_referenced_lives_on) {
+TEST_F(BlockPoolRecoveryTest, only_what_is_referenced_lives_on) {
   pool_.recover(kDead, [&](BlockRef block) { return block == left_[1]; });
   EXPECT_EQ(pool_.owner_of(left_[1]), kDead);
   pool_.adopt(left_[1], kAlive);
@@ -201,7 +201,7 @@ TEST_F(RecoveryTest, only_what_is_referenced_lives_on) {
   expect_only_living_blocks();
 }
 
-TEST_F(RecoveryTest, a_block_taken_over_during_recovery_belongs_to_who_took_it) {
+TEST_F(BlockPoolRecoveryTest, a_block_taken_over_during_recovery_belongs_to_who_took_it) {
   pool_.recover(kDead, [&](BlockRef block) {
     if (block == left_[2]) pool_.adopt(block, kAlive);
     return false;
@@ -211,7 +211,7 @@ TEST_F(RecoveryTest, a_block_taken_over_during_recovery_belongs_to_who_took_it) 
   expect_only_living_blocks();
 }
 
-TEST_F(RecoveryTest, free_neighbours_of_a_block_taken_over_during_recovery_stay_free) {
+TEST_F(BlockPoolRecoveryTest, free_neighbours_of_a_block_taken_over_during_recovery_stay_free) {
   pool_.free(kept_[1], kAlive, alive_);
   pool_.free(kept_[2], kAlive, alive_);
   pool_.recover(kDead, [&](BlockRef block) {
@@ -222,7 +222,7 @@ TEST_F(RecoveryTest, free_neighbours_of_a_block_taken_over_during_recovery_stay_
   EXPECT_EQ(pool_.usage(alive_).owner_bytes, (std::map<Owner, std::uint64_t>{{kAlive, 12U * kChunk}}));
 }
 
-TEST_F(RecoveryTest, the_lock_is_free_again_even_if_the_question_fails) {
+TEST_F(BlockPoolRecoveryTest, the_lock_is_free_again_even_if_the_question_fails) {
   const auto fail = [](BlockRef) -> bool { throw std::runtime_error("no answer"); };
   EXPECT_THROW(pool_.recover(kDead, fail), std::runtime_error);
   ASSERT_TRUE(try_lock(memory_.view().header.lock, kDead, 1));
@@ -232,7 +232,7 @@ TEST_F(RecoveryTest, the_lock_is_free_again_even_if_the_question_fails) {
   expect_only_living_blocks();
 }
 
-TEST_F(RecoveryTest, who_waits_for_the_lock_of_the_dead_gets_it) {
+TEST_F(BlockPoolRecoveryTest, who_waits_for_the_lock_of_the_dead_gets_it) {
   ASSERT_TRUE(try_lock(memory_.view().header.lock, kDead, 1));
   std::jthread waiter([&] { EXPECT_TRUE(pool_.allocate(4 * kChunk, kAlive, alive_)); });
   pool_.recover(kDead, never_referenced);
@@ -240,7 +240,7 @@ TEST_F(RecoveryTest, who_waits_for_the_lock_of_the_dead_gets_it) {
   EXPECT_EQ(pool_.usage(alive_).owner_bytes[kAlive], 20U * kChunk);
 }
 
-TEST_F(RecoveryTest, does_not_wait_for_a_holder_that_stands_still) {
+TEST_F(BlockPoolRecoveryTest, does_not_wait_for_a_holder_that_stands_still) {
   const PoolMember stopped(kStopped);
   {
     const CellGuard guard(memory_.view().header.lock, stopped);
@@ -287,7 +287,7 @@ void fill(const BlockPool& pool, const PoolMember& alive, std::minstd_rand& rand
   for (const auto block : passing) pool.free(block, kAlive, alive);
 }
 
-TEST(Recovery, finds_all_blocks_of_the_dead_in_a_tiling_that_changes) {
+TEST(BlockPoolRecovery, finds_all_blocks_of_the_dead_in_a_tiling_that_changes) {
   const PoolMember alive(kAlive);
   std::minstd_rand random(1);
   for (int round = 0; round < 5; ++round) {
@@ -310,7 +310,7 @@ TEST(Recovery, finds_all_blocks_of_the_dead_in_a_tiling_that_changes) {
   }
 }
 
-TEST_F(RecoveryTest, a_holder_that_dies_too_takes_what_was_left_to_it_along) {
+TEST_F(BlockPoolRecoveryTest, a_holder_that_dies_too_takes_what_was_left_to_it_along) {
   pool_.free(kept_[1], kAlive, alive_);  // so that what is left to it lies on both sides of a free piece
   ASSERT_TRUE(try_lock(memory_.view().header.lock, kStopped, 1));
   pool_.recover(kDead, never_referenced);
@@ -320,7 +320,7 @@ TEST_F(RecoveryTest, a_holder_that_dies_too_takes_what_was_left_to_it_along) {
   EXPECT_EQ(pool_.usage(alive_).owner_bytes, (std::map<Owner, std::uint64_t>{{kAlive, 12U * kChunk}}));
 }
 
-TEST_F(RecoveryTest, who_frees_what_was_left_to_it_may_die_at_each_write) {
+TEST_F(BlockPoolRecoveryTest, who_frees_what_was_left_to_it_may_die_at_each_write) {
   const CellLockLayout& lock = memory_.view().header.lock;
   ASSERT_TRUE(try_lock(memory_.view().header.lock, kStopped, 1));
   pool_.recover(kDead, never_referenced);
@@ -339,7 +339,7 @@ TEST_F(RecoveryTest, who_frees_what_was_left_to_it_may_die_at_each_write) {
   expect_only_living_blocks();
 }
 
-TEST_F(RecoveryTest, all_that_is_derived_is_made_anew_from_the_words) {
+TEST_F(BlockPoolRecoveryTest, all_that_is_derived_is_made_anew_from_the_words) {
   ASSERT_TRUE(try_lock(memory_.view().header.lock, kDead, 1));
   const PoolView view = memory_.view();
   view.header.free_chunks = view.header.used_blocks = view.header.rows = 12345;
@@ -354,7 +354,7 @@ TEST_F(RecoveryTest, all_that_is_derived_is_made_anew_from_the_words) {
   expect_only_living_blocks();
 }
 
-TEST_F(RecoveryTest, what_lies_before_a_spoiled_word_can_still_be_used) {
+TEST_F(BlockPoolRecoveryTest, what_lies_before_a_spoiled_word_can_still_be_used) {
   ASSERT_TRUE(try_lock(memory_.view().header.lock, kDead, 1));
   memory_.view().cells[kept_[2].chunk].word = 0;
   expect_error(Errc::corrupt, [&] { pool_.recover(kDead, never_referenced); });

@@ -62,9 +62,9 @@ struct RandomShape {
   std::uint32_t longest;
 };
 
-class RandomUse : public ::testing::TestWithParam<RandomShape> {};
+class RandomPoolUse : public ::testing::TestWithParam<RandomShape> {};
 
-TEST_P(RandomUse, agrees_with_a_model) {
+TEST_P(RandomPoolUse, agrees_with_a_model) {
   PoolMemory memory(chunks(GetParam().chunks));
   const BlockPool pool = memory.pool();
   const PoolMember me(kMe);
@@ -94,7 +94,7 @@ TEST_P(RandomUse, agrees_with_a_model) {
   EXPECT_EQ(pool.usage(me).largest_free_bytes, std::uint64_t{GetParam().chunks} * kChunk);
 }
 
-INSTANTIATE_TEST_SUITE_P(BlockPool, RandomUse,
+INSTANTIATE_TEST_SUITE_P(BlockPool, RandomPoolUse,
                          ::testing::Values(RandomShape{1, 1}, RandomShape{2, 2}, RandomShape{17, 5},
                                            RandomShape{64, 64}, RandomShape{1000, 200}, RandomShape{1000, 3},
                                            RandomShape{4099, 1500}, RandomShape{50000, 700}),
@@ -190,9 +190,9 @@ TEST(BlockPool, of_freeing_and_taking_over_at_the_same_time_one_succeeds) {
 
 // Bytes of the state change at random while it is used. Nothing is promised but that every call ends, by an answer
 // that is inside the pool or by an error. The lock is left alone: a lock that seems held is held.
-class SpoiledState : public ::testing::TestWithParam<unsigned> {};
+class SpoiledPool : public ::testing::TestWithParam<unsigned> {};
 
-TEST_P(SpoiledState, gives_errors_and_nothing_worse) {
+TEST_P(SpoiledPool, gives_errors_and_nothing_worse) {
   std::mt19937 random(GetParam());
   const PoolMember me(kMe);
   int errors = 0;
@@ -232,7 +232,7 @@ TEST_P(SpoiledState, gives_errors_and_nothing_worse) {
   EXPECT_GT(errors, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(BlockPool, SpoiledState, ::testing::Range(1U, 9U));
+INSTANTIATE_TEST_SUITE_P(BlockPool, SpoiledPool, ::testing::Range(1U, 9U));
 
 }  // namespace
 }  // namespace drover

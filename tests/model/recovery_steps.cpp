@@ -43,7 +43,9 @@ void RingModel::keeper_step(RingState& state) const {
     }
     case KeeperAt::gather: {
       const Place& flight = state.flights[keeper.index];
-      const bool is_held = flight.word.state == SlotState::reading || flight.word.state == SlotState::returned;
+      const bool is_held =
+          (flight.word.state == SlotState::reading && flight.word.owner == owner_number(keeper.dead)) ||
+          (flight.word.state == SlotState::returned && is(Mistake::flights_before_slots));
       if (is_held && !is(Mistake::flight_not_compared)) {
         keeper.positions = static_cast<std::uint8_t>(keeper.positions | 1U << flight.position);
       }

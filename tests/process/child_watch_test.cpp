@@ -24,6 +24,7 @@
 #include "drover/base/error.hpp"
 #include "process/pidfd.hpp"
 #include "process/process_table.hpp"
+#include "support/build.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
 #include "support/peer_group.hpp"
@@ -255,6 +256,7 @@ DROVER_PEER_BODY(fork_with_a_watch) {
 }
 
 TEST(ChildWatch, forked_child_has_none) {
+  if (test::kIsSanitized) GTEST_SKIP() << "the child allocates, and the sanitizer's allocator does not survive a fork";
   PeerGroup group("fork_with_a_watch", {.mode = PeerMode::processes, .size = 1});
   group.start();
   group.expect_success();

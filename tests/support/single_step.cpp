@@ -49,39 +49,91 @@ std::size_t SingleStepper::measure() {
 StepEnd SingleStepper::kill_after(std::size_t instructions) {
   const std::string answer = run(fmt::format("{}", instructions));
   place_ = answer;
-  return answer == "finished" ? StepEnd::finished : StepEnd::killed;
+  return answer == "finished" ? StepEnd::finished : StepEnd::reached;
+}
+
+StepEnd SingleStepper::pause_after(std::size_t instructions) {
+  place_ = run(fmt::format("pause {}", instructions));
+  return place_ == "finished" ? StepEnd::finished : StepEnd::reached;
+}
+
+void SingleStepper::resume() {
+  peers_.channel(0).send("resume");
+  for (std::string answer = peers_.receive_text(0);; answer = peers_.receive_text(0)) {
+    if (answer != "sleeps") {
+      EXPECT_EQ(answer, "finished");
+      return;
+    }
+    if (wake_) wake_();
+    peers_.channel(0).send(wake_ ? "go on" : "stop");
+  }
 }
 
 void SingleStepper::bury() { session_.bury(owner_); }
 
-std::size_t kill_at_every_instruction(SingleStepper& stepper, const StepChecks& checks, std::size_t most) {
+namespace {
+
+// Twice: the first run changes what the others find, such as laps, generations and high water.
+std::size_t measure_twice(SingleStepper& stepper, const std::function<void()>& prepare,
+                          const std::function<void()>& check) {
   std::size_t count = 0;
-  for (int run = 0; run < 2; ++run) {  // the first changes what the others find: laps, generations, high water
-    checks.prepare();
+  for (int run = 0; run < 2; ++run) {
+    prepare();
     count = stepper.measure();
-    checks.check_buried();
+    check();
   }
   if (count < 10) throw std::logic_error(fmt::format("the stepped body has only {} instructions", count));
+  return count;
+}
+
+// Another way now and then is the scheduler's; another way always would mean that nothing was tried.
+void expect_same_way(std::size_t tried, std::size_t finished) {
+  ::testing::Test::RecordProperty("instructions", static_cast<int>(tried));
+  EXPECT_LE(finished, tried / 4 + 1) << "the stepped body does not follow the way that was measured";
+}
+
+std::string describe(std::size_t instructions, std::size_t count, const SingleStepper& stepper) {
+  return fmt::format("stopped after {} of {} instructions, at {}", instructions, count, stepper.place());
+}
+
+}  // namespace
+
+std::size_t kill_at_every_instruction(SingleStepper& stepper, const StepChecks& checks, std::size_t most) {
+  const std::size_t count = measure_twice(stepper, checks.prepare, checks.check_buried);
   const std::size_t stride = most == 0 ? 1 : std::max<std::size_t>(1, count / most);
   std::size_t kills = 0;
   std::size_t finished = 0;
   for (std::size_t instructions = 0; instructions < count; instructions += stride) {
     checks.prepare();
     const StepEnd end = stepper.kill_after(instructions);
-    const ::testing::ScopedTrace trace(
-        __FILE__, __LINE__,
-        fmt::format("killed after {} of {} instructions, at {}", instructions, count, stepper.place()));
-    end == StepEnd::killed ? ++kills : ++finished;
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, describe(instructions, count, stepper));
+    end == StepEnd::reached ? ++kills : ++finished;
     if (checks.check_dead) checks.check_dead();
     stepper.bury();
     checks.check_buried();
     if (::testing::Test::HasFailure()) break;
   }
-  // Another way now and then is the scheduler's; another way always would mean that nothing was tried.
-  ::testing::Test::RecordProperty("instructions", static_cast<int>(count));
-  ::testing::Test::RecordProperty("kills", static_cast<int>(kills));
-  EXPECT_LE(finished, count / stride / 4 + 1) << "the stepped body does not follow the way that was measured";
+  expect_same_way(kills + finished, finished);
   return kills;
+}
+
+std::size_t overtake_at_every_instruction(SingleStepper& stepper, const OvertakeChecks& checks) {
+  const std::size_t count = measure_twice(stepper, checks.prepare, checks.check);
+  std::size_t stops = 0;
+  std::size_t finished = 0;
+  for (std::size_t instructions = 0; instructions < count; ++instructions) {
+    checks.prepare();
+    const StepEnd end = stepper.pause_after(instructions);
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, describe(instructions, count, stepper));
+    end == StepEnd::reached ? ++stops : ++finished;
+    checks.overtake();
+    stepper.resume();
+    stepper.bury();
+    checks.check();
+    if (::testing::Test::HasFailure()) break;
+  }
+  expect_same_way(stops + finished, finished);
+  return stops;
 }
 
 }  // namespace drover::test

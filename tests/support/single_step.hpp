@@ -32,10 +32,10 @@ using SteppedBody = void (*)(const Invited& invited);
 /// Makes `body` known as `name`; what DROVER_STEPPED does.
 bool register_stepped_body(const char* name, SteppedBody body);
 
-/// How a stepped process ended.
+/// Where a stepped process came to.
 enum class StepEnd {
-  killed,    ///< after the instruction that was asked for
-  finished,  ///< it reached the end first: its way differed from the one that was measured
+  reached,   ///< the instruction that was asked for
+  finished,  ///< the end: its way differed from the one that was measured
 };
 
 /// Runs a registered body again and again, killing it after one more instruction each time. The processes are forked
@@ -56,6 +56,10 @@ class SingleStepper {
   std::size_t measure();
   /// Runs it and kills it after `instructions`. The process is reaped when this returns, and not yet buried.
   StepEnd kill_after(std::size_t instructions);
+  /// Runs it and stops it after `instructions`. It stands there until `resume`.
+  StepEnd pause_after(std::size_t instructions);
+  /// Lets a stopped process go on to its end; fails the test if it does not get there in order.
+  void resume();
   /// Recovers what the last process held, as the keeper does.
   void bury();
 
@@ -83,6 +87,15 @@ struct StepChecks {
   std::function<void()> check_buried;  ///< the living must find everything right
 };
 std::size_t kill_at_every_instruction(SingleStepper& stepper, const StepChecks& checks, std::size_t most = 0);
+
+/// Measures, then for every instruction: `prepare`, stop there, `overtake`, go on to the end, bury, `check`. Returns
+/// the number of stops.
+struct OvertakeChecks {
+  std::function<void()> prepare;   ///< brings everything to where the body expects it
+  std::function<void()> overtake;  ///< what others do while the process stands still
+  std::function<void()> check;     ///< all must be right now
+};
+std::size_t overtake_at_every_instruction(SingleStepper& stepper, const OvertakeChecks& checks);
 
 }  // namespace drover::test
 

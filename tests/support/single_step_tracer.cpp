@@ -16,6 +16,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -66,7 +67,7 @@ class Traced {
       sigset_t child;
       ::sigemptyset(&child);
       ::sigaddset(&child, SIGCHLD);
-      constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 20'000'000};
+      constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 2'000'000};
       if (::sigtimedwait(&child, nullptr, &kPause) < 0 && errno == EAGAIN && is_asleep()) return Event::sleeps;
     }
   }
@@ -129,6 +130,10 @@ class Tracer {
     for (std::string command = peer_.receive_text(); command != "end"; command = peer_.receive_text()) {
       Traced process(start());
       wait_for_begin(process);
+      if (command.starts_with(kPause)) {
+        pause(process, std::stoul(command.substr(kPause.size())));
+        continue;
+      }
       const std::string answer = command == "measure" ? measure(process) : run_to(process, std::stoul(command));
       process.kill();
       peer_.channel().send(answer);
@@ -136,6 +141,9 @@ class Tracer {
   }
 
  private:
+  static constexpr std::string_view kPause = "pause ";
+  static constexpr std::string_view kFinished = "finished";
+
   // On one core tracer and traced hand over without waking another, and operations sleep instead of looking.
   static void stay_on_one_core() {
     cpu_set_t one;
@@ -202,6 +210,21 @@ class Tracer {
     return fmt::format("{}", way_.size());
   }
 
+  // Lets the test act while the process stands still, then lets it end.
+  void pause(Traced& process, std::size_t instructions) {
+    const std::string place = run_to(process, instructions);
+    peer_.channel().send(place);
+    if (peer_.receive_text() != "resume") throw std::runtime_error("a paused process is resumed");
+    bool is_right = true;
+    if (place != kFinished) {
+      process.go_on();
+      const auto event = wait_through_sleeps(process);
+      is_right = event == Traced::Event::stopped && WSTOPSIG(process.status()) == SIGTRAP;
+    }
+    process.kill();
+    peer_.channel().send(is_right ? std::string(kFinished) : fmt::format("failed with status {}", process.status()));
+  }
+
   // A breakpoint leads to the instruction of the measured way in as many stops as it was passed before, instead of
   // one stop for each instruction.
   std::string run_to(Traced& process, std::size_t instructions) {
@@ -220,12 +243,13 @@ class Tracer {
       process.go_on();
       const auto event = wait_through_sleeps(process);
       if (event == Traced::Event::sleeps) return fmt::format("sleep on the way to {}", place_of(target));
-      if (event == Traced::Event::ended || process.next_instruction() != target + 1) break;
+      if (event == Traced::Event::ended) throw std::runtime_error("a stepped process ended before its end");
+      if (process.next_instruction() != target + 1) break;
       process.poke(target, original);
       process.set_next_instruction(target);
       is_there = true;
     }
-    return "finished";
+    return std::string(kFinished);
   }
 
   // Parent and child have the same addresses.

@@ -106,13 +106,13 @@ TestSession::TestSession()
 std::shared_ptr<Membership> TestSession::join() {
   const MutexLock lock(*mutex_);
   ++page_of(*page_).present;
-  return std::make_shared<Local>(++last_, table_, mutex_, page_);
+  return std::make_shared<Local>(next_owner(), table_, mutex_, page_);
 }
 
 Owner TestSession::invite(Channel& channel, std::span<const ObjectHandle> objects) {
   const MutexLock lock(*mutex_);
   ++page_of(*page_).present;
-  const Owner owner = ++last_;
+  const Owner owner = next_owner();
   std::string text = fmt::format("{}", owner);
   std::vector<int> fds = {page_file_.get()};
   for (const auto& handle : objects) {
@@ -125,11 +125,22 @@ Owner TestSession::invite(Channel& channel, std::span<const ObjectHandle> object
   return owner;
 }
 
+Owner TestSession::next_owner() {
+  if (!buried_.empty()) {
+    const Owner owner = buried_.back();
+    buried_.pop_back();
+    return owner;
+  }
+  if (last_ == kMaxParticipants) throw std::logic_error("too many participants of a test session");
+  return ++last_;
+}
+
 void TestSession::bury(Owner dead) {
   const MutexLock lock(*mutex_);
   --page_of(*page_).present;
   ++page_of(*page_).departed;
   table_->depart(dead, 1);
+  buried_.push_back(dead);
 }
 
 void TestSession::end() {

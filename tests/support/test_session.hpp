@@ -35,10 +35,13 @@ class TestSession {
  private:
   class Local;
 
+  Owner next_owner();
+
   Fd page_file_;
   std::shared_ptr<Mapping> page_;
   std::shared_ptr<ObjectTable> table_;
   std::shared_ptr<Mutex> mutex_;
+  std::vector<Owner> buried_;  // their numbers are given out again, as the keeper does
   Owner last_ = kNobody;
 };
 

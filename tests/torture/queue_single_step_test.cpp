@@ -1,11 +1,10 @@
 // A producer or consumer killed after each single instruction: what was put is delivered, nothing is delivered twice
 // under the same key, every slot, flight and block comes free again.
-#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -41,7 +40,7 @@ DROVER_STEPPED(loan_and_publish) {
   const std::string message = numbered_message(7, kBlock);
   StepMarks::begin();
   Loan loan = queue.loan(kBlock);
-  std::ranges::copy(std::as_bytes(std::span(message)), loan.bytes().begin());
+  std::memcpy(loan.bytes().data(), message.data(), message.size());
   static_cast<void>(queue.publish(loan));
   StepMarks::end();
 }
