@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <ctime>
 
@@ -31,10 +30,10 @@ int cores() noexcept {
 
 }  // namespace
 
-bool sleep_on(Bell& bell, std::uint32_t announced, std::chrono::nanoseconds longest) noexcept {
+void sleep_on(Bell& bell, std::uint32_t announced, std::chrono::nanoseconds longest) noexcept {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(longest);
   const timespec time{.tv_sec = seconds.count(), .tv_nsec = (longest - seconds).count()};
-  return futex(bell, FUTEX_WAIT, announced, &time) == 0 || errno != ETIMEDOUT;
+  futex(bell, FUTEX_WAIT, announced, &time);
 }
 
 // Keeps the bit while sleepers may remain. When the wake-up found nobody the bit goes, and whoever fell asleep in

@@ -34,17 +34,36 @@ inline constexpr std::chrono::milliseconds kLongestSleep{100};
 /// Announces a sleep and returns the value to sleep on; look once more before sleeping.
 [[nodiscard]] inline std::uint32_t announce_sleep(Bell& bell) noexcept { return bell.word.fetch_or(1) | 1U; }
 
-/// Sleeps until rung, at most `longest`. Returns false if that time passed. May return early.
-bool sleep_on(Bell& bell, std::uint32_t announced, std::chrono::nanoseconds longest) noexcept;
+/// Sleeps until rung, at most `longest`. May return early.
+void sleep_on(Bell& bell, std::uint32_t announced, std::chrono::nanoseconds longest) noexcept;
+
+/// When a wait has to look at the session: whenever it has lasted `kLongestSleep` since the last time, whatever woke
+/// it in between, be it signals or rings for others.
+class SessionLook {
+ public:
+  /// Throws what `membership.check()` throws, if it is time to ask.
+  void check_in_time(const Membership& membership) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < due_) return;
+    membership.check();
+    due_ = now + kLongestSleep;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point due_ = std::chrono::steady_clock::now() + kLongestSleep;
+};
 
 namespace detail {
 void wake_one(Bell& bell) noexcept;
 void wake_all(Bell& bell, std::uint32_t seen) noexcept;
 }  // namespace detail
 
+/// Whether somebody may be asleep.
+[[nodiscard]] inline bool may_have_sleepers(const Bell& bell) noexcept { return (bell.word.load() & 1U) != 0; }
+
 /// Wakes one sleeper. One load when nobody sleeps.
 inline void ring_one(Bell& bell) noexcept {
-  if ((bell.word.load() & 1U) != 0) detail::wake_one(bell);
+  if (may_have_sleepers(bell)) detail::wake_one(bell);
 }
 
 /// Wakes everybody. One load when nobody sleeps.
@@ -102,12 +121,12 @@ auto wait_on(Bell& bell, const Membership& membership, Deadline deadline, Patien
     }
   }
   patience.failed();
-  for (;;) {
+  for (SessionLook look;; look.check_in_time(membership)) {
     const std::uint32_t announced = announce_sleep(bell);
     result = attempt();
     if (result || deadline.has_passed()) return result;
     const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline.remaining());
-    if (!sleep_on(bell, announced, longest)) membership.check();
+    sleep_on(bell, announced, longest);
   }
 }
 

@@ -41,12 +41,12 @@ class BlockPool {
   BlockPool(std::byte* state, const PoolGeometry& geometry);
 
   /// A block of at least `bytes` (at least one), aligned to a chunk, that belongs to `owner`; nothing if no free
-  /// piece is that large now. Waits for other users of the pool, briefly; throws what `membership.check()` throws if
-  /// the session ends meanwhile.
-  [[nodiscard]] std::optional<BlockRef> allocate(std::uint64_t bytes, Owner owner,
-                                                 const Membership& membership) const;
-  /// Gives a block back. Throws `Errc::corrupt`, and nothing has changed, if it is stale or not `owner`'s. Waits as
-  /// `allocate` does.
+  /// piece is that large now, or the pool's lock was not free in time. Waits for other users of the pool, briefly
+  /// unless one of them stands still; throws what `membership.check()` throws if the session ends meanwhile.
+  [[nodiscard]] std::optional<BlockRef> allocate(std::uint64_t bytes, Owner owner, const Membership& membership,
+                                                 Deadline deadline = Deadline::never()) const;
+  /// Gives a block back. Throws `Errc::corrupt`, and nothing has changed, if it is stale or not `owner`'s. Waits for
+  /// other users of the pool for as long as it takes.
   void free(BlockRef block, Owner owner, const Membership& membership) const;
   /// Makes `to` the owner, whoever was. Does not wait. Throws `Errc::corrupt` for a stale block.
   void adopt(BlockRef block, Owner to) const;

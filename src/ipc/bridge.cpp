@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
+#include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include "base/sys.hpp"
@@ -33,6 +36,8 @@ struct Bridge::Watch::Entry {
     return false;
   }
 
+  // Disarmed before it is written: who rearms it in between finds it readable once more, for nothing. The other way
+  // round it would stay disarmed.
   void fire() {
     is_armed = false;
     const std::uint64_t one = 1;
@@ -41,49 +46,70 @@ struct Bridge::Watch::Entry {
   }
 };
 
+// Never destroyed: its thread is never ended. A forked child has no such thread, and locks that it may have held stay
+// held; so the child begins anew.
+std::atomic<Bridge*> Bridge::current_{nullptr};
+
 Bridge& Bridge::instance() {
-  static auto* const bridge = new Bridge;  // never destroyed: its thread is never ended
-  return *bridge;
+  static const int is_registered = ::pthread_atfork(nullptr, nullptr, [] { current_ = nullptr; });
+  static_cast<void>(is_registered);
+  if (Bridge* const known = current_) return *known;
+  auto made = std::unique_ptr<Bridge>(new Bridge);
+  Bridge* known = nullptr;
+  return current_.compare_exchange_strong(known, made.get()) ? *made.release() : *known;
 }
 
-Bridge::Watch::Watch(BridgeTarget target) : entry_(std::make_shared<Entry>()) {
+Bridge::Watch::Watch(BridgeTarget target) : bridge_(&instance()), entry_(std::make_shared<Entry>()) {
   entry_->target = std::move(target);
   entry_->event = Fd(sys::call("eventfd", ::eventfd, 0U, int{EFD_CLOEXEC | EFD_NONBLOCK}));
   if (!entry_->event.is_open()) throw_errno("eventfd", "a descriptor for an event loop");
-  instance().add(entry_);
+  bridge_->add(entry_);
 }
 
-Bridge::Watch::~Watch() { instance().remove(entry_); }
+Bridge::Watch::~Watch() {
+  if (is_of_this_process()) bridge_->remove(entry_);
+}
+
+bool Bridge::Watch::is_of_this_process() const noexcept { return bridge_ == current_; }
 
 int Bridge::Watch::fd() const noexcept { return entry_->event.get(); }
 
 void Bridge::Watch::rearm() {
-  if (entry_->is_armed) return;
+  if (!is_of_this_process()) return;
   std::uint64_t count = 0;
   static_cast<void>(sys::retry("read", ::read, entry_->event.get(), static_cast<void*>(&count), sizeof(count)));
-  entry_->is_armed = true;
-  instance().look_again();
+  if (!entry_->is_armed.exchange(true)) bridge_->look_again();
 }
 
 void Bridge::add(std::shared_ptr<Watch::Entry> entry) {
   {
     const MutexLock lock(mutex_);
+    if (!is_running_) start_thread();
+    is_running_ = true;
     entries_.push_back(std::move(entry));
-    if (!is_running_) {
-      // The thread must not take signals that are meant for the application.
-      sigset_t all{};
-      sigset_t before{};
-      ::sigfillset(&all);
-      ::pthread_sigmask(SIG_SETMASK, &all, &before);
-      std::thread([this] { run(); }).detach();
-      ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-      is_running_ = true;
-    }
   }
   look_again();
 }
 
-// Two passes: the one under way may have begun with the entry.
+// The thread must not take signals that are meant for the application.
+void Bridge::start_thread() {
+  sigset_t all{};
+  sigset_t before{};
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread([this] { run(); }).detach();
+  } catch (const std::system_error& error) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw Error(Errc::limit_reached,
+                fmt::format("the thread that serves descriptors for event loops could not be started: {}",
+                            error.what()),
+                "raise the limit on threads (ulimit -u), or wait without a descriptor");
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// Two passes: the one under way may have begun with the entry. A wake-up that came for it is passed on.
 void Bridge::remove(const std::shared_ptr<Watch::Entry>& entry) {
   mutex_.lock();
   std::erase(entries_, entry);
@@ -93,6 +119,7 @@ void Bridge::remove(const std::shared_ptr<Watch::Entry>& entry) {
     has_passed_.wait(mutex_);
   }
   mutex_.unlock();
+  ring_one(*entry->target.bell);
 }
 
 void Bridge::look_again() noexcept { ring_always(turn_); }

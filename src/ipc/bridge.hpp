@@ -1,6 +1,7 @@
 // ipc/bridge.hpp: makes descriptors readable when bells ring, for event loops.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,11 +25,12 @@ struct BridgeTarget {
 /// waits for bells alone does not need it.
 class Bridge {
  public:
-  /// The one of this process.
+  /// The one of this process; another one in a forked child.
   static Bridge& instance();
 
   /// A descriptor that becomes readable when the target is ready, or its session over; then stays so until `rearm`.
-  /// Destruction ends the watch and returns when the thread does not touch the bell any more.
+  /// Destruction ends the watch and returns when the thread does not touch the bell any more; of a forked child's
+  /// copy it does nothing.
   class Watch {
    public:
     explicit Watch(BridgeTarget target);
@@ -43,6 +45,8 @@ class Bridge {
    private:
     struct Entry;
     friend class Bridge;
+    [[nodiscard]] bool is_of_this_process() const noexcept;
+    Bridge* bridge_;
     std::shared_ptr<Entry> entry_;
   };
 
@@ -50,11 +54,14 @@ class Bridge {
   Bridge() = default;
   void add(std::shared_ptr<Watch::Entry> entry) DROVER_EXCLUDES(mutex_);
   void remove(const std::shared_ptr<Watch::Entry>& entry) DROVER_EXCLUDES(mutex_);
+  void start_thread();
   void look_again() noexcept;
   [[noreturn]] void run();
   void pass();
   void sleep(const std::vector<std::shared_ptr<Watch::Entry>>& entries, std::vector<std::uint32_t>& announced,
              std::uint32_t turn);
+
+  static std::atomic<Bridge*> current_;
 
   Mutex mutex_;
   ConditionVariable has_passed_;

@@ -9,6 +9,26 @@
 
 namespace drover {
 
+std::string_view to_string(PutResult result) noexcept {
+  switch (result) {
+    case PutResult::put: return "put";
+    case PutResult::timed_out: return "timed_out";
+    case PutResult::closed: return "closed";
+    case PutResult::peer_lost: return "peer_lost";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(GetResult result) noexcept {
+  switch (result) {
+    case GetResult::got: return "got";
+    case GetResult::timed_out: return "timed_out";
+    case GetResult::closed: return "closed";
+    case GetResult::peer_lost: return "peer_lost";
+  }
+  return "unknown";
+}
+
 detail::HeldMemory::HeldMemory(HeldMemory&& other) noexcept { *this = std::move(other); }
 
 detail::HeldMemory& detail::HeldMemory::operator=(HeldMemory&& other) noexcept {
@@ -29,9 +49,32 @@ void detail::HeldMemory::reset() noexcept {
   size_ = 0;
 }
 
+Message::Message(Message&& other) noexcept { *this = std::move(other); }
+
+Message& Message::operator=(Message&& other) noexcept {
+  if (this == &other) return *this;
+  small_ = other.small_;
+  std::swap(inlined_, other.inlined_);  // its room is for reuse
+  held_ = std::move(other.held_);
+  size_ = other.size_;
+  key_ = other.key_;
+  is_inlined_ = other.is_inlined_;
+  is_redelivered_ = other.is_redelivered_;
+  other.reset();
+  return *this;
+}
+
+void Message::reset() noexcept {
+  held_.reset();
+  size_ = 0;
+  key_ = 0;
+  is_inlined_ = false;
+  is_redelivered_ = false;
+}
+
 std::span<const std::byte> Message::bytes() const noexcept {
   if (!held_.bytes().empty()) return held_.bytes();
-  return {size_ <= small_.size() ? small_.data() : inlined_.data(), size_};
+  return {is_inlined_ ? inlined_.data() : small_.data(), size_};
 }
 
 std::string_view Message::text() const noexcept {

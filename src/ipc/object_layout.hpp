@@ -22,6 +22,7 @@ struct alignas(kCacheLine) ObjectHeader {
   std::uint64_t departed_before;           ///< Population::departed when it was made
   std::atomic<std::uint32_t> openers;      ///< participants that have it open
   std::atomic<std::uint32_t> ever_opened;  ///< participants that ever had it open
+  std::atomic<std::uint32_t> acquainted;   ///< participants that are present and have it open, or had
   std::atomic<std::uint32_t> last_lost;    ///< pid of the last opener that died, or 0
 };
 static_assert(sizeof(ObjectHeader) == kCacheLine);

@@ -64,7 +64,8 @@ ObjectHandle ObjectTable::create(const ObjectSpec& spec, Owner opener, std::uint
   Entry entry{.handle = {.kind = spec.kind, .slab = 0, .offset = 0, .generation = last_generation_ + 1},
               .spec = spec,
               .bytes = round_up(sizeof(ObjectHeader) + info.layout_bytes(spec), kCacheLine),
-              .openers = {opener}};
+              .openers = {opener},
+              .acquainted = {opener}};
   place(entry);
   std::byte* const data = data_of(entry);
   if (entry.bytes <= kLargestSharedObject) std::memset(data, 0, entry.bytes);  // its own file would be zero already
@@ -73,8 +74,8 @@ ObjectHandle ObjectTable::create(const ObjectSpec& spec, Owner opener, std::uint
   header.kind = static_cast<std::uint16_t>(spec.kind);
   header.generation = entry.handle.generation;
   header.departed_before = departed_before;
-  header.openers = 1;
   header.ever_opened = 1;
+  show_counts(entry);
   info.format(layout_of(data), spec);
   header.magic = kObjectMagic;
   ++last_generation_;
@@ -103,40 +104,32 @@ const ObjectSpec& ObjectTable::open(const ObjectHandle& handle, Owner opener) {
     throw Error(Errc::not_found, fmt::format("the shared object {} does not exist (any more)", handle.to_string()),
                 "keep one opening of it until everybody who is to use it has opened it");
   }
-  ObjectHeader& header = header_of(data_of(*entry));
-  if (entry->openers.insert(opener).second) ++header.ever_opened;
-  header.openers = static_cast<std::uint32_t>(entry->openers.size());
+  if (entry->openers.insert(opener).second) ++header_of(data_of(*entry)).ever_opened;
+  entry->acquainted.insert(opener);
+  show_counts(*entry);
   return entry->spec;
 }
 
 void ObjectTable::close(const ObjectHandle& handle, Owner opener) noexcept {
   Entry* const entry = find(handle);
   if (entry == nullptr || entry->openers.erase(opener) == 0) return;
-  const auto at = objects_.find(handle.generation);
-  if (entry->openers.empty() || handle.kind == ObjectKind::overflow) {
-    erase(at);
+  if (is_unused(*entry)) {
+    erase(objects_.find(handle.generation));
     return;
   }
-  std::byte* const data = data_of(*entry);
-  header_of(data).openers = static_cast<std::uint32_t>(entry->openers.size());
-  info_of(entry->spec.kind).wake_all(layout_of(data), entry->spec);  // they may be alone now
+  show_counts(*entry);
+  info_of(entry->spec.kind).wake_all(layout_of(data_of(*entry)), entry->spec);  // they may be alone now
 }
 
 void ObjectTable::depart(Owner owner, pid_t pid) noexcept {
   for (auto& [generation, entry] : objects_) recover(entry, owner);
   for (auto at = objects_.begin(); at != objects_.end();) {
     Entry& entry = at->second;
-    if (!entry.openers.contains(owner)) {
-      ++at;
-    } else if (entry.handle.kind == ObjectKind::overflow) {
-      at = is_in_transit(entry) ? std::next(at) : erase(at);
-    } else {
-      entry.openers.erase(owner);
-      ObjectHeader& header = header_of(data_of(entry));
-      if (pid != 0) header.last_lost = static_cast<std::uint32_t>(pid);
-      header.openers = static_cast<std::uint32_t>(entry.openers.size());
-      at = entry.openers.empty() ? erase(at) : std::next(at);
-    }
+    const bool had_it_open = entry.openers.erase(owner) > 0;
+    entry.acquainted.erase(owner);
+    if (had_it_open && pid != 0) header_of(data_of(entry)).last_lost = static_cast<std::uint32_t>(pid);
+    show_counts(entry);
+    at = is_unused(entry) ? erase(at) : std::next(at);
   }
   wake_all();
 }
@@ -198,6 +191,17 @@ void ObjectTable::recover(Entry& entry, Owner dead) noexcept {
   } catch (const std::exception& error) {  // spoilt by a participant: it must not cost the others their keeper
     log(LogLevel::error, error.what());
   }
+}
+
+void ObjectTable::show_counts(const Entry& entry) const {
+  ObjectHeader& header = header_of(data_of(entry));
+  header.openers = static_cast<std::uint32_t>(entry.openers.size());
+  header.acquainted = static_cast<std::uint32_t>(entry.acquainted.size());
+}
+
+// Who put a message that has an object of its own has closed that; the record refers to it until somebody opens it.
+bool ObjectTable::is_unused(const Entry& entry) const noexcept {
+  return entry.openers.empty() && !(entry.handle.kind == ObjectKind::overflow && is_in_transit(entry));
 }
 
 bool ObjectTable::is_in_transit(const Entry& overflow) const noexcept {

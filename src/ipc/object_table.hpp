@@ -32,7 +32,8 @@ class ObjectTable {
   ObjectHandle create(const ObjectSpec& spec, Owner opener, std::uint64_t departed_before);
   /// Counts `opener`. Returns the spec; throws `Errc::not_found` if there is no such object.
   const ObjectSpec& open(const ObjectHandle& handle, Owner opener);
-  /// Ends an opening; unknown ones are ignored. An overflow object goes at once, whoever else has it open.
+  /// Ends an opening; unknown ones are ignored. The object goes with the last one; an overflow object not before no
+  /// record refers to it.
   void close(const ObjectHandle& handle, Owner opener) noexcept;
   /// After the kernel has reported a death, or a participant has left: recovers every object, ends the openings,
   /// and wakes everybody who sleeps on an object, so that they see what changed. `pid` is told to who asks; 0 if it
@@ -56,6 +57,7 @@ class ObjectTable {
     ObjectSpec spec;
     std::size_t bytes = 0;
     std::set<Owner> openers;
+    std::set<Owner> acquainted;  // those present that have it open, or had
   };
   using Entries = std::map<std::uint64_t, Entry>;  // by generation
 
@@ -64,6 +66,8 @@ class ObjectTable {
   void place(Entry& entry);
   Entries::iterator erase(Entries::iterator at) noexcept;
   void recover(Entry& entry, Owner dead) noexcept;
+  void show_counts(const Entry& entry) const;
+  [[nodiscard]] bool is_unused(const Entry& entry) const noexcept;
   [[nodiscard]] bool is_in_transit(const Entry& overflow) const noexcept;
 
   Entries objects_;

@@ -1,81 +1,59 @@
 #include "drover/ipc/pipe.hpp"
 
-#include <map>
+#include <bit>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "drover/base/mutex.hpp"
 #include "drover/ipc/wait.hpp"
+#include "ipc/local_openings.hpp"
 #include "ipc/object_layout.hpp"
 #include "ipc/queue_core.hpp"
 
 namespace drover {
-namespace {
-
-// How many copies of each end this process has. The keeper counts processes, so of the ends that are all in one
-// process only that process knows. An end is named by the queue it reads.
-class LocalEnds {
- public:
-  using Name = std::pair<const Membership*, std::uint64_t>;
-
-  static LocalEnds& instance() {
-    static auto* const ends = new LocalEnds;  // never destroyed: pipes may outlive static destruction
-    return *ends;
-  }
-  void add(const Name& name) DROVER_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    ++counts_[name];
-  }
-  void remove(const Name& name) DROVER_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    if (--counts_[name] == 0) counts_.erase(name);
-  }
-  bool has(const Name& name) DROVER_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    return counts_.contains(name);
-  }
-
- private:
-  Mutex mutex_;
-  std::map<Name, int> counts_ DROVER_GUARDED_BY(mutex_);
-};
-
-}  // namespace
-
-// One open end: counted while it exists. When it goes, the other end, if it is here, must look.
+// One open end. The participants that have an end are in the list of those who read its incoming queue; one that dies
+// is taken off by recovery. When this process closes its last copy, the other end must look.
 struct Pipe::End {
   End(std::shared_ptr<QueueCore> incoming, std::shared_ptr<QueueCore> outgoing)
-      : in(std::move(incoming)), out(std::move(outgoing)) {
-    LocalEnds::instance().add(name());
-  }
-  ~End() {
-    LocalEnds::instance().remove(name());
+      : in(std::move(incoming)),
+        out(std::move(outgoing)),
+        opening(in->object(), [this] { set_reader(true); }, [this] { set_reader(false); }) {}
+
+  void set_reader(bool is_reader) const {
+    const Owner self = in->object().self();
+    auto& readers = in->view().ring.head().readers.at(self / 64U);
+    const std::uint64_t bit = std::uint64_t{1} << (self % 64U);
+    if (is_reader) {
+      readers.fetch_or(bit);
+      return;
+    }
+    readers.fetch_and(~bit);
     ring_always(out->view().ring.head().record_ready);
     ring_always(in->view().ring.head().slot_free);
     ring_always(in->view().ring.head().bytes_free);
   }
-  End(const End&) = delete;
-  End& operator=(const End&) = delete;
-
-  [[nodiscard]] LocalEnds::Name name() const {
-    return {&in->object().membership(), in->object().handle().generation};
-  }
 
   std::shared_ptr<QueueCore> in;
   std::shared_ptr<QueueCore> out;
+  LocalOpening opening;
 };
 
 namespace {
 
-// Whether nobody has the end that reads `theirs`: no other process has the pipe open, none is on its way, and this
-// process has no copy of that end.
-std::function<bool()> other_end_is_gone(const QueueCore& queue, std::uint64_t theirs) {
-  return [&object = queue.object(), theirs] {
-    return header_of(object.data()).openers.load() <= 1 && object.membership().population().starting == 0 &&
-           !LocalEnds::instance().has({&object.membership(), theirs});
-  };
+// Whether nobody reads what this end writes, and nobody is on the way who might: starting, or between opening the
+// queues and entering itself as a reader of one.
+bool is_other_end_gone(const QueueCore& incoming, const QueueCore& outgoing) {
+  const auto& theirs = outgoing.view().ring.head().readers;
+  const auto& ours = incoming.view().ring.head().readers;
+  if (outgoing.object().membership().population().starting > 0) return false;
+  std::uint32_t known = 0;
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    const std::uint64_t bits = theirs.at(i).load();
+    if (bits != 0) return false;
+    known += static_cast<std::uint32_t>(std::popcount(ours.at(i).load()));
+  }
+  return header_of(outgoing.object().data()).openers.load() <= known;
 }
 
 }  // namespace
@@ -106,15 +84,18 @@ Pipe::Pipe(Queue incoming, Queue outgoing)
     : incoming_(std::move(incoming)),
       outgoing_(std::move(outgoing)),
       end_(std::make_shared<End>(incoming_.core_, outgoing_.core_)) {
-  const std::uint64_t theirs = outgoing_.handle().generation;
-  incoming_.core_->set_alone_rule(other_end_is_gone(*incoming_.core_, theirs));
-  outgoing_.core_->set_alone_rule(other_end_is_gone(*outgoing_.core_, theirs));
+  const auto is_gone = [end = std::weak_ptr(end_)] {
+    const auto open = end.lock();
+    return open == nullptr || is_other_end_gone(*open->in, *open->out);
+  };
+  incoming_.core_->set_alone_rule(is_gone);
+  outgoing_.core_->set_alone_rule(is_gone);
 }
 
 PipeHandle Pipe::handle() const { return {.incoming = incoming_.handle(), .outgoing = outgoing_.handle()}; }
 
 PutResult Pipe::send(std::span<const std::byte> message, Deadline deadline) {
-  if (outgoing_.core_->is_peer_gone()) return PutResult::peer_lost;
+  if (outgoing_.core().is_peer_gone()) return PutResult::peer_lost;
   return outgoing_.put(message, deadline);
 }
 

@@ -1,5 +1,6 @@
 #include "ipc/queue_core.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <exception>
 #include <utility>
@@ -9,7 +10,9 @@
 namespace drover {
 
 QueueCore::QueueCore(SharedObject object)
-    : object_(std::move(object)), view_(object_.layout(), queue_geometry(object_.spec())) {}
+    : object_(std::move(object)),
+      view_(object_.layout(), queue_geometry(object_.spec())),
+      use_(use_of(object_)) {}
 
 // What is left of a dropped message when the session is over, or in a forked child, is nobody's concern any more.
 void QueueCore::free(detail::HeldMemory& held) noexcept {
@@ -33,8 +36,15 @@ void QueueCore::close() {
   ring_always(head().bytes_free);
 }
 
+std::uint64_t QueueCore::size() const noexcept {
+  const auto returned = std::count_if(view_.flights, view_.flights + view_.flight_count, [](const Flight& flight) {
+    return state_of(flight.word.load()) == SlotState::returned;
+  });
+  return view_.ring.count() + static_cast<std::uint64_t>(returned);
+}
+
 bool QueueCore::is_readable() noexcept {
-  return has_returned() || view_.ring.has_record(cursors_) || is_closed() || is_alone(has_put_);
+  return has_returned() || view_.ring.has_record(cursors_) || is_closed() || is_alone(use_->putters);
 }
 
 // Rule 6: the epoch is read before the search, and remembered only if that finds nothing.
@@ -51,6 +61,7 @@ bool QueueCore::has_returned() noexcept {
 
 // The watch belongs to this core, so it may refer to it; it keeps the membership, whose mapping holds the bell.
 int QueueCore::fd() {
+  static_cast<void>(object_.self());
   const MutexLock lock(watch_mutex_);
   if (watch_ == nullptr) {
     watch_ = std::make_unique<Bridge::Watch>(BridgeTarget{.bell = &head().record_ready,
@@ -66,17 +77,16 @@ void QueueCore::watch_again() {
   watch_->rearm();
 }
 
-// Whether nobody can come who does the other half. Nobody else has the queue open and nobody is on the way; this
-// process has not done the other half itself, which another of its threads might do again; and somebody who had it
-// open died, or everybody else is gone from the session. Where others left in good order, those who stay may still
-// open it.
-bool QueueCore::is_alone(const std::atomic<bool>& has_acted) const noexcept {
+// Whether nobody can come who does the other half: there have been others, nobody else has the queue open, nobody is
+// on the way, everybody present had it open and has closed it, and no other thread of this process does that half.
+// Who is present is read first: who joins later and opens the queue is then seen by the openers.
+bool QueueCore::is_alone(const Doers& other_half) const noexcept {
   if (alone_rule_) return alone_rule_();
   const ObjectHeader& header = header_of(object_.data());
-  if (header.openers.load() > 1 || has_acted.load(std::memory_order_relaxed)) return false;  // relaxed: a hint
+  if (header.openers.load() > 1 || waits_alone(object_.spec()) || other_half.has_other()) return false;
   const Population population = object_.membership().population();
-  if (population.starting > 0) return false;
-  return header.last_lost.load() != 0 || (population.present <= 1 && population.departed != header.departed_before);
+  if (population.starting > 0 || header.acquainted.load() < population.present || header.openers.load() > 1) return false;
+  return header.ever_opened.load() > 1 || population.departed != header.departed_before;
 }
 
 }  // namespace drover

@@ -16,6 +16,7 @@
 #include "ipc/bell.hpp"
 #include "ipc/bridge.hpp"
 #include "ipc/queue_layout.hpp"
+#include "ipc/queue_use.hpp"
 #include "ipc/ring.hpp"
 
 namespace drover {
@@ -29,7 +30,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   PutResult publish(Loan& loan, Deadline deadline);
   GetResult get(Message& into, Deadline deadline);
   GetResult receive(Delivery& into, Deadline deadline);
-  Loan loan(std::size_t bytes, Deadline deadline, PutResult& result);
+  Loan loan(std::size_t bytes, Deadline deadline);
 
   void done(Delivery& delivery);
   void give_back(Delivery& delivery);
@@ -37,6 +38,8 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
 
   void close();
   [[nodiscard]] bool is_closed() const noexcept { return head().is_closed.load() != 0; }
+  /// Records that wait, also those that came back.
+  [[nodiscard]] std::uint64_t size() const noexcept;
   [[nodiscard]] const SharedObject& object() const noexcept { return object_; }
   [[nodiscard]] const QueueView& view() const noexcept { return view_; }
   /// Whether a get would end at once, be it with a message or because none can come.
@@ -49,8 +52,10 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   void set_alone_rule(std::function<bool()> is_alone) { alone_rule_ = std::move(is_alone); }
 
  private:
-  // What a consumer holds before it decides what to do with it.
+  // What a consumer holds before it decides what to do with it. The head is read once, and checked: what it says
+  // decides how much is copied.
   struct Taken {
+    RecordHead head;
     std::uint64_t place = 0;  // position of the slot, or index of the flight
     bool is_flight = false;
     bool is_redelivered = false;
@@ -69,12 +74,17 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   [[nodiscard]] PutResult put_held(detail::HeldMemory& held, Owner me, Deadline deadline);
   [[nodiscard]] Claimed claim(Owner me, Deadline deadline);
   void publish_record(Position position, Owner me);
+  void pass_room_on() noexcept;
 
   [[nodiscard]] bool try_take_now(Owner me, Taken& taken, ReadLook& look);
   [[nodiscard]] bool try_take_returned(Owner me, Taken& taken);
   [[nodiscard]] Taken try_take(Owner me);
   [[nodiscard]] Taken take(Owner me, Deadline deadline);
   void finish(const Taken& taken, Owner me);
+  void put_back(const Taken& taken, Owner me);
+  template <class Work>
+  void use_taken(const Taken& taken, Owner me, Work work);
+  void pass_records_on() noexcept;
   void watch_again() DROVER_EXCLUDES(watch_mutex_);
   [[nodiscard]] bool has_overflow() const noexcept;
   [[nodiscard]] bool has_returned() noexcept;
@@ -82,11 +92,12 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   [[nodiscard]] std::byte* inlined_of(const Taken& taken) const noexcept;
   [[nodiscard]] MessageKey key_of(const Taken& taken) const noexcept;
   void keep_in_flight(Taken& taken, Owner me);
-  [[nodiscard]] detail::HeldMemory adopt(const Record& record, Owner me);
+  [[nodiscard]] detail::HeldMemory adopt(const Taken& taken, Owner me);
   [[nodiscard]] detail::HeldMemory allocate(std::size_t bytes, Owner me, Deadline deadline, PutResult& result);
-  [[nodiscard]] detail::HeldMemory try_allocate(std::size_t bytes, Owner me);
+  [[nodiscard]] detail::HeldMemory try_allocate(std::size_t bytes, Owner me, Deadline deadline);
   [[nodiscard]] detail::HeldMemory make_overflow(std::size_t bytes);
-  [[nodiscard]] bool is_alone(const std::atomic<bool>& has_acted) const noexcept;
+  [[noreturn]] void fail_corrupt(RecordHead record) const;
+  [[nodiscard]] bool is_alone(const Doers& other_half) const noexcept;
 
   std::function<bool()> alone_rule_;
   SharedObject object_;
@@ -95,8 +106,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   Patience put_patience_;
   Patience get_patience_;
   Patience bytes_patience_ = Patience::none();  // each look would take the pool's lock
-  std::atomic<bool> has_put_{false};
-  std::atomic<bool> has_got_{false};
+  std::shared_ptr<QueueUse> use_;  // shared: with other openings of the queue in this process
   Mutex watch_mutex_;
   std::unique_ptr<Bridge::Watch> watch_ DROVER_GUARDED_BY(watch_mutex_);
   std::atomic<bool> is_watched_{false};

@@ -73,6 +73,7 @@ void wake_queue(std::byte* layout, const ObjectSpec& spec) {
   ring_always(queue.ring.head().record_ready);
   ring_always(queue.ring.head().slot_free);
   ring_always(queue.ring.head().bytes_free);
+  queue.pool.wake_all();
 }
 
 // Slots before flights: as long as the dead one's flights are its own, nobody can take and finish one whose slot
@@ -83,6 +84,7 @@ void recover_queue(std::byte* layout, const ObjectSpec& spec, Owner dead) {
   recover_flights(queue, dead);
   ++queue.ring.head().returned_epoch;
   recover_blocks(queue, dead);
+  queue.ring.head().readers.at(dead / 64U).fetch_and(~(std::uint64_t{1} << (dead % 64U)));
   wake_queue(layout, spec);
 }
 

@@ -26,6 +26,9 @@ inline constexpr std::uint64_t kMaxPoolBytes = std::uint64_t{1} << 40U;
 /// Reads the parameters of a spec; throws `Errc::invalid_argument`, with the limits, for those that cannot be.
 [[nodiscard]] QueueGeometry queue_geometry(const ObjectSpec& spec);
 
+/// Whether waits go on when nobody else is left.
+[[nodiscard]] inline bool waits_alone(const ObjectSpec& spec) noexcept { return spec.parameters[3] != 0; }
+
 /// Where the parts of a layout begin, counted from it.
 struct QueueOffsets {
   std::size_t slots;       ///< RingSlot[capacity]

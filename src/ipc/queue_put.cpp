@@ -38,15 +38,18 @@ PutResult QueueCore::put(std::span<const std::byte> message, Deadline deadline) 
 }
 
 PutResult QueueCore::publish(Loan& loan, Deadline deadline) {
-  require(loan.is_open() && loan.held_.core_.get() == this, "what is published must be a loan of the same queue",
+  require(loan.is_open() && loan.held_.core_->object_.handle() == object_.handle(),
+          "what is published must be a loan of the same queue",
           "call loan() of the queue to which publish() belongs");
   return put_held(loan.held_, object_.self(), deadline);
 }
 
-Loan QueueCore::loan(std::size_t bytes, Deadline deadline, PutResult& result) {
+Loan QueueCore::loan(std::size_t bytes, Deadline deadline) {
   require(bytes > 0, "a loan has at least one byte");
   Loan loan;
+  PutResult result = PutResult::timed_out;
   loan.held_ = allocate(bytes, object_.self(), deadline, result);
+  loan.result_ = loan.is_open() ? PutResult::put : result;
   return loan;
 }
 
@@ -64,7 +67,7 @@ PutResult QueueCore::put_held(HeldMemory& held, Owner me, Deadline deadline) {
     record.store_small(&held.block_, sizeof(held.block_));
   }
   publish_record(claimed.position, me);
-  if (held.is_overflow_) object_.membership().forget(held.overflow_);
+  if (held.is_overflow_) object_.membership().close(held.overflow_);  // the record keeps it
   held.data_ = nullptr;
   held.size_ = 0;
   const auto keep_alive = std::exchange(held.core_, nullptr);
@@ -77,16 +80,24 @@ QueueCore::Claimed QueueCore::claim(Owner me, Deadline deadline) {
     for (int left = put_patience_.pauses(); left > 0 && !view_.ring.has_much_room(cursors_); --left) relax();
     claimed = wait_on(head().slot_free, object_.membership(), deadline, put_patience_, [&] { return try_claim(me); });
   }
-  // relaxed: a hint for this process alone
-  if (claimed && !has_put_.load(std::memory_order_relaxed)) has_put_.store(true, std::memory_order_relaxed);
+  if (claimed.result == PutResult::put) {
+    use_->putters.note();
+    pass_room_on();
+  }
   return claimed;
+}
+
+// Slots come free out of order, and one ring may wake one who finds that the next is not free yet. So whoever gets
+// one looks whether there is one for the next sleeper.
+void QueueCore::pass_room_on() noexcept {
+  if (may_have_sleepers(head().slot_free) && view_.ring.has_room(cursors_)) ring_one(head().slot_free);
 }
 
 // A queue closed between the look and the claim has no place for this record: a consumer may have found it drained.
 QueueCore::Claimed QueueCore::try_claim(Owner me) {
   if (is_closed()) return {.position = 0, .result = PutResult::closed};
   auto position = view_.ring.claim_for_writing(cursors_, me);
-  if (!position && is_alone(has_got_)) {
+  if (!position && is_alone(use_->getters)) {
     position = view_.ring.claim_for_writing(cursors_, me);  // it left room before it went
     if (!position) return {.position = 0, .result = PutResult::peer_lost};
   }
@@ -108,9 +119,9 @@ HeldMemory QueueCore::allocate(std::size_t bytes, Owner me, Deadline deadline, P
                         result = PutResult::closed;
                         return std::optional(HeldMemory{});
                       }
-                      HeldMemory found = try_allocate(bytes, me);
-                      if (found.core_ == nullptr && is_alone(has_got_)) {
-                        found = try_allocate(bytes, me);
+                      HeldMemory found = try_allocate(bytes, me, deadline);
+                      if (found.core_ == nullptr && is_alone(use_->getters)) {
+                        found = try_allocate(bytes, me, deadline);
                         result = PutResult::peer_lost;
                         return std::optional(std::move(found));
                       }
@@ -119,9 +130,9 @@ HeldMemory QueueCore::allocate(std::size_t bytes, Owner me, Deadline deadline, P
   return held;
 }
 
-HeldMemory QueueCore::try_allocate(std::size_t bytes, Owner me) {
+HeldMemory QueueCore::try_allocate(std::size_t bytes, Owner me, Deadline deadline) {
   if (view_.pool.is_too_large(bytes)) return has_overflow() ? HeldMemory{} : make_overflow(bytes);
-  const auto block = view_.pool.allocate(bytes, me, object_.membership());
+  const auto block = view_.pool.allocate(bytes, me, object_.membership(), deadline);
   HeldMemory held;
   if (!block) return held;
   held.core_ = shared_from_this();
@@ -131,8 +142,8 @@ HeldMemory QueueCore::try_allocate(std::size_t bytes, Owner me) {
   return held;
 }
 
-// A message that is larger than all the queue's memory has an object of its own, one at a time, so that the bound on
-// bytes is exceeded by one message at most.
+// A message that is larger than all the queue's memory has an object of its own. None is made while one waits in the
+// queue, so that the bound on bytes is exceeded by little more than what several put, or hold, at the same moment.
 HeldMemory QueueCore::make_overflow(std::size_t bytes) {
   const ObjectSpec spec{.kind = ObjectKind::overflow, .parameters = {bytes, object_.handle().generation}};
   const OpenObject made = object_.membership().create(spec);

@@ -23,6 +23,7 @@ std::optional<Position> Ring::claim_for_writing(RingCursors& cursors, Owner me) 
       return tail;
     }
     const std::int64_t ahead = laps_ahead(word, lap);
+    if (ahead < -1) break;
     if (ahead < 0) {  // still holds the record of the lap before
       cursors.write.store(tail, std::memory_order_relaxed);
       return std::nullopt;
@@ -30,6 +31,11 @@ std::optional<Position> Ring::claim_for_writing(RingCursors& cursors, Owner me) 
     tail = after(tail, ahead);
   }
   fail_lost();
+}
+
+bool Ring::has_room(const RingCursors& cursors) const noexcept {
+  const Position next = cursors.write.load(std::memory_order_relaxed);
+  return laps_ahead(slot(next).word.load(), lap_of(next)) >= 0;
 }
 
 bool Ring::has_much_room(const RingCursors& cursors) const noexcept {
@@ -51,6 +57,7 @@ std::optional<Position> Ring::claim_for_reading(RingCursors& cursors, Owner me, 
     SlotWord word = slot.word.load();
     const std::int64_t ahead = laps_ahead(word, lap);
     const SlotState state = state_of(word);
+    if (ahead < -1) break;
     if (ahead < 0 || (ahead == 0 && (state == SlotState::free || state == SlotState::writing))) {
       cursors.read.store(head, std::memory_order_relaxed);
       look.is_pending = ahead == 0 && state == SlotState::writing;
@@ -83,11 +90,12 @@ bool Ring::has_record(const RingCursors& cursors) const noexcept {
     const SlotWord word = slots_[index_of(head)].word.load();
     const std::int64_t ahead = laps_ahead(word, lap);
     const SlotState state = state_of(word);
+    if (ahead < -1) break;
     if (ahead < 0 || (ahead == 0 && (state == SlotState::free || state == SlotState::writing))) return false;
     if (ahead == 0 && state == SlotState::ready) return true;
     head = after(head, ahead);
   }
-  return false;
+  return true;  // it makes no sense: who tries to take a record is told
 }
 
 std::optional<Position> Ring::claim_returned(Owner me) const {

@@ -34,8 +34,10 @@ class Ring {
       : head_(&head), slots_(slots), capacity_(capacity), shift_(shift_for(capacity)) {}
 
   /// Takes the first free slot for `me`; nothing if the ring is full. Throws `Errc::corrupt` if no sequence of
-  /// operations can have led here.
+  /// operations can have led here: no slot is ever more than one lap behind a place to look (rule 5).
   [[nodiscard]] std::optional<Position> claim_for_writing(RingCursors& cursors, Owner me) const;
+  /// Whether the next slot is free, or taken by somebody else meanwhile: worth another look.
+  [[nodiscard]] bool has_room(const RingCursors& cursors) const noexcept;
   /// Whether a good part of the ring is free behind the place where `claim_for_writing` found it full. A producer
   /// that takes every slot at the moment it is freed fights with the consumer for its cache line.
   [[nodiscard]] bool has_much_room(const RingCursors& cursors) const noexcept;

@@ -148,8 +148,9 @@ struct RingHead {
   Bell record_ready;
   Bell slot_free;
   Bell bytes_free;
+  std::array<std::atomic<std::uint64_t>, (kMaxParticipants + 64) / 64> readers;  ///< of a pipe's end: a bit for each
 };
-static_assert(sizeof(RingHead) == 6 * kCacheLine);
+static_assert(sizeof(RingHead) == 8 * kCacheLine);
 
 /// An entry of the in-flight table: a copy of a record whose slot has been freed while it is processed. States are
 /// those of slots: free, writing (being filled), reading (held), returned; the lap counts uses of the entry.

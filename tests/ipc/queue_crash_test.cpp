@@ -46,8 +46,7 @@ DROVER_PEER_BODY(producer_by_steps) {
   const Owner me = part.invited.membership->self();
   const Ring& ring = part.core->view().ring;
   peer.reach("before");
-  PutResult result = PutResult::timed_out;
-  Loan loan = part.core->loan(part.bytes, Deadline::never(), result);
+  Loan loan = part.core->loan(part.bytes, Deadline::never());
   peer.reach("with a loan");
   const auto position = ring.claim_for_writing(part.cursors, me);
   peer.reach("with a slot");

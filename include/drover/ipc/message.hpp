@@ -1,4 +1,4 @@
-// drover/ipc/message.hpp: messages as they come out of a queue, and memory in which to write one.
+// drover/ipc/message.hpp: how puts and gets end, messages as they come out of a queue, and memory to write one in.
 #pragma once
 
 #include <array>
@@ -14,6 +14,27 @@
 namespace drover {
 
 class QueueCore;
+
+/// How a put ended.
+enum class [[nodiscard]] PutResult : std::uint8_t {
+  put,        ///< it is in the queue and survives the death of whoever put it
+  timed_out,  ///< there was no room until the deadline; nothing has changed
+  closed,     ///< the queue was closed; nothing has changed
+  peer_lost,  ///< there is no room, and nobody is left who could make some
+};
+
+/// How a get ended.
+enum class [[nodiscard]] GetResult {
+  got,        ///< one message was stored
+  timed_out,  ///< none came until the deadline
+  closed,     ///< the queue was closed and is empty; what others have received and not done may still come back
+  peer_lost,  ///< it is empty, and nobody is left who could put anything
+};
+
+/// The names as written above.
+[[nodiscard]] std::string_view to_string(PutResult result) noexcept;
+/// The names as written above.
+[[nodiscard]] std::string_view to_string(GetResult result) noexcept;
 
 /// Names a message within its queue: the same number only if the same message is delivered again.
 using MessageKey = std::uint64_t;
@@ -54,6 +75,16 @@ class HeldMemory {
 /// stays where its producer wrote it and is freed when the Message is destroyed or used again. Move-only.
 class Message {
  public:
+  /// Empty.
+  Message() noexcept = default;
+  /// Takes over; the other is empty afterwards.
+  Message(Message&& other) noexcept;
+  /// Frees what was held, then takes over; the other is empty afterwards.
+  Message& operator=(Message&& other) noexcept;
+  Message(const Message&) = delete;
+  Message& operator=(const Message&) = delete;
+  ~Message() = default;
+
   /// The bytes; valid until this Message is changed or destroyed.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
   /// The bytes as text.
@@ -65,12 +96,14 @@ class Message {
 
  private:
   friend class QueueCore;
+  void reset() noexcept;
 
   std::array<std::byte, 48> small_{};
   std::vector<std::byte> inlined_;
   detail::HeldMemory held_;
   std::size_t size_ = 0;
   MessageKey key_ = 0;
+  bool is_inlined_ = false;
   bool is_redelivered_ = false;
 };
 
@@ -128,10 +161,13 @@ class Loan {
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return held_.bytes(); }
   /// Whether it holds memory.
   [[nodiscard]] bool is_open() const noexcept { return !held_.bytes().empty(); }
+  /// How asking for it ended; whatever but `put` says why it holds nothing.
+  [[nodiscard]] PutResult result() const noexcept { return result_; }
 
  private:
   friend class QueueCore;
   detail::HeldMemory held_;
+  PutResult result_ = PutResult::timed_out;
 };
 
 }  // namespace drover

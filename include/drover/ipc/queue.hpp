@@ -19,35 +19,17 @@ struct QueueOptions {
   std::uint64_t capacity = 1024;                   ///< messages it holds at most
   std::uint64_t bytes = std::uint64_t{64} << 20U;  ///< memory for messages over 1 KiB; used only as touched
   std::uint64_t in_flight = 64;                    ///< deliveries that may be worked on without filling the ring
+  bool waits_alone = false;                        ///< whether waits go on when nobody else is left; for a service
 };
-
-/// How a put ended.
-enum class [[nodiscard]] PutResult {
-  put,        ///< it is in the queue and survives the death of whoever put it
-  timed_out,  ///< there was no room until the deadline; nothing has changed
-  closed,     ///< the queue was closed; nothing has changed
-  peer_lost,  ///< there is no room, and nobody is left who could make some
-};
-
-/// How a get ended.
-enum class [[nodiscard]] GetResult {
-  got,        ///< one message was stored
-  timed_out,  ///< none came until the deadline
-  closed,     ///< the queue was closed and is drained
-  peer_lost,  ///< it is empty, and nobody is left who could put anything
-};
-
-/// The names as written above.
-[[nodiscard]] std::string_view to_string(PutResult result) noexcept;
-/// The names as written above.
-[[nodiscard]] std::string_view to_string(GetResult result) noexcept;
 
 /// A bounded queue of byte messages between processes and threads, many to many, first in first out. Any process may
 /// be killed at any instruction: what was put is delivered, what was half put never existed, what a dead consumer
 /// held is delivered again. `docs/crash_tables.md` has the details.
 ///
 /// A handle: copies refer to the same queue, and all threads may use one. Waits end by data, by the deadline, by
-/// `close`, or when no peer is left; if the session is over they throw `Errc::peer_lost`.
+/// `close`, or when no peer is left; if the session is over they throw `Errc::peer_lost`. No peer is left when others
+/// had the queue and none has it now: everybody who is present had it open and closed it, nobody is starting, and no
+/// other thread of this process does the other half. Whoever joins and opens it later is served as before.
 class Queue {
  public:
   /// Makes a queue.
@@ -56,7 +38,7 @@ class Queue {
   Queue(std::shared_ptr<Membership> membership, const ObjectHandle& handle);
 
   /// By this name others open it.
-  [[nodiscard]] const ObjectHandle& handle() const noexcept;
+  [[nodiscard]] const ObjectHandle& handle() const;
 
   /// Puts a copy of `message`; waits for room until the deadline.
   PutResult put(std::span<const std::byte> message, Deadline deadline = Deadline::never());
@@ -73,13 +55,13 @@ class Queue {
   GetResult get(Message& into, Deadline deadline = Deadline::never());
   /// Takes a message if there is one now.
   GetResult try_get(Message& into) { return get(into, Deadline::after({})); }
-  /// Waits for one message, then takes what else is there, at most `most`. `into` is replaced.
+  /// Waits for one message, then takes what else is there, at most `most`. `into` is replaced. Requires: most > 0.
   GetResult get_many(std::vector<Message>& into, std::size_t most, Deadline deadline = Deadline::never());
   /// Takes the oldest message in such a way that it is delivered again unless `Delivery::done` is reached.
   GetResult receive(Delivery& into, Deadline deadline = Deadline::never());
 
-  /// Memory for a message of `bytes`, to be written in place. Waits for room until the deadline; an empty Loan if
-  /// it passed. Requires: bytes > 0.
+  /// Memory for a message of `bytes`, to be written in place. Waits for room as `put` does; `Loan::result` says why if
+  /// it is empty. Requires: bytes > 0.
   [[nodiscard]] Loan loan(std::size_t bytes, Deadline deadline = Deadline::never());
   /// Puts what was written in a loan, without copying; the loan is empty afterwards if it was put.
   PutResult publish(Loan& loan, Deadline deadline = Deadline::never());
@@ -91,15 +73,16 @@ class Queue {
   /// No more puts, by anybody; gets go on until the queue is drained.
   void close();
   /// Whether somebody closed it.
-  [[nodiscard]] bool is_closed() const noexcept;
+  [[nodiscard]] bool is_closed() const;
   /// Messages that wait in it, roughly: it changes while it is counted.
-  [[nodiscard]] std::uint64_t size() const noexcept;
+  [[nodiscard]] std::uint64_t size() const;
   /// How many it holds at most.
-  [[nodiscard]] std::uint64_t capacity() const noexcept;
+  [[nodiscard]] std::uint64_t capacity() const;
 
  private:
   friend class Pipe;
   friend class WaitSource;
+  [[nodiscard]] QueueCore& core() const;
   std::shared_ptr<QueueCore> core_;  // shared: by copies of the handle and by messages that lie in its memory
 };
 

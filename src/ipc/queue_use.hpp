@@ -1,0 +1,40 @@
+// ipc/queue_use.hpp: which threads of this process use a queue, and for what.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "drover/ipc/shared_object.hpp"
+
+namespace drover {
+
+/// Who of this process's threads did one half of a queue's work: nobody so far, one, or several. A thread that did it
+/// may do it again.
+class Doers {
+ public:
+  /// The calling thread did it. One load when it did so before.
+  void note() noexcept {
+    if (who_.load(std::memory_order_relaxed) != this_thread()) note_new();  // relaxed: a hint for this process alone
+  }
+  /// Whether a thread other than the calling one did it.
+  [[nodiscard]] bool has_other() const noexcept;
+
+ private:
+  static constexpr std::uintptr_t kSeveral = 1;  // no address
+  static std::uintptr_t this_thread() noexcept;
+  void note_new() noexcept;
+
+  std::atomic<std::uintptr_t> who_{0};
+};
+
+/// How this process uses a queue, by whichever of its handles.
+struct QueueUse {
+  Doers putters;
+  Doers getters;
+};
+
+/// The one of this process and queue, as long as any handle keeps it.
+[[nodiscard]] std::shared_ptr<QueueUse> use_of(const SharedObject& queue);
+
+}  // namespace drover
