@@ -10,6 +10,11 @@ JOBS ?= $(shell nproc)
 CLANG_VERSION ?= 16
 # Options of scripts/gpu_suite.py, e.g. --sanitizer.
 GPU_FLAGS ?=
+# How many processes `make torture` kills, and the seed of its random numbers; another one each time if not given.
+KILLS ?= 100000
+SEED ?=
+# How long `make fuzz` runs each fuzzer.
+FUZZ_SECONDS ?= 600
 # What `make bench` runs: one workload, or all that have a folder.
 WORKLOAD ?= $(filter-out support,$(patsubst benchmarks/%/,%,$(wildcard benchmarks/*/)))
 
@@ -43,7 +48,7 @@ demo: packages ## build the tool and an example, show the devices and hand a sla
 	$(call step,slab_handoff,build/release/examples/cpp/slab_handoff/slab_handoff)
 
 .PHONY: test
-test: setup lint test-dev test-asan test-tsan test-python ## lint, build and run every test, also under sanitizers
+test: setup lint test-dev test-asan test-tsan test-fuzz test-python ## lint, build and run every test, also under sanitizers
 	@echo "== everything passed"
 
 .PHONY: test-dev
@@ -71,10 +76,23 @@ test-clang: ## build with clang in build/clang and run the C++ tests
 test-python: setup build ## the tests of the scripts, the installed package and the tool
 	$(call step,pytest,.venv/bin/pytest -q)
 
+.PHONY: build-fuzz
+build-fuzz: ## build the fuzzers, with clang
+	$(call step,packages,scripts/setup.sh --no-venv --with clang-$(CLANG_VERSION) --with libclang-rt-$(CLANG_VERSION)-dev)
+	$(call step,build fuzz,cmake --preset fuzz -DCMAKE_CXX_COMPILER=clang++-$(CLANG_VERSION) && cmake --build --preset fuzz)
+
+.PHONY: test-fuzz
+test-fuzz: build-fuzz ## every fuzzer for a few seconds
+	$(call step,fuzz,$(PYTHON) scripts/fuzz.py --seconds 5)
+
+.PHONY: fuzz
+fuzz: build-fuzz ## every fuzzer for FUZZ_SECONDS (600)
+	$(call step,fuzz,$(PYTHON) scripts/fuzz.py --seconds $(FUZZ_SECONDS))
+
 .PHONY: torture
-torture: packages ## kill processes after every single instruction of each operation, and at random: minutes
-	$(call step,build torture,cmake --preset dev -DDROVER_BUILD_TORTURE=ON && cmake --build --preset dev --target torture_test)
-	$(call step,torture,ctest --test-dir build/dev -L torture --output-on-failure)
+torture: packages ## kill KILLS (100000) producers, consumers and lock holders at random moments; SEED=n repeats a run
+	$(call step,build torture,cmake --preset release && cmake --build --preset release --target torture)
+	$(call step,torture,build/release/tests/torture/torture --kills $(KILLS) $(if $(SEED),--seed $(SEED)))
 
 .PHONY: lint
 lint: setup ## every gate that needs no running program: format, tidy, layers, sizes, documentation

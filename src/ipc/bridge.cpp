@@ -101,10 +101,10 @@ void Bridge::start_thread() {
     std::thread([this] { run(); }).detach();
   } catch (const std::system_error& error) {
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw Error(Errc::limit_reached,
-                fmt::format("the thread that serves descriptors for event loops could not be started: {}",
-                            error.what()),
-                "raise the limit on threads (ulimit -u), or wait without a descriptor");
+    throw Error(
+        Errc::limit_reached,
+        fmt::format("the thread that serves descriptors for event loops could not be started: {}", error.what()),
+        "raise the limit on threads (ulimit -u), or wait without a descriptor");
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -10,7 +10,8 @@ namespace drover {
 namespace {
 
 ObjectSpec spec_of(const QueueOptions& options) {
-  return {.kind = ObjectKind::queue, .parameters = {options.capacity, options.bytes, options.in_flight, options.waits_alone ? 1U : 0U}};
+  return {.kind = ObjectKind::queue,
+          .parameters = {options.capacity, options.bytes, options.in_flight, options.waits_alone ? 1U : 0U}};
 }
 
 }  // namespace

@@ -10,9 +10,7 @@
 namespace drover {
 
 QueueCore::QueueCore(SharedObject object)
-    : object_(std::move(object)),
-      view_(object_.layout(), queue_geometry(object_.spec())),
-      use_(use_of(object_)) {}
+    : object_(std::move(object)), view_(object_.layout(), queue_geometry(object_.spec())), use_(use_of(object_)) {}
 
 // What is left of a dropped message when the session is over, or in a forked child, is nobody's concern any more.
 void QueueCore::free(detail::HeldMemory& held) noexcept {
@@ -85,7 +83,8 @@ bool QueueCore::is_alone(const Doers& other_half) const noexcept {
   const ObjectHeader& header = header_of(object_.data());
   if (header.openers.load() > 1 || waits_alone(object_.spec()) || other_half.has_other()) return false;
   const Population population = object_.membership().population();
-  if (population.starting > 0 || header.acquainted.load() < population.present || header.openers.load() > 1) return false;
+  if (population.starting > 0 || header.acquainted.load() < population.present || header.openers.load() > 1)
+    return false;
   return header.ever_opened.load() > 1 || population.departed != header.departed_before;
 }
 

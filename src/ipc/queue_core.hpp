@@ -106,7 +106,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   Patience put_patience_;
   Patience get_patience_;
   Patience bytes_patience_ = Patience::none();  // each look would take the pool's lock
-  std::shared_ptr<QueueUse> use_;  // shared: with other openings of the queue in this process
+  std::shared_ptr<QueueUse> use_;               // shared: with other openings of the queue in this process
   Mutex watch_mutex_;
   std::unique_ptr<Bridge::Watch> watch_ DROVER_GUARDED_BY(watch_mutex_);
   std::atomic<bool> is_watched_{false};

@@ -48,7 +48,7 @@ class ManySignals {
   ManySignals& operator=(const ManySignals&) = delete;
 
  private:
-  struct sigaction before_ {};
+  struct sigaction before_{};
 };
 
 TEST(Bell, the_end_of_the_session_is_noticed_however_often_signals_come) {
@@ -105,7 +105,8 @@ TEST(Bell, a_record_that_was_ready_too_early_is_not_left_to_a_sleeper) {
 
 // Its copies of a queue and of the thread behind its descriptor are of no use to it, and must not stop it.
 TEST(Bridge, a_forked_child_gets_rid_of_what_it_has_copies_of) {
-  if (test::kIsSanitized) GTEST_SKIP() << "the child allocates, and the sanitizer's allocator does not survive a fork";
+  if (test::kIsSanitized)
+    GTEST_SKIP() << "the child allocates, and the sanitizer's allocator does not survive a fork";
   TestSession session;
   const auto self = session.join();
   auto queue = std::make_unique<Queue>(self);
@@ -124,7 +125,8 @@ TEST(Bridge, a_forked_child_gets_rid_of_what_it_has_copies_of) {
     TestSession own;
     const auto me = own.join();
     Queue mine(me);
-    const bool is_served = mine.put("x") == PutResult::put && !wait({mine, WaitSource::readable(mine.fd())}, Deadline::never()).empty();
+    const bool is_served =
+        mine.put("x") == PutResult::put && !wait({mine, WaitSource::readable(mine.fd())}, Deadline::never()).empty();
     ::_exit(is_refused && is_served ? 0 : 1);
   }
   int status = -1;

@@ -256,7 +256,8 @@ DROVER_PEER_BODY(fork_with_a_watch) {
 }
 
 TEST(ChildWatch, forked_child_has_none) {
-  if (test::kIsSanitized) GTEST_SKIP() << "the child allocates, and the sanitizer's allocator does not survive a fork";
+  if (test::kIsSanitized)
+    GTEST_SKIP() << "the child allocates, and the sanitizer's allocator does not survive a fork";
   PeerGroup group("fork_with_a_watch", {.mode = PeerMode::processes, .size = 1});
   group.start();
   group.expect_success();

@@ -52,6 +52,8 @@ def test_test_runs_its_steps_in_order() -> None:
         "test asan",
         "build tsan",
         "test tsan",
+        "build fuzz",
+        "fuzz",
         "pytest",
     ]
     assert [step for step in steps if step in wanted] == wanted

@@ -60,8 +60,8 @@ class Queue {
   /// Takes the oldest message in such a way that it is delivered again unless `Delivery::done` is reached.
   GetResult receive(Delivery& into, Deadline deadline = Deadline::never());
 
-  /// Memory for a message of `bytes`, to be written in place. Waits for room as `put` does; `Loan::result` says why if
-  /// it is empty. Requires: bytes > 0.
+  /// Memory for a message of `bytes`, to be written in place. Waits for room as `put` does; `Loan::result` says why
+  /// if it is empty. Requires: bytes > 0.
   [[nodiscard]] Loan loan(std::size_t bytes, Deadline deadline = Deadline::never());
   /// Puts what was written in a loan, without copying; the loan is empty afterwards if it was put.
   PutResult publish(Loan& loan, Deadline deadline = Deadline::never());
