@@ -6,9 +6,10 @@
 namespace drover {
 
 Deadline Deadline::after(std::chrono::nanoseconds duration) noexcept {
+  if (duration <= std::chrono::nanoseconds::zero()) return Deadline(Clock::time_point());
   const auto now = Clock::now();
   if (duration > Clock::time_point::max() - now) return never();
-  return Deadline(now + std::max(duration, std::chrono::nanoseconds::zero()));
+  return Deadline(now + duration);
 }
 
 std::chrono::nanoseconds Deadline::remaining() const noexcept {

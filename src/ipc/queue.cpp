@@ -47,16 +47,24 @@ PutResult Queue::put_many(std::span<const std::span<const std::byte>> messages, 
 
 GetResult Queue::get(Message& into, Deadline deadline) { return core().get(into, deadline); }
 
+// What was taken before an error is returned; the next call meets the error again.
 GetResult Queue::get_many(std::vector<Message>& into, std::size_t most, Deadline deadline) {
   require(most > 0, "get_many takes at least one message");
-  into.clear();
-  while (into.size() < most) {
-    Message message;
-    const GetResult result = core().get(message, into.empty() ? deadline : Deadline::after({}));
-    if (result != GetResult::got) return into.empty() ? result : GetResult::got;
-    into.push_back(std::move(message));
+  QueueCore& queue = core();
+  std::size_t count = 0;
+  GetResult result = GetResult::got;
+  try {
+    while (count < most) {
+      if (count == into.size()) into.emplace_back();  // those that are there keep their memory for reuse
+      result = queue.get(into[count], count == 0 ? deadline : Deadline::after({}));
+      if (result != GetResult::got) break;
+      ++count;
+    }
+  } catch (...) {
+    if (count == 0) throw;
   }
-  return GetResult::got;
+  into.resize(count);
+  return count > 0 ? GetResult::got : result;
 }
 
 GetResult Queue::receive(Delivery& into, Deadline deadline) { return core().receive(into, deadline); }

@@ -42,7 +42,7 @@ std::uint64_t QueueCore::size() const noexcept {
 }
 
 bool QueueCore::is_readable() noexcept {
-  return has_returned() || view_.ring.has_record(cursors_) || is_closed() || is_alone(use_->putters);
+  return has_returned() || view_.ring.has_record(cursors_) || is_closed() || is_alone(use_->getters, use_->putters);
 }
 
 // Rule 6: the epoch is read before the search, and remembered only if that finds nothing.
@@ -78,10 +78,10 @@ void QueueCore::watch_again() {
 // Whether nobody can come who does the other half: there have been others, nobody else has the queue open, nobody is
 // on the way, everybody present had it open and has closed it, and no other thread of this process does that half.
 // Who is present is read first: who joins later and opens the queue is then seen by the openers.
-bool QueueCore::is_alone(const Doers& other_half) const noexcept {
+bool QueueCore::is_alone(const Doers& half, const Doers& other_half) const noexcept {
   if (alone_rule_) return alone_rule_();
   const ObjectHeader& header = header_of(object_.data());
-  if (header.openers.load() > 1 || waits_alone(object_.spec()) || other_half.has_other()) return false;
+  if (header.openers.load() > 1 || waits_alone(object_.spec()) || other_half.has_other_than(half)) return false;
   const Population population = object_.membership().population();
   if (population.starting > 0 || header.acquainted.load() < population.present || header.openers.load() > 1)
     return false;

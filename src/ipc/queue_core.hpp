@@ -97,7 +97,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   [[nodiscard]] detail::HeldMemory try_allocate(std::size_t bytes, Owner me, Deadline deadline);
   [[nodiscard]] detail::HeldMemory make_overflow(std::size_t bytes);
   [[noreturn]] void fail_corrupt(RecordHead record) const;
-  [[nodiscard]] bool is_alone(const Doers& other_half) const noexcept;
+  [[nodiscard]] bool is_alone(const Doers& half, const Doers& other_half) const noexcept;
 
   std::function<bool()> alone_rule_;
   SharedObject object_;

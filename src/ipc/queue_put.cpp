@@ -97,7 +97,7 @@ void QueueCore::pass_room_on() noexcept {
 QueueCore::Claimed QueueCore::try_claim(Owner me) {
   if (is_closed()) return {.position = 0, .result = PutResult::closed};
   auto position = view_.ring.claim_for_writing(cursors_, me);
-  if (!position && is_alone(use_->getters)) {
+  if (!position && is_alone(use_->putters, use_->getters)) {
     position = view_.ring.claim_for_writing(cursors_, me);  // it left room before it went
     if (!position) return {.position = 0, .result = PutResult::peer_lost};
   }
@@ -120,7 +120,7 @@ HeldMemory QueueCore::allocate(std::size_t bytes, Owner me, Deadline deadline, P
                         return std::optional(HeldMemory{});
                       }
                       HeldMemory found = try_allocate(bytes, me, deadline);
-                      if (found.core_ == nullptr && is_alone(use_->getters)) {
+                      if (found.core_ == nullptr && is_alone(use_->putters, use_->getters)) {
                         found = try_allocate(bytes, me, deadline);
                         result = PutResult::peer_lost;
                         return std::optional(std::move(found));

@@ -45,7 +45,7 @@ QueueCore::Taken QueueCore::try_take(Owner me) {
   ReadLook look;
   if (try_take_now(me, taken, look)) return taken;
   const bool is_at_end = is_closed();
-  const bool is_lost = !is_at_end && is_alone(use_->putters);
+  const bool is_lost = !is_at_end && is_alone(use_->getters, use_->putters);
   if (!is_at_end && !is_lost) return taken;
   if (try_take_now(me, taken, look)) return taken;  // it came before the end did
   if (!look.is_pending) taken.end = is_at_end ? GetResult::closed : GetResult::peer_lost;

@@ -43,9 +43,10 @@ void Doers::note_new() noexcept {
   if (!who_.compare_exchange_strong(nobody, this_thread())) who_.store(kSeveral, std::memory_order_relaxed);
 }
 
-bool Doers::has_other() const noexcept {
+bool Doers::has_other_than(const Doers& counterpart) const noexcept {
   const std::uintptr_t who = who_.load(std::memory_order_relaxed);  // relaxed: a hint for this process alone
-  return who != 0 && who != this_thread();
+  if (who == 0 || who == this_thread()) return false;
+  return who == kSeveral || who != counterpart.who_.load(std::memory_order_relaxed);
 }
 
 std::shared_ptr<QueueUse> use_of(const SharedObject& queue) {

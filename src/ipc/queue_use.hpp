@@ -17,8 +17,9 @@ class Doers {
   void note() noexcept {
     if (who_.load(std::memory_order_relaxed) != this_thread()) note_new();  // relaxed: a hint for this process alone
   }
-  /// Whether a thread other than the calling one did it.
-  [[nodiscard]] bool has_other() const noexcept;
+  /// Whether a thread other than the calling one did it, and other than the only one that does the `counterpart`: the
+  /// thread of the bridge asks for that one.
+  [[nodiscard]] bool has_other_than(const Doers& counterpart) const noexcept;
 
  private:
   static constexpr std::uintptr_t kSeveral = 1;  // no address

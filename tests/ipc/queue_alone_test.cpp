@@ -8,6 +8,7 @@
 
 #include "drover/ipc/pipe.hpp"
 #include "drover/ipc/queue.hpp"
+#include "drover/ipc/wait.hpp"
 #include "support/test_session.hpp"
 
 namespace drover {
@@ -81,6 +82,7 @@ TEST_F(QueueAlone, what_the_caller_did_itself_keeps_it_from_nothing) {
   session.bury(2);
   EXPECT_EQ(look(), GetResult::got);
   EXPECT_EQ(look(), GetResult::peer_lost) << "nobody but the caller itself has ever put";
+  EXPECT_EQ(wait({WaitSource::readable(queue.fd())}, Deadline::after(30s)).size(), 1U) << "nor for an event loop";
 }
 
 // The other thread has a handle of its own.

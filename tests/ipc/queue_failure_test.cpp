@@ -83,6 +83,17 @@ TEST_F(QueueFailure, a_message_that_could_not_be_opened_goes_to_others) {
   }
 }
 
+TEST_F(QueueFailure, what_many_had_before_an_error_is_not_lost) {
+  ASSERT_EQ(queue.put("first"), PutResult::put);
+  ASSERT_EQ(queue.put(large), PutResult::put);
+  unlucky->fail = [] { throw Error(Errc::limit_reached, "too many open files"); };
+  std::vector<Message> messages(5);
+  ASSERT_EQ(theirs.get_many(messages, 10), GetResult::got);
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_EQ(messages[0].text(), "first");
+  expect_error(Errc::limit_reached, [&] { static_cast<void>(theirs.get_many(messages, 10)); });
+}
+
 TEST_F(QueueFailure, a_message_whose_object_is_gone_is_an_error_once) {
   ASSERT_EQ(queue.put(large), PutResult::put);
   unlucky->fail = [] { throw Error(Errc::not_found, "gone"); };

@@ -13,7 +13,8 @@ class Deadline {
  public:
   /// Never passes.
   [[nodiscard]] static Deadline never() noexcept { return Deadline(Clock::time_point::max()); }
-  /// Passes `duration` from now; at once if it is zero or negative. A duration too long to count is never.
+  /// Passes `duration` from now; at once, without a look at the clock, if it is zero or negative. A duration too long
+  /// to count is never.
   [[nodiscard]] static Deadline after(std::chrono::nanoseconds duration) noexcept;
   /// Passes at `moment`.
   [[nodiscard]] static Deadline at(Clock::time_point moment) noexcept { return Deadline(moment); }
@@ -21,7 +22,9 @@ class Deadline {
   /// Whether it never passes.
   [[nodiscard]] bool is_never() const noexcept { return moment_ == Clock::time_point::max(); }
   /// Whether it has passed.
-  [[nodiscard]] bool has_passed() const noexcept { return !is_never() && Clock::now() >= moment_; }
+  [[nodiscard]] bool has_passed() const noexcept {
+    return moment_ <= Clock::time_point() || (!is_never() && Clock::now() >= moment_);
+  }
   /// Time left, never negative; nanoseconds::max() when it never passes.
   [[nodiscard]] std::chrono::nanoseconds remaining() const noexcept;
   /// Time left as `poll` wants it: rounded up, -1 when it never passes.
