@@ -124,7 +124,14 @@ void Bridge::remove(const std::shared_ptr<Watch::Entry>& entry) {
 
 void Bridge::look_again() noexcept { ring_always(turn_); }
 
+namespace {
+thread_local bool is_bridge = false;
+}  // namespace
+
+bool Bridge::is_this_thread() noexcept { return is_bridge; }
+
 void Bridge::run() {
+  is_bridge = true;
   for (;;) pass();
 }
 

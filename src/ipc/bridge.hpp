@@ -27,6 +27,8 @@ class Bridge {
  public:
   /// The one of this process; another one in a forked child.
   static Bridge& instance();
+  /// Whether the caller is a bridge's thread, which asks for others.
+  [[nodiscard]] static bool is_this_thread() noexcept;
 
   /// A descriptor that becomes readable when the target is ready, or its session over; then stays so until `rearm`.
   /// Destruction ends the watch and returns when the thread does not touch the bell any more; of a forked child's

@@ -8,6 +8,13 @@
 #include "drover/base/log.hpp"
 
 namespace drover {
+namespace {
+
+bool has_other_doers(const Doers& half, const Doers& other_half) noexcept {
+  return Bridge::is_this_thread() ? other_half.has_other_than_doers_of(half) : other_half.has_other();
+}
+
+}  // namespace
 
 QueueCore::QueueCore(SharedObject object)
     : object_(std::move(object)), view_(object_.layout(), queue_geometry(object_.spec())), use_(use_of(object_)) {}
@@ -81,7 +88,7 @@ void QueueCore::watch_again() {
 bool QueueCore::is_alone(const Doers& half, const Doers& other_half) const noexcept {
   if (alone_rule_) return alone_rule_();
   const ObjectHeader& header = header_of(object_.data());
-  if (header.openers.load() > 1 || waits_alone(object_.spec()) || other_half.has_other_than(half)) return false;
+  if (header.openers.load() > 1 || waits_alone(object_.spec()) || has_other_doers(half, other_half)) return false;
   const Population population = object_.membership().population();
   if (population.starting > 0 || header.acquainted.load() < population.present || header.openers.load() > 1)
     return false;

@@ -43,10 +43,9 @@ void Doers::note_new() noexcept {
   if (!who_.compare_exchange_strong(nobody, this_thread())) who_.store(kSeveral, std::memory_order_relaxed);
 }
 
-bool Doers::has_other_than(const Doers& counterpart) const noexcept {
+bool Doers::has_other_than(std::uintptr_t thread) const noexcept {
   const std::uintptr_t who = who_.load(std::memory_order_relaxed);  // relaxed: a hint for this process alone
-  if (who == 0 || who == this_thread()) return false;
-  return who == kSeveral || who != counterpart.who_.load(std::memory_order_relaxed);
+  return who == kSeveral || (who != 0 && who != thread);
 }
 
 std::shared_ptr<QueueUse> use_of(const SharedObject& queue) {

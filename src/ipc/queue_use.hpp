@@ -17,14 +17,18 @@ class Doers {
   void note() noexcept {
     if (who_.load(std::memory_order_relaxed) != this_thread()) note_new();  // relaxed: a hint for this process alone
   }
-  /// Whether a thread other than the calling one did it, and other than the only one that does the `counterpart`: the
-  /// thread of the bridge asks for that one.
-  [[nodiscard]] bool has_other_than(const Doers& counterpart) const noexcept;
+  /// Whether a thread other than the calling one did it.
+  [[nodiscard]] bool has_other() const noexcept { return has_other_than(this_thread()); }
+  /// The same for the bridge, whose thread asks for whoever does the `counterpart`.
+  [[nodiscard]] bool has_other_than_doers_of(const Doers& counterpart) const noexcept {
+    return has_other_than(counterpart.who_.load(std::memory_order_relaxed));  // relaxed: a hint
+  }
 
  private:
   static constexpr std::uintptr_t kSeveral = 1;  // no address
   static std::uintptr_t this_thread() noexcept;
   void note_new() noexcept;
+  [[nodiscard]] bool has_other_than(std::uintptr_t thread) const noexcept;
 
   std::atomic<std::uintptr_t> who_{0};
 };
