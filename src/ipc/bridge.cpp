@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <exception>
 #include <memory>
@@ -19,6 +20,14 @@
 #include "ipc/sleep_on_many.hpp"
 
 namespace drover {
+namespace {
+
+// Never destroyed: its thread is never ended. A forked child has no such thread, and locks that it may have held stay
+// held; so the child begins anew.
+std::atomic<Bridge*> current{nullptr};
+thread_local bool is_bridge = false;
+
+}  // namespace
 
 struct Bridge::Watch::Entry {
   BridgeTarget target;
@@ -46,17 +55,13 @@ struct Bridge::Watch::Entry {
   }
 };
 
-// Never destroyed: its thread is never ended. A forked child has no such thread, and locks that it may have held stay
-// held; so the child begins anew.
-std::atomic<Bridge*> Bridge::current_{nullptr};
-
 Bridge& Bridge::instance() {
-  static const int is_registered = ::pthread_atfork(nullptr, nullptr, [] { current_ = nullptr; });
+  static const int is_registered = ::pthread_atfork(nullptr, nullptr, [] { current = nullptr; });
   static_cast<void>(is_registered);
-  if (Bridge* const known = current_) return *known;
+  if (Bridge* const known = current) return *known;
   auto made = std::unique_ptr<Bridge>(new Bridge);
   Bridge* known = nullptr;
-  return current_.compare_exchange_strong(known, made.get()) ? *made.release() : *known;
+  return current.compare_exchange_strong(known, made.get()) ? *made.release() : *known;
 }
 
 Bridge::Watch::Watch(BridgeTarget target) : bridge_(&instance()), entry_(std::make_shared<Entry>()) {
@@ -70,7 +75,7 @@ Bridge::Watch::~Watch() {
   if (is_of_this_process()) bridge_->remove(entry_);
 }
 
-bool Bridge::Watch::is_of_this_process() const noexcept { return bridge_ == current_; }
+bool Bridge::Watch::is_of_this_process() const noexcept { return bridge_ == current; }
 
 int Bridge::Watch::fd() const noexcept { return entry_->event.get(); }
 
@@ -123,10 +128,6 @@ void Bridge::remove(const std::shared_ptr<Watch::Entry>& entry) {
 }
 
 void Bridge::look_again() noexcept { ring_always(turn_); }
-
-namespace {
-thread_local bool is_bridge = false;
-}  // namespace
 
 bool Bridge::is_this_thread() noexcept { return is_bridge; }
 

@@ -1,7 +1,6 @@
 // ipc/bridge.hpp: makes descriptors readable when bells ring, for event loops.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -62,8 +61,6 @@ class Bridge {
   void pass();
   void sleep(const std::vector<std::shared_ptr<Watch::Entry>>& entries, std::vector<std::uint32_t>& announced,
              std::uint32_t turn);
-
-  static std::atomic<Bridge*> current_;
 
   Mutex mutex_;
   ConditionVariable has_passed_;

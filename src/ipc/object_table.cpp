@@ -201,7 +201,8 @@ void ObjectTable::show_counts(const Entry& entry) const {
 
 // Who put a message that has an object of its own has closed that; the record refers to it until somebody opens it.
 bool ObjectTable::is_unused(const Entry& entry) const noexcept {
-  return entry.openers.empty() && !(entry.handle.kind == ObjectKind::overflow && is_in_transit(entry));
+  if (!entry.openers.empty()) return false;
+  return entry.handle.kind != ObjectKind::overflow || !is_in_transit(entry);
 }
 
 bool ObjectTable::is_in_transit(const Entry& overflow) const noexcept {
