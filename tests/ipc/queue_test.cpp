@@ -304,6 +304,8 @@ TEST_F(QueueTest, many_threads_put_and_get_each_message_once) {
   constexpr int kEach = 2000;
   Queue queue(self, {.capacity = 7, .bytes = 1 << 18, .in_flight = 3});
   std::vector<std::atomic<int>> seen(kThreads * kEach);
+  std::vector<Queue> opened;  // by all before any of them can be done and gone
+  for (int thread = 0; thread < kThreads; ++thread) opened.emplace_back(session.join(), queue.handle());
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&, thread] {
@@ -314,8 +316,7 @@ TEST_F(QueueTest, many_threads_put_and_get_each_message_once) {
       }
     });
     threads.emplace_back([&, thread] {
-      const auto mine = session.join();
-      Queue own(mine, queue.handle());
+      Queue own = std::move(opened.at(static_cast<std::size_t>(thread)));
       for (int i = 0; i < kEach; ++i) {
         if ((i + thread) % 2 == 0) {
           Message message;
