@@ -10,11 +10,12 @@
 
 #include <fmt/format.h>
 
+#include "base/log_line.hpp"
+
 namespace drover {
 namespace {
 
 constexpr std::array kLevels = {LogLevel::debug, LogLevel::info, LogLevel::warn, LogLevel::error, LogLevel::off};
-constexpr std::size_t kLongestLine = 1024;
 
 std::atomic<LogSink> sink{&log_to_stderr};
 std::atomic<LogLevel> threshold{LogLevel::warn};
@@ -50,14 +51,10 @@ std::string_view to_string(LogLevel level) noexcept {
 }
 
 void log_to_stderr(LogLevel level, std::string_view text) noexcept {
-  std::array<char, kLongestLine> line{};
-  const auto written =
-      fmt::format_to_n(line.begin(), line.size() - 1, "drover[{}] {}: {}", ::getpid(), to_string(level), text);
-  *written.out = '\n';
-  const auto length = static_cast<std::size_t>(written.out - line.begin()) + 1;
+  const LogLine line(level, text);
   const int saved = errno;
   // Nothing can be done about a standard error that does not take the line.
-  [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, line.data(), length);
+  [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, line.text().data(), line.text().size());
   errno = saved;
 }
 
@@ -81,7 +78,7 @@ void log(LogLevel level, std::string_view text, std::optional<std::int64_t> numb
     sink.load()(level, text);
     return;
   }
-  std::array<char, kLongestLine> line{};
+  std::array<char, LogLine::kLongest> line{};
   const auto written = fmt::format_to_n(line.begin(), line.size(), "{}: {}", text, *number);
   sink.load()(level, {line.data(), static_cast<std::size_t>(written.out - line.begin())});
 }

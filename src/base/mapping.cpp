@@ -87,6 +87,11 @@ Fd make_memory_file(const std::string& label, std::size_t bytes) {
   Fd file = new_memory_file(label);
   if (!file.is_open()) throw_errno("memfd_create", what);
   if (sys::retry("ftruncate", ::ftruncate, file.get(), static_cast<off_t>(bytes)) != 0) {
+    if (errno == EFBIG) {
+      throw Error(Errc::limit_reached,
+                  fmt::format("ftruncate failed for {}: it is above the limit of file sizes", what),
+                  "raise the limit (ulimit -f unlimited) before starting the program");
+    }
     throw_errno("ftruncate", what);
   }
   const auto add_seals = [](int fd) { return ::fcntl(fd, F_ADD_SEALS, kSeals); };

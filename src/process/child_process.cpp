@@ -9,6 +9,7 @@
 #include <climits>
 #include <csignal>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -63,8 +64,11 @@ ChildProcess ChildProcess::spawn(const SpawnOptions& options) {
   return child;
 }
 
+ChildProcess::ChildProcess(pid_t pid, Fd pidfd) noexcept : pid_(pid), parent_(::getpid()), pidfd_(std::move(pidfd)) {}
+
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, 0)),
+      parent_(other.parent_),
       pidfd_(std::move(other.pidfd_)),
       pipes_(std::move(other.pipes_)),
       ended_(other.ended_),
@@ -75,6 +79,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   if (this != &other) {
     end();
     pid_ = std::exchange(other.pid_, 0);
+    parent_ = other.parent_;
     pidfd_ = std::move(other.pidfd_);
     pipes_ = std::move(other.pipes_);
     ended_ = other.ended_;
@@ -91,8 +96,17 @@ Fd ChildProcess::take_pipe(int number) {
   return std::move(pipes_[static_cast<std::size_t>(number)]);
 }
 
+void ChildProcess::check_process() const {
+  if (parent_ == ::getpid()) return;
+  throw Error(Errc::forked,
+              fmt::format("process {} is a child of process {}, and process {} was forked from that", pid_, parent_,
+                          ::getpid()),
+              "leave it to the process that started it");
+}
+
 std::optional<ExitStatus> ChildProcess::wait(Deadline deadline) {
   require(pid_ != 0, "wait was called on a ChildProcess that was moved from");
+  check_process();
   if (ended_) return ended_;
   pollfd ready{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
   for (;;) {
@@ -115,6 +129,7 @@ KillReason ChildProcess::reason_of_kill() const {
 
 void ChildProcess::kill(int signal) {
   if (pid_ == 0 || ended_) return;
+  check_process();
   // A signal to one that has ended already was not what ended it.
   if (signal == SIGKILL) was_killed_by_us_ = was_killed_by_us_ || !pidfd_has_ended(pidfd_.get());
   if (sys::call("pidfd_send_signal", pidfd_send_signal, pidfd_.get(), signal) != 0 && errno != ESRCH) {
@@ -122,16 +137,23 @@ void ChildProcess::kill(int signal) {
   }
 }
 
-WaitResult ChildProcess::kill_tree(Deadline deadline) {
-  if (pid_ == 0 || ended_) return WaitResult::done;
-  was_killed_by_us_ = was_killed_by_us_ || !pidfd_has_ended(pidfd_.get());
-  return drover::kill_tree(pid_, pidfd_.get(), deadline);
+WaitResult ChildProcess::kill_tree(Deadline deadline) { return kill_trees(std::array{this}, deadline); }
+
+WaitResult ChildProcess::kill_trees(std::span<ChildProcess* const> children, Deadline deadline) {
+  std::vector<TreeRoot> roots;
+  for (ChildProcess* const child : children) {
+    if (child->pid_ == 0 || child->ended_) continue;
+    child->check_process();
+    child->was_killed_by_us_ = child->was_killed_by_us_ || !pidfd_has_ended(child->pidfd_.get());
+    roots.push_back({.pid = child->pid_, .pidfd = child->pidfd_.get(), .mark = {}});
+  }
+  return drover::kill_trees(roots, deadline);
 }
 
 // Uses plain calls: it must work whatever a test makes fail, and a child left behind is never right. Signals go by
 // pidfd: if somebody else reaped the child, its pid may name a stranger by now.
 void ChildProcess::end() noexcept {
-  if (pid_ == 0 || ended_) return;
+  if (pid_ == 0 || ended_ || parent_ != ::getpid()) return;
   static_cast<void>(pidfd_send_signal(pidfd_.get(), SIGKILL));
   if (!pidfd_wait(pidfd_.get(), Deadline::after(kTimeToDie))) {
     log(LogLevel::error, "a killed child process does not end; it is stuck in the kernel and stays behind", pid_);

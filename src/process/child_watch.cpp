@@ -1,6 +1,8 @@
 #include "process/child_watch.hpp"
 
 #include <poll.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,6 +10,7 @@
 #include <exception>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -47,6 +50,33 @@ class AllSignalsBlocked {
   sigset_t before_{};
 };
 
+// What a child takes over from the thread that makes it.
+struct ThreadPlace {
+  std::vector<int> cpus;
+  int niceness = 0;
+};
+
+ThreadPlace place_of_this_thread() {
+  constexpr std::size_t kWidth = 8 * sizeof(unsigned long);
+  std::vector<unsigned long> bits(1024);  // more CPUs than any kernel has
+  ThreadPlace place{.cpus = {}, .niceness = ::getpriority(PRIO_PROCESS, 0)};
+  const auto bytes = ::syscall(SYS_sched_getaffinity, 0, bits.size() * sizeof(unsigned long), bits.data());
+  for (std::size_t cpu = 0; bytes > 0 && cpu < 8 * static_cast<std::size_t>(bytes); ++cpu) {
+    if ((bits[cpu / kWidth] >> (cpu % kWidth) & 1U) != 0) place.cpus.push_back(static_cast<int>(cpu));
+  }
+  return place;
+}
+
+// As if the thread whose place this is made the child. A lower niceness than this thread's is a privilege, so it is
+// not asked for unless the options do.
+SpawnOptions placed(SpawnOptions options, const ThreadPlace& wanted) {
+  const ThreadPlace ours = place_of_this_thread();
+  Placement& placement = options.placement;
+  if (placement.cpus.empty() && wanted.cpus != ours.cpus) placement.cpus = wanted.cpus;
+  if (!placement.niceness && wanted.niceness > ours.niceness) placement.niceness = wanted.niceness;
+  return options;
+}
+
 }  // namespace
 
 std::shared_ptr<ChildWatch> ChildWatch::instance() {
@@ -81,9 +111,10 @@ ChildWatch::~ChildWatch() {
 ChildProcess ChildWatch::spawn(const SpawnOptions& options) {
   std::optional<ChildProcess> child;
   std::exception_ptr failure;
+  const ThreadPlace wanted = place_of_this_thread();
   loop_->do_there([&] {
     try {
-      child = ChildProcess::spawn(options);
+      child = ChildProcess::spawn(placed(options, wanted));
     } catch (...) {
       failure = std::current_exception();
     }

@@ -35,7 +35,8 @@ class ChildWatch {
   ~ChildWatch();
 
   /// Starts a child from the watching thread. SpawnOptions::parent_death_signal then tells of the end of this
-  /// process, since the thread lives as long as there are children.
+  /// process, since the thread lives as long as there are children. CPUs and niceness are those of the caller, as
+  /// Placement says.
   [[nodiscard]] ChildProcess spawn(const SpawnOptions& options);
   /// Watches a child that leads its own session. It must not be reaped before `finish` was called.
   void add(const ChildProcess& child, WatchedChild what);

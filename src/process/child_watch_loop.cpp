@@ -15,6 +15,7 @@
 #include "drover/base/log.hpp"
 #include "drover/process/process_tree.hpp"
 #include "process/pidfd.hpp"
+#include "process/standard_streams.hpp"
 
 namespace drover {
 namespace {
@@ -26,12 +27,17 @@ constexpr std::chrono::seconds kTimeToKill{5};
 Fd make_wake() {
   Fd wake(sys::call("eventfd", ::eventfd, 0U, int{EFD_CLOEXEC | EFD_NONBLOCK}));
   if (!wake.is_open()) throw_errno("eventfd", "the thread that watches child processes");
-  return wake;
+  return above_standard_streams(std::move(wake));
 }
 
 // So that the thread never waits in a read.
 void make_nonblocking(const Fd& pipe) noexcept {
   if (pipe.is_open()) ::fcntl(pipe.get(), F_SETFL, O_NONBLOCK);
+}
+
+std::size_t pipe_size(const Fd& pipe) noexcept {
+  const int size = pipe.is_open() ? ::fcntl(pipe.get(), F_GETPIPE_SZ) : 0;
+  return size > 0 ? static_cast<std::size_t>(size) : kPiece;
 }
 
 // Whole lines, the last ones.
@@ -41,6 +47,9 @@ std::string last_lines(const std::string& text) {
   return newline == std::string::npos ? text.substr(text.size() - kTailBytes) : text.substr(newline + 1);
 }
 
+// Of a program that closed the stream, whatever has its number since is none of ours to write to.
+Outlet outlet_to(int stream) noexcept { return Outlet(is_standard_stream(stream) ? stream : -1); }
+
 }  // namespace
 
 void ChildWatch::Loop::Round::add(int fd, short events, Item item) {
@@ -48,7 +57,8 @@ void ChildWatch::Loop::Round::add(int fd, short events, Item item) {
   items.push_back(item);
 }
 
-ChildWatch::Loop::Loop() : wake_(make_wake()), outlets_{Outlet(STDOUT_FILENO), Outlet(STDERR_FILENO)} {}
+// The streams are looked at first: a descriptor of our own must not be taken for one.
+ChildWatch::Loop::Loop() : outlets_{outlet_to(STDOUT_FILENO), outlet_to(STDERR_FILENO)}, wake_(make_wake()) {}
 
 void ChildWatch::Loop::wake() noexcept {
   const std::uint64_t one = 1;
@@ -131,17 +141,17 @@ void ChildWatch::Loop::put(Child& child, std::size_t index, std::string_view lin
   child.sources[index].put = outlets_[index].put_so_far();
 }
 
-// True if there may be more at once.
-bool ChildWatch::Loop::read_some(Child& child, std::size_t index) {
+// How many bytes there were.
+std::size_t ChildWatch::Loop::read_some(Child& child, std::size_t index) {
   Source& source = child.sources[index];
-  if (!source.pipe.is_open()) return false;
+  if (!source.pipe.is_open()) return 0;
   std::array<char, kPiece> piece;  // NOLINT(cppcoreguidelines-pro-type-member-init): overwritten at once
   // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): the pipe does not block
   const auto length = ::read(source.pipe.get(), piece.data(), piece.size());
-  if (length < 0) return errno == EINTR;
+  if (length < 0) return 0;  // no signal interrupts this thread, so there is nothing
   if (length == 0) {
     source.pipe.reset();
-    return false;
+    return 0;
   }
   const std::string_view bytes(piece.data(), static_cast<std::size_t>(length));
   source.lines.take(bytes, [&](std::string_view line) DROVER_REQUIRES(mutex_) { put(child, index, line); });
@@ -150,13 +160,18 @@ bool ChildWatch::Loop::read_some(Child& child, std::size_t index) {
     child.tail.append(bytes);
     if (child.tail.size() > 4 * kTailBytes) child.tail = last_lines(child.tail);
   }
-  return true;
+  return bytes.size();
 }
 
-// Whoever could write more is dead, so what is in the pipes now is all there is.
+// Whoever could write more is dead, so what is in the pipes now is all there is. If somebody writes all the same,
+// whom nothing led to, no more is read than a pipe held when the child ended.
 void ChildWatch::Loop::drain(Child& child) {
   for (std::size_t i = 0; i < child.sources.size(); ++i) {
-    while (read_some(child, i)) continue;
+    for (std::size_t left = pipe_size(child.sources[i].pipe); left > 0;) {
+      const auto bytes = read_some(child, i);
+      if (bytes == 0) break;
+      left -= std::min(left, bytes);
+    }
     child.sources[i].pipe.reset();
     child.sources[i].lines.finish([&](std::string_view line) DROVER_REQUIRES(mutex_) { put(child, i, line); });
     outlets_[i].write_some();

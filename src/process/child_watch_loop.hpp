@@ -70,7 +70,7 @@ class ChildWatch::Loop {
   [[nodiscard]] bool is_over() const DROVER_REQUIRES(mutex_);
   [[nodiscard]] Round plan_round() const DROVER_REQUIRES(mutex_);
   void handle(const Item& item) DROVER_REQUIRES(mutex_);
-  bool read_some(Child& child, std::size_t index) DROVER_REQUIRES(mutex_);
+  std::size_t read_some(Child& child, std::size_t index) DROVER_REQUIRES(mutex_);
   void drain(Child& child) DROVER_REQUIRES(mutex_);
   void do_jobs() DROVER_EXCLUDES(mutex_);
   void clean_up_after_the_dead() DROVER_EXCLUDES(mutex_);
@@ -79,11 +79,11 @@ class ChildWatch::Loop {
   void put(Child& child, std::size_t index, std::string_view line) DROVER_REQUIRES(mutex_);
   void wake() noexcept;
 
-  Fd wake_;
   mutable Mutex mutex_;
   ConditionVariable changed_;
   std::map<pid_t, Child> children_ DROVER_GUARDED_BY(mutex_);
   std::array<Outlet, 2> outlets_ DROVER_GUARDED_BY(mutex_);
+  Fd wake_;
   std::deque<const std::function<void()>*> jobs_ DROVER_GUARDED_BY(mutex_);
   bool is_stopping_ DROVER_GUARDED_BY(mutex_) = false;
   Deadline stop_deadline_ DROVER_GUARDED_BY(mutex_) = Deadline::never();

@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -18,6 +19,8 @@
 #include "drover/base/log.hpp"
 #include "drover/base/mutex.hpp"
 #include "drover/process/process_tree.hpp"
+#include "process/pidfd.hpp"
+#include "process/write_now.hpp"
 
 namespace drover {
 namespace {
@@ -30,6 +33,12 @@ struct Dependence {
   std::string reason;
 };
 
+// False if the program has closed the descriptor and another file has its number now.
+bool is_a_death(const Fd& pidfd) noexcept {
+  const bool names_a_process = pidfd_send_signal(pidfd.get(), 0) == 0 || errno == ESRCH || errno == EPERM;
+  return names_a_process && pidfd_has_ended(pidfd.get());
+}
+
 }  // namespace
 
 struct DeathWatch::State {
@@ -40,20 +49,30 @@ struct DeathWatch::State {
   std::string parent_reason;                                    // set before `parent`
   std::atomic<pid_t> parent = 0;
 
+  // That something happened is only a hint: careless code closes descriptors that are not its own, and then opens
+  // others that get their numbers.
   [[noreturn]] void run() noexcept {
     for (;;) {
       epoll_event event{};
       const int count = ::epoll_wait(epoll.get(), &event, 1, static_cast<int>(kLook.count()));
-      if (count == 1) end(static_cast<const Dependence*>(event.data.ptr)->reason);
+      const bool is_interrupted = count < 0 && errno == EINTR;
+      if (const Dependence* const dead = find_dead()) end(dead->reason);
       if (const pid_t expected = parent; expected != 0 && ::getppid() != expected) end(parent_reason);
-      if (count < 0 && errno != EINTR) std::this_thread::sleep_for(kLook);  // somebody closed our descriptor
+      if (count != 0 && !is_interrupted) std::this_thread::sleep_for(kLook);  // the descriptor is not ours any more
     }
   }
 
+  [[nodiscard]] const Dependence* find_dead() noexcept DROVER_EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    const auto dead = std::ranges::find_if(dependences, is_a_death, &Dependence::pidfd);
+    return dead == dependences.end() ? nullptr : &*dead;
+  }
+
+  // Nobody reads our standard error perhaps, least of all a parent that is dead: nothing here waits for a reader.
   [[noreturn]] void end(const std::string& reason) const noexcept {
-    log(LogLevel::error, reason);
+    set_log_sink(&log_without_waiting);
     last_words(reason);
-    end_with_everything_below();
+    end_with_everything_below(reason);
   }
 };
 
@@ -72,7 +91,7 @@ DeathWatch::DeathWatch(std::function<void(const std::string& reason)> last_words
 void DeathWatch::depend_on(Fd pidfd, std::string reason) {
   const MutexLock lock(state_->mutex);
   auto& added = state_->dependences.emplace_back(Dependence{std::move(pidfd), std::move(reason)});
-  epoll_event event{.events = EPOLLIN, .data = {.ptr = &added}};
+  epoll_event event{.events = EPOLLIN, .data = {}};
   if (sys::call("epoll_ctl", ::epoll_ctl, state_->epoll.get(), EPOLL_CTL_ADD, added.pidfd.get(), &event) != 0) {
     throw_errno("epoll_ctl", added.reason);
   }
@@ -84,12 +103,13 @@ void DeathWatch::depend_on_parent(Fd pidfd, pid_t parent, const std::string& rea
   state_->parent = parent;
 }
 
-void end_with_everything_below() noexcept {
+void end_with_everything_below(const std::string& reason) noexcept {
   try {
     static_cast<void>(kill_descendants(Deadline::after(kTimeToKill)));
   } catch (const std::exception& error) {
     log(LogLevel::error, error.what());
   }
+  log(LogLevel::error, reason);
   // The group goes in one step, so that nobody in it can start another in between.
   if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
   for (;;) ::kill(::getpid(), SIGKILL);

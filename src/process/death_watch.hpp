@@ -16,7 +16,7 @@ namespace drover {
 class DeathWatch {
  public:
   /// Begins with nobody to watch. `last_words` is called on the watching thread, before the end, with what happened;
-  /// it must not throw and may not wait for long.
+  /// it must not throw and may not wait.
   explicit DeathWatch(std::function<void(const std::string& reason)> last_words);
 
   /// From now on this process ends when `pidfd` becomes readable. `reason` says what that means: "its parent, process
@@ -31,7 +31,7 @@ class DeathWatch {
   State* state_;  // never freed: the thread may outlive every static object
 };
 
-/// Kills everything below this process, then its process group if it leads one, and itself.
-[[noreturn]] void end_with_everything_below() noexcept;
+/// Kills everything below this process, says why, and kills its process group if it leads one, and itself.
+[[noreturn]] void end_with_everything_below(const std::string& reason) noexcept;
 
 }  // namespace drover

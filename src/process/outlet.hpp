@@ -17,7 +17,7 @@ class Outlet {
  public:
   static constexpr std::size_t kEnough = 256 * std::size_t{1024};  ///< bytes from which on there is no room
 
-  /// Leads to `fd`, whatever is open there at the time of a write.
+  /// Leads to `fd`, whatever is open there at the time of a write; -1: nowhere.
   explicit Outlet(int fd) noexcept : fd_(fd) {}
 
   /// Adds a line, whether there is room or not.

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <memory>
 #include <string>
 
+#include "base/sys.hpp"
 #include "drover/base/fd.hpp"
 
 namespace drover {
@@ -37,8 +39,11 @@ std::optional<ProcessRecord> parse(pid_t pid, std::string_view text) {
                        .start = field<std::uint64_t>(fields, 19)};
 }
 
+int open_at(int folder, const char* path) { return ::openat(folder, path, O_RDONLY | O_CLOEXEC); }
+
+// Nothing, and errno, if it is gone or cannot be read.
 std::optional<ProcessRecord> read_stat(int folder, const char* path, pid_t pid) {
-  const Fd file(::openat(folder, path, O_RDONLY | O_CLOEXEC));
+  const Fd file(sys::call("openat", open_at, folder, path));
   if (!file.is_open()) return std::nullopt;
   std::array<char, 1024> text{};
   const auto length = ::read(file.get(), text.data(), text.size());
@@ -48,10 +53,10 @@ std::optional<ProcessRecord> read_stat(int folder, const char* path, pid_t pid) 
 
 }  // namespace
 
-std::vector<ProcessRecord> read_processes() {
+std::optional<std::vector<ProcessRecord>> read_processes() {
   std::vector<ProcessRecord> found;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), ::closedir);
-  if (!folder) return found;
+  if (!folder) return std::nullopt;
   std::array<char, 32> path{};
   while (const dirent* const entry = ::readdir(folder.get())) {
     const std::string_view name = entry->d_name;
@@ -59,7 +64,11 @@ std::vector<ProcessRecord> read_processes() {
     const auto parsed = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (parsed.ec != std::errc{} || parsed.ptr != name.data() + name.size()) continue;
     static_cast<void>(std::snprintf(path.data(), path.size(), "%d/stat", pid));
-    if (const auto record = read_stat(::dirfd(folder.get()), path.data(), pid)) found.push_back(*record);
+    if (const auto record = read_stat(::dirfd(folder.get()), path.data(), pid)) {
+      found.push_back(*record);
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+      return std::nullopt;
+    }
   }
   return found;
 }

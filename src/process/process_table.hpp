@@ -26,15 +26,16 @@ struct ProcessRecord {
   }
 };
 
-/// All that can be seen. Each is read at its own time, so a process that is started meanwhile may be missing. Empty
-/// where there is no /proc.
-[[nodiscard]] std::vector<ProcessRecord> read_processes();
+/// All that can be seen. Each is read at its own time, so a process that is started meanwhile may be missing. Nothing
+/// if some cannot be looked at, which is not the same as nobody being there: too many files are open, or there is no
+/// /proc.
+[[nodiscard]] std::optional<std::vector<ProcessRecord>> read_processes();
 
 /// One of them; nothing if it is gone.
 [[nodiscard]] std::optional<ProcessRecord> read_process(pid_t pid);
 
 /// Whether the process was started with this assignment ("NAME=value") in its environment. False if that may not be
-/// read, as of other users' processes.
+/// read, as of other users' processes. Can wait for a process that is stuck in the kernel (state D).
 [[nodiscard]] bool was_started_with(pid_t pid, std::string_view assignment);
 
 }  // namespace drover

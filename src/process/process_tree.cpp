@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -25,6 +28,7 @@ namespace drover {
 namespace {
 
 constexpr std::chrono::seconds kTimeToStop{2};
+constexpr std::chrono::milliseconds kTimeToDoubt{100};
 constexpr std::chrono::microseconds kPause{200};
 
 // A process that was found, named exactly.
@@ -64,20 +68,31 @@ class Quarry {
   Fd pidfd_;
 };
 
+// Whom to look for, and by what.
+struct Trails {
+  std::map<pid_t, int> roots;        // with their pidfds; -1 for this process itself
+  std::vector<std::string> marks;    // of the roots
+  std::uint64_t earliest_start = 0;  // nobody who began before can have a mark
+};
+
 class TreeHunt {
  public:
-  explicit TreeHunt(std::set<pid_t> roots, std::vector<std::string> marks = {})
-      : roots_(std::move(roots)), marks_(std::move(marks)) {}
+  explicit TreeHunt(Trails trails) : trails_(std::move(trails)) {}
 
-  // Finds and kills until nobody is left below the roots. False if some do not die.
+  // Finds and kills until nobody is left below the roots. False if some do not die, or if nobody could look.
   [[nodiscard]] bool run(Deadline deadline) {
     const auto patience = Deadline::at(std::min(deadline.moment(), Deadline::after(kTimeToStop).moment()));
     while (freeze(patience)) {
       for (const auto& [pid, quarry] : found_) quarry.signal(SIGKILL);
+      kill_roots();  // before anything is waited for: who kills us now shall leave nobody who is stopped
       const auto ends = [&](const auto& entry) { return entry.second.wait(deadline); };
       if (!std::ranges::all_of(found_, ends) || deadline.has_passed()) return false;
     }
-    return true;
+    kill_roots();
+    if (!is_blind_) return true;
+    for (const auto& [pid, quarry] : found_) quarry.signal(SIGKILL);  // whom earlier looks showed
+    log(LogLevel::warn, "too many files are open, or there is no /proc: what a process left was not seen");
+    return false;
   }
   void reap_adopted() const noexcept {
     for (const auto& [pid, quarry] : found_) quarry.reap_if_adopted();
@@ -90,9 +105,12 @@ class TreeHunt {
     int looks_to_go = 2;
     bool is_anybody_there = false;
     while (looks_to_go > 0) {
-      const auto tree = members();
+      is_unsure_ = false;
+      const auto table = look();
+      is_blind_ = !table;
+      const auto tree = table ? members(*table) : std::vector<ProcessRecord>();
       is_anybody_there = std::ranges::any_of(tree, [](const auto& member) { return !member.has_ended(); });
-      looks_to_go = stop(tree) && roots_stand_still() ? looks_to_go - 1 : 2;
+      looks_to_go = stop(tree) && stop_roots() && !is_blind_ && !is_unsure_ ? looks_to_go - 1 : 2;
       if (patience.has_passed()) break;
       if (looks_to_go == 2) std::this_thread::sleep_for(kPause);
     }
@@ -104,11 +122,12 @@ class TreeHunt {
     bool is_settled = true;
     for (const auto& member : tree) {
       if (member.has_ended()) continue;
-      if (is_known(member)) {
-        is_settled = is_settled && member.stands_still();
+      if (is_known(member) && member.stands_still()) continue;
+      is_settled = false;
+      if (is_known(member)) {  // somebody let it go on, as the kernel does with a worker whose parent dies
+        found_.at(member.pid).signal(SIGSTOP);
         continue;
       }
-      is_settled = false;
       Quarry quarry(member);
       if (!quarry.is_the_one()) continue;
       quarry.signal(SIGSTOP);
@@ -117,11 +136,22 @@ class TreeHunt {
     return is_settled;
   }
 
-  [[nodiscard]] bool roots_stand_still() const {
-    return std::ranges::all_of(roots_, [](pid_t pid) {
+  // Whether all of them stood still already.
+  [[nodiscard]] bool stop_roots() const {
+    bool is_settled = true;
+    for (const auto& [pid, pidfd] : trails_.roots) {
       const auto root = read_process(pid);
-      return pid == ::getpid() || !root || root->stands_still();
-    });
+      if (pidfd < 0 || !root || root->stands_still()) continue;
+      static_cast<void>(pidfd_send_signal(pidfd, SIGSTOP));
+      is_settled = false;
+    }
+    return is_settled;
+  }
+
+  void kill_roots() const noexcept {
+    for (const auto& [pid, pidfd] : trails_.roots) {
+      if (pidfd >= 0) static_cast<void>(pidfd_send_signal(pidfd, SIGKILL));
+    }
   }
 
   [[nodiscard]] bool is_known(const ProcessRecord& record) const {
@@ -129,27 +159,48 @@ class TreeHunt {
     return known != found_.end() && known->second.record().start == record.start;
   }
 
-  [[nodiscard]] bool is_marked(const ProcessRecord& record) const {
-    return std::ranges::any_of(marks_, [&](const auto& mark) { return was_started_with(record.pid, mark); });
+  // One that is in the kernel may be stuck there, and who reads its environment with it. It is asked again for a
+  // moment, in which one that only waits for a disk comes out.
+  [[nodiscard]] bool is_marked(const ProcessRecord& record) {
+    if (trails_.marks.empty() || record.has_ended() || record.start < trails_.earliest_start) return false;
+    if (record.state == 'D') {
+      is_unsure_ = is_unsure_ || !doubt_.has_passed();
+      return false;
+    }
+    return std::ranges::any_of(trails_.marks, [&](const auto& mark) { return was_started_with(record.pid, mark); });
+  }
+
+  // A root that somebody reaped while we looked may have lent its id, and that of its session, to a stranger by the
+  // time that was seen: such a look is thrown away.
+  [[nodiscard]] std::optional<std::vector<ProcessRecord>> look() {
+    for (;;) {
+      auto table = read_processes();
+      const auto reaped = std::erase_if(trails_.roots, [](const auto& root) {
+        return root.second >= 0 && pidfd_send_signal(root.second, 0) != 0 && errno == ESRCH;
+      });
+      if (reaped == 0) return table;
+    }
   }
 
   // Everything below the roots or below what was found before, everything in the roots' sessions, and everything with
   // their marks; without the roots.
-  [[nodiscard]] std::vector<ProcessRecord> members() const {
-    const auto table = read_processes();
+  [[nodiscard]] std::vector<ProcessRecord> members(const std::vector<ProcessRecord>& table) {
     std::multimap<pid_t, const ProcessRecord*> children;
     for (const auto& record : table) children.emplace(record.parent, &record);
-    std::set<pid_t> seen = roots_;
-    seen.insert(::getpid());
+    std::set<pid_t> seen = {::getpid()};
     std::vector<ProcessRecord> tree;
-    std::vector<pid_t> parents(roots_.begin(), roots_.end());
+    std::vector<pid_t> parents;
+    for (const auto& [pid, pidfd] : trails_.roots) {
+      seen.insert(pid);
+      parents.push_back(pid);
+    }
     const auto add = [&](const ProcessRecord& record) {
       if (!seen.insert(record.pid).second) return;
       tree.push_back(record);
       parents.push_back(record.pid);
     };
     for (const auto& record : table) {
-      if (is_known(record) || roots_.contains(record.session) || is_marked(record)) add(record);
+      if (is_known(record) || trails_.roots.contains(record.session) || is_marked(record)) add(record);
     }
     for (std::size_t next = 0; next < parents.size(); ++next) {  // NOLINT(modernize-loop-convert): it grows
       const auto [first, last] = children.equal_range(parents[next]);
@@ -158,29 +209,31 @@ class TreeHunt {
     return tree;
   }
 
-  std::set<pid_t> roots_;
-  std::vector<std::string> marks_;
+  Trails trails_;
   std::map<pid_t, Quarry> found_;
+  Deadline doubt_ = Deadline::after(kTimeToDoubt);
+  bool is_blind_ = false;   // the last look was none
+  bool is_unsure_ = false;  // it showed somebody who could not be asked
 };
 
 }  // namespace
 
 WaitResult kill_trees(std::span<const TreeRoot> roots, Deadline deadline) {
   const TraceSpan span("process.kill_trees", roots.size());
-  std::set<pid_t> pids;
-  std::vector<std::string> marks;
+  Trails trails{.earliest_start = std::numeric_limits<std::uint64_t>::max()};
   for (const auto& root : roots) {
     require(root.pid > 1 && root.pid != ::getpid(), "the root of a tree to be killed is another process");
-    // Reaped by somebody: its id and that of its session may be a stranger's by now.
+    // Reaped by somebody: its id and that of its session may be a stranger's by now. Its mark is still its own.
     const bool is_reaped = pidfd_send_signal(root.pidfd, SIGSTOP) != 0 && errno == ESRCH;
-    if (is_reaped) continue;
-    pids.insert(root.pid);
-    if (!root.mark.empty()) marks.push_back(root.mark);
+    const auto record = is_reaped ? std::nullopt : read_process(root.pid);
+    if (!is_reaped) trails.roots.emplace(root.pid, root.pidfd);
+    if (root.mark.empty()) continue;
+    trails.marks.push_back(root.mark);
+    trails.earliest_start = std::min(trails.earliest_start, record ? record->start : 0);
   }
-  if (pids.empty()) return WaitResult::done;
-  TreeHunt hunt(std::move(pids), std::move(marks));
+  if (trails.roots.empty() && trails.marks.empty()) return WaitResult::done;
+  TreeHunt hunt(std::move(trails));
   bool is_done = hunt.run(deadline);
-  for (const auto& root : roots) static_cast<void>(pidfd_send_signal(root.pidfd, SIGKILL));
   for (const auto& root : roots) is_done = pidfd_wait(root.pidfd, deadline) && is_done;
   hunt.reap_adopted();
   return is_done ? WaitResult::done : WaitResult::timed_out;
@@ -191,7 +244,7 @@ WaitResult kill_tree(pid_t root, int pidfd, Deadline deadline) {
 }
 
 WaitResult kill_descendants(Deadline deadline) {
-  TreeHunt hunt({::getpid()});
+  TreeHunt hunt({.roots = {{::getpid(), -1}}, .marks = {}});
   const bool is_done = hunt.run(deadline);
   hunt.reap_adopted();
   return is_done ? WaitResult::done : WaitResult::timed_out;

@@ -19,6 +19,7 @@
 #include "drover/base/mapping.hpp"
 #include "process/limit_names.hpp"
 #include "process/spawn_plan.hpp"
+#include "process/standard_streams.hpp"
 
 #if defined(__SANITIZE_THREAD__)
 #define DROVER_UNDER_TSAN
@@ -113,7 +114,7 @@ Spawned spawn(const SpawnOptions& options) {
     spawned.pid = sys::call("clone", clone_into_plan, stack.data() + stack.size(), &plan, &pidfd);
   }
   if (spawned.pid < 0) throw_errno("clone", fmt::format("program '{}'", plan.program));
-  spawned.pidfd = Fd(pidfd);
+  spawned.pidfd = above_standard_streams(Fd(pidfd));
   if (plan.error != 0) {
     reap(spawned.pid);
     report_failure(plan);

@@ -14,6 +14,7 @@
 #include "base/sys.hpp"
 #include "drover/base/error.hpp"
 #include "process/limit_names.hpp"
+#include "process/standard_streams.hpp"
 
 namespace drover {
 namespace {
@@ -78,8 +79,49 @@ int open_plainly(const char* path, int flags) { return ::open(path, flags, 0644)
 
 Fd open_stream(const std::string& path, int flags) {
   Fd file(sys::retry("open", open_plainly, path.c_str(), flags | O_CLOEXEC));
-  if (!file.is_open()) throw_errno("open", fmt::format("'{}', a standard stream of a new process", path));
+  if (file.is_open()) return file;
+  if (errno == ENXIO) {
+    throw Error(Errc::not_found,
+                fmt::format("nobody reads '{}', a named pipe or device that was to be a standard "
+                            "stream of a new process",
+                            path),
+                "let its reader open it first, or give a plain file");
+  }
+  throw_errno("open", fmt::format("'{}', a standard stream of a new process", path));
+}
+
+// A named pipe without a reader would hold up this thread, which serves all others, until there is one.
+Fd open_output(const std::string& path) {
+  Fd file = open_stream(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK);
+  const auto clear = [](int fd) { return ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK); };
+  if (sys::call("fcntl", clear, file.get()) != 0) throw_errno("fcntl(F_SETFL)", fmt::format("'{}'", path));
   return file;
+}
+
+void check_text(const std::string& text, const char* what) {
+  require(text.find('\0') == std::string::npos, what, "send bytes through a queue or a file");
+}
+
+void check_variable_name(const std::string& name) {
+  require(!name.empty() && name.find('=') == std::string::npos && name.find('\0') == std::string::npos,
+          "the name of an environment variable is empty or has a '=' or a zero byte in it");
+}
+
+// The kernel takes texts to their first zero byte, and would start the program with less than was asked for.
+void check_texts(const SpawnOptions& options) {
+  check_text(options.executable, "the path of a program to be started has a zero byte in it");
+  check_text(options.placement.folder, "the working folder of a new process has a zero byte in it");
+  for (const auto& argument : options.arguments) {
+    check_text(argument, "an argument of a new process has a zero byte in it");
+  }
+  for (const auto& name : options.unset) check_variable_name(name);
+  for (const auto& [name, value] : options.environment) {
+    check_variable_name(name);
+    check_text(value, "the value of an environment variable has a zero byte in it");
+  }
+  for (const auto* const stream : {&options.streams.input, &options.streams.output, &options.streams.error}) {
+    check_text(stream->path(), "the path of a standard stream has a zero byte in it");
+  }
 }
 
 std::pair<Fd, Fd> make_pipe() {
@@ -127,6 +169,7 @@ SpawnPreparation::SpawnPreparation(const SpawnOptions& options) {
 }
 
 void SpawnPreparation::prepare_texts(const SpawnOptions& options) {
+  check_texts(options);
   plan_.program = path_of_program(options);
   argument_texts_ = {options.executable};
   argument_texts_.insert(argument_texts_.end(), options.arguments.begin(), options.arguments.end());
@@ -147,13 +190,17 @@ void SpawnPreparation::prepare_placement(const Placement& placement) {
 
 void SpawnPreparation::prepare_streams(const StandardStreams& streams) {
   const std::array<const StandardStream*, 3> all = {&streams.input, &streams.output, &streams.error};
+  std::array<bool, 3> is_there{};  // looked up before anything opened here can get their numbers
+  for (int number = 0; number < 3; ++number) is_there[static_cast<std::size_t>(number)] = is_standard_stream(number);
   for (int number = 0; number < 3; ++number) {
     const StandardStream& stream = *all[static_cast<std::size_t>(number)];
     const bool is_input = number == STDIN_FILENO;
-    if (stream.kind() == StandardStream::Kind::null) {
+    const bool is_missing =
+        stream.kind() == StandardStream::Kind::inherited && !is_there[static_cast<std::size_t>(number)];
+    if (stream.kind() == StandardStream::Kind::null || is_missing) {
       lead(number, open_stream("/dev/null", is_input ? O_RDONLY : O_WRONLY));
     } else if (stream.kind() == StandardStream::Kind::file) {
-      lead(number, open_stream(stream.path(), is_input ? O_RDONLY : O_WRONLY | O_CREAT | O_APPEND));
+      lead(number, is_input ? open_stream(stream.path(), O_RDONLY) : open_output(stream.path()));
     } else if (stream.kind() == StandardStream::Kind::pipe) {
       auto [reader, writer] = make_pipe();
       pipes_[static_cast<std::size_t>(number)] = std::move(is_input ? writer : reader);

@@ -14,6 +14,8 @@
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 #include "drover/process/child_process.hpp"
+#include "process/standard_streams.hpp"
+#include "process/write_now.hpp"
 #include "session/connection.hpp"
 #include "session/keeper_arguments.hpp"
 #include "session/keeper_loop.hpp"
@@ -50,6 +52,10 @@ void log_to_file(const std::string& name) {
 
 // The starter waits for a word; it gets this one instead of the keeper's.
 int report(const Fd& starter, const Error& error) noexcept {
+  if (!starter.is_open()) {  // it has had the keeper's word already
+    log(LogLevel::error, error.what());
+    return EXIT_FAILURE;
+  }
   try {
     const Reply reply{
         .type = RequestType::hello, .failure = error.code(), .text = error.message(), .remedy = error.remedy()};
@@ -61,18 +67,29 @@ int report(const Fd& starter, const Error& error) noexcept {
   return EXIT_FAILURE;
 }
 
-void keep(const KeeperArguments& arguments, const Fd& starter) {
-  static_cast<void>(std::signal(SIGPIPE, SIG_IGN));  // NOLINT(performance-no-int-to-ptr): SIG_IGN is defined so
+// SIGPIPE: a client is gone; SIGXFSZ: a memory file is above the limit of file sizes. Both are errors of a call too.
+void ignore_signals_of_calls() {
+  for (const int signal : {SIGPIPE, SIGXFSZ}) {
+    static_cast<void>(std::signal(signal, SIG_IGN));  // NOLINT(performance-no-int-to-ptr): SIG_IGN is defined so
+  }
+}
+
+void keep(const KeeperArguments& arguments, Fd& starter) {
+  set_log_sink(
+      &log_without_waiting);  // whoever reads, or does not read, our standard error must not hold up the loop
+  ignore_signals_of_calls();
   raise_file_limit();
   Keeper keeper(arguments.settings, starter.duplicate());
   if (!arguments.settings.name.empty()) log_to_file(arguments.settings.name);
+  starter.reset();  // the keeper lets go of its own when the starter does
   keeper.run();
 }
 
 }  // namespace
 
 int run_keeper(int argc, char** argv) {
-  const Fd starter(kKeeperChannel);
+  Fd starter(kKeeperChannel);
+  fill_standard_streams();
   try {
     ::fcntl(starter.get(), F_SETFD, FD_CLOEXEC);
     const KeeperArguments arguments = parse_keeper_arguments({argv, static_cast<std::size_t>(argc)});

@@ -8,10 +8,15 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
+#include "process/pidfd.hpp"
+#include "process/process_table.hpp"
+#include "process/standard_streams.hpp"
 #include "session/connection.hpp"
 
 namespace drover {
 namespace {
+
+constexpr std::chrono::milliseconds kTimeToDie{500};
 
 Reply read_reply(const std::string& bytes) {
   return parse_reply(std::as_bytes(std::span(bytes.data(), bytes.size())));
@@ -26,11 +31,16 @@ pid_t check_keeper(const Fd& socket) {
               "run it as the user who started the session");
 }
 
+std::uint64_t start_of(pid_t pid) {
+  const auto process = read_process(pid);
+  return process ? process->start : 0;
+}
+
 }  // namespace
 
 KeeperLink::KeeperLink(Fd socket, std::chrono::milliseconds patience)
-    : channel_(Fd{}), patience_(patience), keeper_pid_(check_keeper(socket)) {
-  channel_ = Channel(std::move(socket));
+    : channel_(Fd{}), patience_(patience), keeper_pid_(check_keeper(socket)), keeper_start_(start_of(keeper_pid_)) {
+  channel_ = Channel(above_standard_streams(std::move(socket)));
 }
 
 // A keeper that refuses a connection says why and closes; so what it said is read even if nothing could be sent.
@@ -107,10 +117,24 @@ Error KeeperLink::lost_error() const {
     return {Errc::peer_lost, fmt::format("{} has ended (its keeper was process {})", subject(), keeper_pid_),
             "start or open it again"};
   }
+  if (lives()) {
+    return {Errc::peer_lost,
+            fmt::format("the keeper (process {}) of {} has dropped its connection to process {}, and lives",
+                        keeper_pid_, subject(), ::getpid()),
+            "see what the keeper has logged; let no code of this program write to descriptors that are not its own"};
+  }
   return {Errc::peer_lost,
           fmt::format("the keeper (process {}) of {} is gone, so that process {} can use it no longer", keeper_pid_,
                       subject(), ::getpid()),
           "start the program again; find out who killed the keeper (out of memory?), its objects are lost"};
+}
+
+// Whoever dies closes its connections a moment before it counts as dead.
+bool KeeperLink::lives() const noexcept {
+  const Fd pidfd(pidfd_open(keeper_pid_));
+  const auto process = read_process(keeper_pid_);
+  if (!pidfd.is_open() || !process || process->start != keeper_start_) return false;
+  return !pidfd_wait(pidfd.get(), Deadline::after(kTimeToDie));
 }
 
 Error KeeperLink::silent_error() const {

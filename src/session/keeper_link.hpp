@@ -41,7 +41,7 @@ class KeeperLink {
   [[nodiscard]] int fd() const noexcept { return channel_.fd(); }
   /// The process that keeps the session, as the kernel says.
   [[nodiscard]] pid_t keeper_pid() const noexcept { return keeper_pid_; }
-  /// The error of one that is gone.
+  /// The error of a connection that has ended; it tells a keeper that is gone from one that has dropped us.
   [[nodiscard]] Error lost_error() const;
   /// For messages: the session's name, and the page that tells whether it has ended. Both outlive the link.
   void set_session(const std::string* name, const PageView* page) noexcept;
@@ -51,11 +51,13 @@ class KeeperLink {
   void settle(Deadline deadline);
   [[nodiscard]] Answer receive(Deadline deadline);
   [[nodiscard]] Error silent_error() const;
+  [[nodiscard]] bool lives() const noexcept;
   void undo(const Reply& reply);
 
   Channel channel_;
   std::chrono::milliseconds patience_;
   pid_t keeper_pid_;
+  std::uint64_t keeper_start_;  // with the pid it names the keeper exactly; 0: not known
   const std::string* name_ = nullptr;
   const PageView* page_ = nullptr;
   std::uint64_t last_sequence_ = 0;

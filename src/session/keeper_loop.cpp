@@ -26,6 +26,8 @@ namespace {
 // Killed workers need a moment to die; one that is stuck in the kernel must not keep the session.
 constexpr std::chrono::seconds kLongestEnd{5};
 constexpr std::chrono::seconds kTimeToKill{3};
+// Without a single open file to spare in the whole machine.
+constexpr std::chrono::milliseconds kPauseOfListening{100};
 
 Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
@@ -42,17 +44,28 @@ Keeper::Keeper(KeeperSettings settings, Fd starter)
   }
 }
 
+Keeper::~Keeper() {
+  if (!end_deadline_) give_up_name();
+}
+
 void Keeper::run() {
-  Connection starter(starter_.duplicate());
-  const Reply hello{.type = RequestType::hello};
-  if (starter.send(encode(hello), application_end_.get()) != 0 && settings_.name.empty()) return;
-  application_end_.reset();
+  greet();
   note_idleness();
   while (!is_done()) {
     for (const PollKey key : poller_.wait(next_deadline())) handle(key);
+    listen_again();
     note_idleness();
+    if (std::exchange(must_kill_workers_, false)) kill_workers();
   }
   clients_.clear();
+}
+
+void Keeper::greet() {
+  Connection starter(starter_.duplicate());
+  const Reply hello{.type = RequestType::hello};
+  const bool is_heard = starter.send(encode(hello), application_end_.get()) == 0;
+  application_end_.reset();
+  if (!is_heard && settings_.name.empty()) begin_end();
 }
 
 void Keeper::open_name() {
@@ -62,8 +75,19 @@ void Keeper::open_name() {
     throw Error(Errc::busy, fmt::format("session '{}' has a keeper already", settings_.name), "join it");
   }
   lock_ = std::move(*lock);
-  listener_ = folder_->listen(settings_.name);
-  poller_.add(listener_.get(), {.kind = PollKey::Kind::listener});
+  SessionFolder::sign(lock_);
+  try {
+    listener_ = folder_->listen(settings_.name);
+    poller_.add(listener_.get(), {.kind = PollKey::Kind::listener});
+  } catch (...) {
+    give_up_name();
+    throw;
+  }
+}
+
+// Files that somebody removed under us may be another keeper's by now.
+void Keeper::give_up_name() noexcept {
+  if (folder_) folder_->remove_if_held(settings_.name, lock_);
 }
 
 // The application is watched from the first moment on, whether it joins or not. Its connection is made here, so that
@@ -97,8 +121,10 @@ bool Keeper::is_done() noexcept {
 
 Deadline Keeper::next_deadline() {
   if (end_deadline_) return *end_deadline_;
-  if (!idle_since_ || settings_.name.empty() || settings_.idle_limit.count() == 0) return Deadline::never();
-  return Deadline::at(*idle_since_ + settings_.idle_limit);
+  Deadline next = listen_again_.value_or(Deadline::never());
+  const bool can_idle = idle_since_ && !settings_.name.empty() && settings_.idle_limit.count() != 0;
+  if (can_idle) next = Deadline::at(std::min(next.moment(), *idle_since_ + settings_.idle_limit));
+  return next;
 }
 
 void Keeper::note_idleness() {
@@ -108,7 +134,8 @@ void Keeper::note_idleness() {
   } else if (!idle_since_) {
     idle_since_ = Clock::now();
   }
-  if (!end_deadline_ && next_deadline().has_passed()) begin_end();
+  const bool can_idle = idle_since_ && !settings_.name.empty() && settings_.idle_limit.count() != 0;
+  if (can_idle && Deadline::at(*idle_since_ + settings_.idle_limit).has_passed()) begin_end();
 }
 
 void Keeper::handle(PollKey key) {
@@ -174,12 +201,27 @@ void Keeper::take_visitor(Fd socket) {
 // Left alone, the connection would stay in the queue and wake the loop again and again.
 void Keeper::refuse_for_lack_of_files() {
   spare_.reset();
-  Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (socket.is_open()) {
+  Fd socket(sys::call("accept4 again", ::accept4, listener_.get(), static_cast<sockaddr*>(nullptr),
+                      static_cast<socklen_t*>(nullptr), int{SOCK_CLOEXEC}));
+  if (!socket.is_open()) {
+    stop_listening();
+  } else {
     const Error refusal = error_from_errno(EMFILE, "accept4", "a new participant, in the keeper");
     static_cast<void>(Connection(std::move(socket)).send(encode(failure_reply({}, refusal))));
   }
   spare_ = open_spare();
+}
+
+void Keeper::stop_listening() {
+  if (errno != EMFILE && errno != ENFILE) return;
+  poller_.remove(listener_.get());
+  listen_again_ = Deadline::after(kPauseOfListening);
+}
+
+void Keeper::listen_again() {
+  if (!listen_again_ || !listen_again_->has_passed()) return;
+  listen_again_.reset();
+  if (listener_.is_open()) poller_.add(listener_.get(), {.kind = PollKey::Kind::listener});
 }
 
 std::uint64_t Keeper::add_client(Client client) {
@@ -204,7 +246,10 @@ void Keeper::drop(std::uint64_t id) {
   const auto at = clients_.find(id);
   if (at == clients_.end()) return;
   poller_.remove(at->second.connection.fd());
-  if (at->second.is_announced) participants_.retract();
+  if (at->second.is_announced) {
+    participants_.retract();
+    objects_.wake_all();  // who waits for somebody to come may be alone now
+  }
   if (Participant* const participant = participants_.find(at->second.owner)) participants_.set_silent(*participant);
   clients_.erase(at);
 }
@@ -231,10 +276,12 @@ void Keeper::depart(Owner number, bool is_dead) {
   const bool was_application = leaving->is_application;
   objects_.depart(number, is_dead ? leaving->info.pid : 0);
   participants_.remove(number);
+  objects_.wake_all();  // once more: who was woken before may have counted it still
   if (was_application) begin_end();
 }
 
-// The name is free from here on: who opens it now gets a new session.
+// The name is free from here on: who opens it now gets a new session. Workers are killed when whoever asked for the
+// end has his answer, since that takes a while.
 void Keeper::begin_end() {
   if (end_deadline_) return;
   end_deadline_ = Deadline::after(kLongestEnd);
@@ -242,8 +289,8 @@ void Keeper::begin_end() {
   objects_.wake_all();
   if (listener_.is_open()) poller_.remove(listener_.get());
   listener_.reset();
-  if (folder_) folder_->remove(settings_.name);
-  kill_workers();
+  give_up_name();
+  must_kill_workers_ = true;
 }
 
 // With everything below them: a worker that is killed alone leaves its own children to nobody.

@@ -36,6 +36,10 @@ class Keeper {
   /// Opens the session: with a name it takes the name's lock and listens, else it makes the application's connection.
   /// Throws `Errc::busy` if another keeper has the name. `starter` leads to the process that asked for the session.
   Keeper(KeeperSettings settings, Fd starter);
+  /// Removes the files of a name whose session did not end in order.
+  ~Keeper();
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
 
   /// Tells the starter and keeps the session until it has ended; then every connection is closed.
   void run();
@@ -57,7 +61,9 @@ class Keeper {
     bool is_last = false;  // the connection ends with it
   };
 
+  void greet();
   void open_name();
+  void give_up_name() noexcept;
   void invite_application();
   void watch_signals();
   [[nodiscard]] bool is_done() noexcept;
@@ -72,6 +78,8 @@ class Keeper {
   void on_process(std::uint64_t incarnation);
   void take_visitor(Fd socket);
   void refuse_for_lack_of_files();
+  void stop_listening();
+  void listen_again();
   std::uint64_t add_client(Client client);
   void drop(std::uint64_t id);
   void depart(Owner number, bool is_dead = false);
@@ -111,7 +119,9 @@ class Keeper {
   std::map<std::uint64_t, Client> clients_;
   std::uint64_t last_client_ = 0;
   std::optional<Clock::time_point> idle_since_;
+  std::optional<Deadline> listen_again_;  // not listening until then
   std::optional<Deadline> end_deadline_;
+  bool must_kill_workers_ = false;
 };
 
 }  // namespace drover

@@ -41,7 +41,7 @@ Credentials check_sender(const IncomingMessage& message) {
 
 void check_name(const std::string& name) {
   if (is_display_name(name)) return;
-  throw Error(Errc::corrupt, "a participant without a name wants to join",
+  throw Error(Errc::corrupt, "a participant wants to join whose name is empty, too long or has control characters",
               "let all processes of a session use the same drover");
 }
 
@@ -53,10 +53,15 @@ Fd open_pidfd_of(const Credentials& sender, std::uint64_t start_time, const Conn
                 "run all processes of a session in one container, or share the pid namespace");
   }
   Fd pidfd = open_pidfd(sender.pid);
-  if (process_start_time(sender.pid) != start_time || connection.is_hung_up()) {
+  const auto seen = process_start_time(sender.pid);
+  if (connection.is_hung_up() || has_ended(pidfd) || !seen) {
     throw Error(Errc::peer_lost, fmt::format("process {} ended before it could join the session", sender.pid));
   }
-  return pidfd;
+  if (*seen == start_time) return pidfd;
+  throw Error(Errc::unsupported,
+              fmt::format("process {} says that it began at tick {}, and the keeper (process {}) sees {}", sender.pid,
+                          start_time, ::getpid(), *seen),
+              "let all processes of a session see /proc, and run them in one pid and one time namespace");
 }
 
 }  // namespace

@@ -9,7 +9,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -84,6 +87,8 @@ SpawnOptions spawn_options(const ProcessOptions& options, const std::string& nam
 }
 
 std::string tail_of_file(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return {};  // of a named pipe we would be a reader
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : 0;
   file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
@@ -107,11 +112,12 @@ class Process::State {
         child_(std::move(child)),
         report_(std::move(report)),
         watch_(std::move(watch)),
-        file_(std::move(file)) {}
+        file_(std::move(file)),
+        process_(::getpid()) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
-    if (status_) return;
+    if (status_ || process_ != ::getpid()) return;  // a forked child has no worker, nor the watching thread
     try {
       static_cast<void>(child_.kill_tree(Deadline::after(kTimeToDie)));
       if (wait(Deadline::after(kTimeToDie))) return;
@@ -121,6 +127,13 @@ class Process::State {
     watch_->forget(child_.pid());
   }
 
+  void check_process() const {
+    if (process_ == ::getpid()) return;
+    throw Error(Errc::forked,
+                fmt::format("worker {} belongs to process {}, and process {} was forked from that", name_, process_,
+                            ::getpid()),
+                "leave it to the process that started it");
+  }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] ChildProcess& child() noexcept { return child_; }
   [[nodiscard]] const std::string& failure() {
@@ -143,14 +156,18 @@ class Process::State {
   }
 
   WaitResult wait_ready(Deadline deadline) {
-    while (!is_ready_) {
-      if (take_report(deadline)) continue;
-      if (!is_silent_) return WaitResult::timed_out;
-      // It closed its end, so it has ended or is about to.
-      if (!wait(deadline)) return WaitResult::timed_out;
-      throw lost();
+    for (;;) {
+      const bool has_ended =
+          status_ || pidfd_has_ended(child_.pidfd());  // before the reports, so that none is missed
+      take_reports(Deadline::after(std::chrono::seconds(0)));
+      if (is_ready_) return WaitResult::done;
+      if (has_ended) {
+        static_cast<void>(wait(deadline));
+        throw lost();
+      }
+      if (deadline.has_passed()) return WaitResult::timed_out;
+      await_news(deadline);
     }
-    return WaitResult::done;
   }
 
   std::string describe() {
@@ -160,6 +177,13 @@ class Process::State {
   }
 
  private:
+  // A word of the worker, or its end. The end alone is not enough to go by, nor is the channel: who was forked from
+  // the worker may hold that open.
+  void await_news(Deadline deadline) const {
+    std::array<pollfd, 2> news = {pollfd{.fd = child_.pidfd(), .events = POLLIN, .revents = 0},
+                                  pollfd{.fd = is_silent_ ? -1 : report_.fd(), .events = POLLIN, .revents = 0}};
+    ::poll(news.data(), news.size(), deadline.poll_timeout());
+  }
   // One message of the worker; false if none came before the deadline or none can come.
   bool take_report(Deadline deadline) {
     if (is_silent_) return false;
@@ -186,6 +210,7 @@ class Process::State {
   Channel report_;
   std::shared_ptr<ChildWatch> watch_;  // shared: every worker may be the last
   std::string file_;
+  pid_t process_;  // who started it
   std::string tail_;
   std::string failure_;
   bool is_ready_ = false;
@@ -225,6 +250,7 @@ Process::~Process() = default;
 
 Process::State& Process::state() const {
   require(state_ != nullptr, "a Process that was moved from owns nothing");
+  state_->check_process();
   return *state_;
 }
 
@@ -246,7 +272,11 @@ ExitStatus Process::end(std::chrono::milliseconds grace) {
 ExitStatus Process::end_by(Deadline deadline) {
   if (const auto status = wait(deadline)) return *status;
   static_cast<void>(state().child().kill_tree(Deadline::after(kTimeToDie)));
-  if (const auto status = wait(Deadline::after(kTimeToDie))) return *status;
+  return await_killed(Deadline::after(kTimeToDie));
+}
+
+ExitStatus Process::await_killed(Deadline deadline) {
+  if (const auto status = wait(deadline)) return *status;
   throw Error(Errc::timed_out, fmt::format("{} was killed and does not end", describe()),
               "it is stuck in the kernel, as on a sick device; the machine may need a restart");
 }
@@ -259,9 +289,26 @@ std::vector<Process> start_all(const Session& session, const std::vector<Process
 }
 
 void end_all(std::vector<Process>& workers, std::chrono::milliseconds grace) {
+  std::exception_ptr first;
+  const auto for_each = [&](const auto& act) {
+    for (auto& worker : workers) {
+      try {
+        act(worker);
+      } catch (...) {
+        if (!first) first = std::current_exception();
+      }
+    }
+  };
   const auto deadline = Deadline::after(grace);
-  for (auto& worker : workers) worker.kill(SIGTERM);
-  for (auto& worker : workers) worker.end_by(deadline);
+  std::vector<ChildProcess*> left;
+  for_each([](Process& worker) { worker.kill(SIGTERM); });
+  for_each([&](Process& worker) {
+    if (!worker.wait(deadline)) left.push_back(&worker.state().child());
+  });
+  const auto last_deadline = Deadline::after(kTimeToDie);
+  if (!left.empty()) static_cast<void>(ChildProcess::kill_trees(left, last_deadline));
+  for_each([&](Process& worker) { worker.await_killed(last_deadline); });
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace drover

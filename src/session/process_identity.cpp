@@ -69,7 +69,11 @@ void kill_process(const Fd& pidfd) noexcept {
 
 std::string program_name() {
   const std::string path = own_executable();
-  return path.substr(path.find_last_of('/') + 1).substr(0, kMostNameBytes);
+  std::string name = path.substr(path.find_last_of('/') + 1).substr(0, kMostNameBytes);
+  for (char& letter : name) {
+    if (!is_display_name(std::string(1, letter))) letter = '?';
+  }
+  return name;
 }
 
 }  // namespace drover

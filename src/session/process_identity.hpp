@@ -28,7 +28,8 @@ namespace drover {
 /// SIGKILL to exactly that process; one that has ended is no error.
 void kill_process(const Fd& pidfd) noexcept;
 
-/// The file name of the running program, for people; cut to what a participant's name may have.
+/// The file name of the running program, for people; cut to what a participant's name may have, with '?' for what it
+/// may not.
 [[nodiscard]] std::string program_name();
 
 }  // namespace drover

@@ -82,7 +82,8 @@ bool is_control_socket(int fd) {
 struct Inheritance {
   Mutex mutex;
   std::weak_ptr<SessionState> state DROVER_GUARDED_BY(mutex);
-  bool is_taken DROVER_GUARDED_BY(mutex) = false;
+  bool is_taken DROVER_GUARDED_BY(mutex) = false;    // the connection is used up
+  bool has_joined DROVER_GUARDED_BY(mutex) = false;  // by it
 
   static Inheritance& instance() {
     static Inheritance inheritance;
@@ -131,6 +132,10 @@ Session Session::inherited() {
   auto& inheritance = Inheritance::instance();
   const MutexLock lock(inheritance.mutex);
   if (auto state = inheritance.state.lock()) return Session(std::move(state));
+  if (inheritance.is_taken && !inheritance.has_joined) {
+    throw Error(Errc::not_found, fmt::format("process {} could not join the session it was started into", ::getpid()),
+                "the first call of Session::inherited said why; start the worker again");
+  }
   if (inheritance.is_taken) {
     throw Error(Errc::not_found, fmt::format("process {} has left the session it was started into", ::getpid()),
                 "keep a copy of the Session as long as it is needed");
@@ -139,6 +144,7 @@ Session Session::inherited() {
   Fd connection = take_inherited();
   inheritance.is_taken = true;
   auto state = std::make_shared<SessionState>(std::move(connection), program_name(), SessionOptions{}.patience);
+  inheritance.has_joined = true;
   inheritance.state = state;
   return Session(std::move(state));
 }

@@ -9,10 +9,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,17 +28,23 @@
 namespace drover {
 namespace {
 
-constexpr std::string_view kSocketEnding = ".sock";
 constexpr int kBacklog = 128;
 
 std::string lock_of(const std::string& name) { return name + ".lock"; }
 std::string log_of(const std::string& name) { return name + ".log"; }
-std::string socket_of(const std::string& name) { return name + std::string(kSocketEnding); }
+std::string socket_of(const std::string& name) { return name + ".sock"; }
 // Under this name the socket is made before it can be found, so that whoever finds it can connect.
 std::string new_socket_of(const std::string& name) { return name + ".new"; }
 
 bool is_letter_or_digit(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9');
+}
+
+bool is_session_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMostNameBytes && is_letter_or_digit(name.front()) &&
+         std::ranges::all_of(name, [](char letter) {
+           return is_letter_or_digit(letter) || letter == '-' || letter == '_' || letter == '.';
+         });
 }
 
 bool belongs_to_us(const std::string& folder) {
@@ -112,11 +119,7 @@ void set_blocking(const Fd& socket) {
 }  // namespace
 
 void check_session_name(const std::string& name) {
-  const bool is_right = !name.empty() && name.size() <= kMostNameBytes && is_letter_or_digit(name.front()) &&
-                        std::ranges::all_of(name, [](char letter) {
-                          return is_letter_or_digit(letter) || letter == '-' || letter == '_' || letter == '.';
-                        });
-  if (is_right) return;
+  if (is_session_name(name)) return;
   throw Error(
       Errc::invalid_argument, fmt::format("'{}' cannot be the name of a session", name),
       fmt::format("use 1 to {} letters, digits, '-', '_' and '.', the first a letter or digit", kMostNameBytes));
@@ -148,18 +151,23 @@ std::vector<std::string> SessionFolder::names() const {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
   if (!folder) throw_errno("opendir", "the folder of sessions " + path_);
   while (const dirent* const entry = ::readdir(folder.get())) {
-    const std::string_view file = entry->d_name;
-    if (file.ends_with(kSocketEnding)) found.emplace_back(file.substr(0, file.size() - kSocketEnding.size()));
+    const std::string file = entry->d_name;
+    const auto name = file.substr(0, file.rfind('.'));
+    const bool is_ours = file == socket_of(name) || file == lock_of(name) || file == new_socket_of(name);
+    if (is_ours && is_session_name(name)) found.push_back(name);
   }
   std::ranges::sort(found);
+  const auto again = std::ranges::unique(found);
+  found.erase(again.begin(), again.end());
   return found;
 }
 
-std::optional<Fd> SessionFolder::connect(const std::string& name) const {
+std::optional<Fd> SessionFolder::connect(const std::string& name, bool* is_full) const {
   Fd socket = make_socket(SOCK_NONBLOCK);  // a stopped keeper with a full queue would hold up a blocking one
   const sockaddr_un address = address_of(folder_, socket_of(name));
   const auto* const plain = reinterpret_cast<const sockaddr*>(&address);
   if (sys::retry("connect", ::connect, socket.get(), plain, socklen_t{sizeof(address)}) != 0) {
+    if (is_full != nullptr) *is_full = errno == EAGAIN;
     if (errno == ENOENT || errno == ECONNREFUSED || errno == EAGAIN) return std::nullopt;
     throw_errno("connect", fmt::format("session '{}' in {}", name, path_));
   }
@@ -178,6 +186,28 @@ std::optional<Fd> SessionFolder::try_lock(const std::string& name) const {
     }
     if (is_still_there(file, lock_of(name))) return file;
   }
+}
+
+// Nobody depends on it but who ends a session by force, so it is no error if it cannot be written.
+void SessionFolder::sign(const Fd& lock) noexcept {
+  const auto text = std::to_string(::getpid());
+  const bool is_written = ::ftruncate(lock.get(), 0) == 0 &&
+                          ::pwrite(lock.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  if (!is_written) log(LogLevel::warn, "a keeper could not write its id into its lock; error", errno);
+}
+
+std::optional<pid_t> SessionFolder::holder(const std::string& name) const {
+  const Fd file = open_in(folder_, lock_of(name), O_RDONLY);
+  if (!file.is_open()) {
+    if (errno == ENOENT) return std::nullopt;
+    throw_errno("openat", fmt::format("{}/{}", path_, lock_of(name)));
+  }
+  if (sys::retry("flock", ::flock, file.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return std::nullopt;
+  std::array<char, 32> text{};
+  const auto length = ::pread(file.get(), text.data(), text.size(), 0);
+  pid_t pid = 0;
+  if (length > 0) std::from_chars(text.data(), text.data() + length, pid);
+  return pid > 0 ? std::optional(pid) : std::nullopt;
 }
 
 Fd SessionFolder::listen(const std::string& name) const {
@@ -211,6 +241,10 @@ void SessionFolder::remove(const std::string& name) const noexcept {
       ::fstatat(folder_.get(), log_of(name).c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 && facts.st_size == 0;
   if (is_log_empty) remove_entry(log_of(name));
   remove_entry(lock_of(name));
+}
+
+void SessionFolder::remove_if_held(const std::string& name, const Fd& lock) const noexcept {
+  if (is_still_there(lock, lock_of(name))) remove(name);
 }
 
 void SessionFolder::remove_if_stale(const std::string& name) const {

@@ -1,12 +1,14 @@
 #include "session/start_keeper.hpp"
 
+#include <cstdlib>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "drover/base/config.hpp"
 #include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
 #include "process/init_state.hpp"
 #include "session/keeper_arguments.hpp"
 #include "session/protocol.hpp"
@@ -17,7 +19,12 @@ namespace {
 constexpr const char* kKeeperVariable = "DROVER_KEEPER";
 
 std::string keeper_program() {
-  if (auto program = environment(kKeeperVariable)) return *program;
+  // A program with more rights than who started it does not run what he names.
+  if (const char* const program = ::secure_getenv(kKeeperVariable); program != nullptr && *program != '\0') {
+    if (std::string_view(program).find('/') != std::string_view::npos) return program;
+    throw Error(Errc::invalid_argument, fmt::format("{}={} is no path", kKeeperVariable, program),
+                "give the path of the program, such as /usr/local/bin/drover: it is not looked for in PATH");
+  }
   if (!was_initialised()) {
     throw Error(Errc::invalid_argument,
                 "a session cannot be started: this program would be its keeper, but has not called drover::init",
@@ -61,6 +68,15 @@ Hello receive_hello(Channel& channel, const std::string& program, Deadline deadl
   return hello;
 }
 
+// How it ended does not matter, and nobody knows in a program that ignores SIGCHLD or reaps all children.
+void await_launcher(ChildProcess& launcher, Deadline deadline) {
+  try {
+    static_cast<void>(launcher.wait(deadline));
+  } catch (const Error& error) {
+    log(LogLevel::info, error.what());
+  }
+}
+
 }  // namespace
 
 StartedKeeper start_keeper(Deadline deadline) {
@@ -80,7 +96,7 @@ NamedStart start_named_keeper(const KeeperSettings& settings, Deadline deadline)
   ChildProcess launcher = ChildProcess::spawn(options);
   theirs = Channel(Fd{});
   const Hello hello = receive_hello(ours, options.executable, deadline);
-  static_cast<void>(launcher.wait(deadline));
+  await_launcher(launcher, deadline);
   if (!hello.reply.failure) return NamedStart::started;
   if (*hello.reply.failure == Errc::busy) return NamedStart::taken;
   throw Error(*hello.reply.failure, hello.reply.text, hello.reply.remedy);

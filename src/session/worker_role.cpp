@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -43,7 +44,8 @@ Fd take(int number) {
   return Fd(number);
 }
 
-// The worker's words to its parent; the watching thread may speak too. A parent that is gone hears nothing.
+// The worker's words to its parent; the watching thread may speak too. A parent that is gone, or has not read what
+// was said before, hears nothing.
 class Report {
  public:
   explicit Report(Fd socket) : channel_(std::move(socket)) {}
@@ -51,7 +53,8 @@ class Report {
   void say(char kind, std::string_view text) noexcept {
     const MutexLock lock(mutex_);
     try {
-      channel_.send(kind + std::string(text.substr(0, kLongestFailure)));
+      const auto words = kind + std::string(text.substr(0, kLongestFailure));
+      static_cast<void>(channel_.send(words, {}, Deadline::after(std::chrono::seconds(0))));
     } catch (const std::exception& error) {
       log(LogLevel::debug, error.what());
     }

@@ -12,6 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include "drover/base/error.hpp"
+#include "support/build.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
@@ -179,6 +181,40 @@ TEST(OwnExecutable, program_started_again_is_the_same) {
 TEST(OwnExecutable, failure_to_find_it_is_an_error) {
   const FaultSeam fail("readlink", EACCES);
   test::expect_error(Errc::permission_denied, [] { static_cast<void>(own_executable()); }, {"/proc/self/exe"});
+}
+
+DROVER_PEER_BODY(fork_with_a_child) {
+  auto child = ChildProcess::spawn({.executable = "/bin/sleep", .arguments = {"1000"}});
+  const pid_t forked = ::fork();
+  if (forked == 0) {
+    int throws = 0;
+    const auto count = [&](const auto& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        throws += error.code() == Errc::forked ? 1 : 0;
+      }
+    };
+    count([&] { static_cast<void>(child.wait(Deadline::never())); });
+    count([&] { child.kill(SIGKILL); });
+    count([&] { static_cast<void>(child.kill_tree(Deadline::never())); });
+    {
+      const ChildProcess owner = std::move(child);
+    }
+    ::_exit(throws);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(forked, &status, 0), forked);
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  EXPECT_EQ(child.wait(Deadline::after(0s)), std::nullopt) << "it is the parent's, and lives";
+}
+
+TEST(ChildProcess, forked_child_owns_nothing) {
+  if (test::kIsSanitized)
+    GTEST_SKIP() << "the child allocates, and the sanitizer's allocator does not survive a fork";
+  PeerGroup group("fork_with_a_child", {.mode = PeerMode::processes, .size = 1});
+  group.start();
+  group.expect_success();
 }
 
 }  // namespace

@@ -1,9 +1,14 @@
 #include "process/child_watch.hpp"
 
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -259,6 +264,87 @@ TEST(ChildWatch, forked_child_has_none) {
   if (test::kIsSanitized)
     GTEST_SKIP() << "the child allocates, and the sanitizer's allocator does not survive a fork";
   PeerGroup group("fork_with_a_watch", {.mode = PeerMode::processes, .size = 1});
+  group.start();
+  group.expect_success();
+}
+
+// Somebody to whom nothing leads writes to the pipe of a dead child, and never stops. What may still be read is
+// bounded by all that holds lines on their way while nobody reads our standard error: two pipes, one piece, and the
+// outlet.
+TEST(ChildWatch, stranger_who_goes_on_writing_is_not_listened_to_for_ever) {
+  constexpr int kLines = 512;         // of 8 bytes: what a pipe takes in one piece
+  constexpr int kHeldUp = 40;         // batches, by which the outlet is almost full
+  constexpr int kMostOnTheWay = 120;  // batches; 3 * 64 KiB and 256 KiB are 90 even without the names
+  const Redirected error(STDERR_FILENO);
+  const auto watch = ChildWatch::instance();
+  auto child = start(*watch, "w", "exec sleep 1000");
+  const Fd theirs(::open(fmt::format("/proc/{}/fd/2", child.pid()).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(theirs.is_open());
+  std::vector<std::string> batches(kMostOnTheWay + 1);  // made beforehand, so that they are written faster than read
+  for (std::size_t number = 0; number < batches.size(); ++number) {
+    for (int i = 0; i < kLines; ++i) batches[number] += fmt::format("{:07}\n", number);
+  }
+  std::atomic<int> batch = 0;
+  std::atomic<bool> is_over = false;
+  std::thread writer([&] {
+    sigset_t all{};
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // SIGPIPE, once the pipe is closed
+    for (const auto& lines : batches) {
+      while (!is_over && ::write(theirs.get(), lines.data(), lines.size()) < 0) continue;
+      ++batch;
+    }
+    const auto& last = batches.back();
+    while (!is_over) static_cast<void>(::write(theirs.get(), last.data(), last.size()) < 0);
+  });
+  while (batch < kHeldUp) std::this_thread::sleep_for(1ms);
+  child.kill(SIGKILL);
+  const auto tail = finish(*watch, child);
+  is_over = true;
+  writer.join();
+  EXPECT_LT(std::stoi(tail.substr(tail.size() - 8)), kMostOnTheWay);
+}
+
+TEST(ChildWatch, child_has_the_caller_s_cpus_and_niceness) {
+  const auto watch = ChildWatch::instance();
+  cpu_set_t before{};
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  std::size_t last = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(last, &before)) --last;
+  std::string text;
+  std::thread([&] {  // what it sets is its own
+    cpu_set_t one{};
+    CPU_SET(last, &one);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+    ASSERT_EQ(::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + 1), 0);
+    auto child = watch->spawn(shell("grep Cpus_allowed_list /proc/self/status; nice"));
+    const Fd told = child.take_pipe(1);
+    for (char byte = 0; ::read(told.get(), &byte, 1) == 1;) text.push_back(byte);
+    EXPECT_EQ(child.wait(soon()), ExitStatus::exited(0));
+  })
+      .join();
+  EXPECT_EQ(text, fmt::format("Cpus_allowed_list:\t{}\n{}\n", last, ::getpriority(PRIO_PROCESS, 0) + 1));
+}
+
+DROVER_PEER_BODY(watch_without_streams) {
+  ::close(STDOUT_FILENO);
+  const Fd stranger(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
+  const Fd ours(ends[0]);
+  const Fd theirs(ends[1]);
+  ASSERT_EQ(::dup3(ours.get(), stranger.get(), O_CLOEXEC), STDOUT_FILENO) << "as a descriptor of our own would be";
+  {
+    const auto watch = ChildWatch::instance();
+    auto child = start(*watch, "w", "echo lost");
+    static_cast<void>(finish(*watch, child));
+  }
+  char byte = 0;
+  EXPECT_EQ(::read(theirs.get(), &byte, 1), -1) << "lines went to a descriptor that is no standard stream";
+}
+
+TEST(ChildWatch, what_has_the_number_of_a_closed_stream_gets_no_lines) {
+  PeerGroup group("watch_without_streams", {.mode = PeerMode::processes, .size = 1});
   group.start();
   group.expect_success();
 }

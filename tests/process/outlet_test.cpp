@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +17,9 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/fd.hpp"
+#include "process/write_now.hpp"
+#include "support/build.hpp"
+#include "support/redirected.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace drover {
@@ -165,6 +169,45 @@ TEST(Outlet, dropping_forgets_what_was_not_written) {
   outlet.drop();
   EXPECT_TRUE(outlet.is_empty());
   EXPECT_TRUE(outlet.has_room());
+}
+
+// Leaves no descriptor free, so that nothing can be opened anew.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit tight = before_;
+    tight.rlim_cur = static_cast<rlim_t>(Fd(::dup(0)).get());
+    ::setrlimit(RLIMIT_NOFILE, &tight);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Outlet, stream_that_cannot_be_opened_anew_makes_nobody_wait_either) {
+  if (test::kIsSanitized) GTEST_SKIP() << "sanitizers need descriptors of their own";
+  const auto [reader, writer] = make_pipe();
+  const NoDescriptors none;
+  Outlet outlet(writer.get());
+  while (outlet.has_room()) {
+    outlet.put(std::string(999, 'x') + "\n");
+    outlet.write_some();
+  }
+  EXPECT_FALSE(outlet.is_empty());
+  EXPECT_EQ(read_some(reader).size() % 1000, 0U);
+}
+
+TEST(LogWithoutWaiting, line_is_as_any_other_and_is_lost_where_there_is_no_room) {
+  test::Redirected error(STDERR_FILENO);
+  log_without_waiting(LogLevel::warn, "something");
+  EXPECT_EQ(error.read_line(), "drover[" + std::to_string(::getpid()) + "] warn: something");
+  for (int i = 0; i < 1000; ++i)
+    log_without_waiting(LogLevel::warn, std::string(1000, 'x'));  // more than a pipe holds
+  EXPECT_LT(error.read_rest().size(), 1000 * 1000U);
 }
 
 }  // namespace

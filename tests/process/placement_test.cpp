@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -230,6 +231,29 @@ TEST(StandardStreams, inherited_descriptor_goes_before) {
   auto options = shell("echo hello");
   options.streams.output = StandardStream::null();
   EXPECT_EQ(output_of(options), "hello\n") << "run_program passes its pipe by SpawnOptions::inherit";
+}
+
+TEST(StandardStreams, named_pipe_for_output_needs_a_reader) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  SpawnOptions options{.executable = "/bin/echo", .arguments = {"hello"}};
+  options.streams.output = StandardStream::file(path);
+  test::expect_error(Errc::not_found, [&] { static_cast<void>(ChildProcess::spawn(options)); },
+                     {"nobody reads '" + path, "reader"});
+  const Fd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  EXPECT_EQ(ChildProcess::spawn(options).wait(Deadline::never()), ExitStatus::exited(0));
+  std::array<char, 16> text{};
+  EXPECT_EQ(::read(reader.get(), text.data(), text.size()), 6);
+  options = {
+      .executable = "/bin/sh", .arguments = {"-c", "grep flags /proc/self/fdinfo/1 >&2"}, .streams = options.streams};
+  options.streams.error = StandardStream::pipe();
+  auto child = ChildProcess::spawn(options);
+  const Fd error = child.take_pipe(STDERR_FILENO);
+  EXPECT_EQ(child.wait(Deadline::never()), ExitStatus::exited(0));
+  std::string flags(64, '\0');
+  flags.resize(static_cast<std::size_t>(std::max<ssize_t>(0, ::read(error.get(), flags.data(), flags.size()))));
+  EXPECT_EQ(std::stoi(flags.substr(flags.find('0')), nullptr, 8) & O_NONBLOCK, 0) << "the child may wait";
 }
 
 TEST(StandardStreams, file_that_cannot_be_opened_is_named) {

@@ -19,6 +19,7 @@
 #include "drover/process/child_process.hpp"
 #include "process/pidfd.hpp"
 #include "process/process_table.hpp"
+#include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
 #include "support/peer_group.hpp"
@@ -76,7 +77,7 @@ TEST(ProcessTable, own_process_and_parent_are_in_it) {
   EXPECT_EQ(self->parent, ::getppid());
   EXPECT_EQ(self->session, ::getsid(0));
   EXPECT_FALSE(self->has_ended());
-  const auto all = read_processes();
+  const auto all = read_processes().value();
   EXPECT_TRUE(std::any_of(all.begin(), all.end(),
                           [&](const auto& each) { return each.pid == ::getpid() && each.start == self->start; }));
   EXPECT_EQ(read_process(0), std::nullopt);
@@ -153,7 +154,7 @@ TEST(KillTree, stopped_ones_are_killed) {
 TEST(KillTree, tree_that_grows_while_it_is_killed_is_killed_whole) {
   Tree tree("grow() { while :; do sh -c 'sleep 1000 & sleep 0.01' & sleep 0.003; done; }; echo $$; grow & grow", 1);
   EXPECT_EQ(tree.root().kill_tree(soon()), WaitResult::done);
-  const auto all = read_processes();
+  const auto all = read_processes().value();
   EXPECT_TRUE(std::none_of(all.begin(), all.end(),
                            [&](const auto& each) { return each.session == tree.root().pid() && !each.has_ended(); }));
 }
@@ -255,6 +256,44 @@ TEST(KillDescendants, everything_below_goes_and_the_process_goes_on) {
   PeerGroup group("kill_all_below", {.mode = PeerMode::processes, .size = 1});
   group.start();
   group.expect_success();
+}
+
+// Its id and session may be a stranger's, but its mark is its own.
+TEST(KillTree, daemon_of_a_root_that_somebody_reaped_is_known_by_its_mark) {
+  Tree tree("DROVER_TEST_MARK=3; export DROVER_TEST_MARK; echo $$; setsid sh -c 'sleep 1000 & echo $!'; exit", 2);
+  ASSERT_EQ(::waitpid(tree.root().pid(), nullptr, 0), tree.root().pid());
+  ASSERT_EQ(tree.running(), 1);
+  const TreeRoot root{.pid = tree.root().pid(), .pidfd = tree.root().pidfd(), .mark = "DROVER_TEST_MARK=3"};
+  EXPECT_EQ(kill_trees(std::array{root}, soon()), WaitResult::done);
+  EXPECT_EQ(tree.running(), 0);
+}
+
+// Nobody inherits a mark before there is one, so those who were there are not even looked at.
+TEST(KillTree, who_began_before_the_root_cannot_have_its_mark) {
+  const std::string script = "DROVER_TEST_MARK=4; export DROVER_TEST_MARK; exec sh -c 'echo $$; exec sleep 1000'";
+  Tree older(script, 1);
+  const auto began = [](Tree& tree) { return read_process(tree.root().pid())->start; };
+  std::this_thread::sleep_for(20ms);  // the time of the start is counted in ticks of 10 ms
+  Tree tree(script, 1);
+  ASSERT_LT(began(older), began(tree));
+  const TreeRoot root{.pid = tree.root().pid(), .pidfd = tree.root().pidfd(), .mark = "DROVER_TEST_MARK=4"};
+  EXPECT_EQ(kill_trees(std::array{root}, soon()), WaitResult::done);
+  EXPECT_EQ(tree.running(), 0);
+  EXPECT_EQ(older.running(), 1);
+}
+
+TEST(KillTree, look_that_fails_is_not_taken_for_nobody) {
+  Tree tree("echo $$; sleep 1000 & echo $!; wait", 2);
+  {
+    const test::CapturedLog log;
+    const FaultSeam fail("openat", EMFILE);
+    EXPECT_FALSE(read_processes());
+    EXPECT_EQ(tree.root().kill_tree(Deadline::after(20ms)), WaitResult::timed_out);
+    EXPECT_TRUE(log.contains("too many files are open"));
+  }
+  EXPECT_TRUE(pidfd_wait(tree.root().pidfd(), soon())) << "the root is killed even so";
+  EXPECT_EQ(tree.root().kill_tree(soon()), WaitResult::done);
+  EXPECT_EQ(tree.running(), 0);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
 #include "support/leftovers.hpp"
+#include "support/peer_group.hpp"
 #include "support/run_program.hpp"
 #include "support/scoped_environment.hpp"
 
@@ -235,6 +236,44 @@ TEST(Spawn, many_children_come_and_go_without_a_trace) {
     }
   }
   EXPECT_EQ(test::open_descriptors(), before);
+}
+
+TEST(Spawn, texts_that_would_be_cut_or_make_no_sense_are_refused) {
+  const std::string cut("a\0b", 3);
+  const auto refuse = [](const SpawnOptions& options, const std::string& part) {
+    test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(ChildProcess::spawn(options)); }, {part});
+  };
+  refuse({.executable = "/bin/true" + cut}, "path of a program");
+  refuse({.executable = "/bin/true", .arguments = {"fine", cut}}, "argument of a new process has a zero byte");
+  refuse({.executable = "/bin/true", .environment = {{"NAME", cut}}}, "value of an environment variable");
+  for (const std::string& name : {std::string(), std::string("A=B"), cut}) {
+    refuse({.executable = "/bin/true", .environment = {{name, "x"}}}, "name of an environment variable");
+    refuse({.executable = "/bin/true", .unset = {name}}, "name of an environment variable");
+  }
+  SpawnOptions options{.executable = "/bin/true"};
+  options.placement.folder = cut;
+  refuse(options, "working folder");
+  options.placement.folder.clear();
+  options.streams.output = StandardStream::file(cut);
+  refuse(options, "path of a standard stream");
+}
+
+// As daemons do. What the child opens first would get the number.
+DROVER_PEER_BODY(spawn_without_streams) {
+  SpawnOptions options = shell("readlink /proc/self/fd/0 /proc/self/fd/2; echo lost >&2");
+  options.streams.output = StandardStream::pipe();
+  ::close(STDIN_FILENO);
+  ::close(STDERR_FILENO);
+  auto child = ChildProcess::spawn(options);
+  EXPECT_EQ(read_all(child.take_pipe(STDOUT_FILENO)), "/dev/null\n/dev/null\n");
+  EXPECT_EQ(child.wait(Deadline::never()), ExitStatus::exited(0));
+  EXPECT_GT(child.pidfd(), STDERR_FILENO) << "what is printed must not go there";
+}
+
+TEST(Spawn, stream_that_we_have_closed_is_null_in_the_child) {
+  test::PeerGroup group("spawn_without_streams", {.mode = test::PeerMode::processes, .size = 1});
+  group.start();
+  group.expect_success();
 }
 
 }  // namespace

@@ -4,11 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -23,6 +27,7 @@
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
 #include "support/leftovers.hpp"
+#include "support/peer_group.hpp"
 
 namespace drover {
 namespace {
@@ -233,9 +238,11 @@ TEST(Keeper, visitor_may_look_but_not_touch) {
 TEST_F(NamedKeeper, join_of_a_process_that_is_not_the_sender_is_refused) {
   Channel channel(keeper_.connect());
   Request request = join_request();
-  request.number += 1;  // as if the pid were that of a later process
+  request.number += 1;  // as if the pid were that of a later process, or its clock another
   channel.send(encode(request));
-  EXPECT_EQ(receive_reply(channel).failure, Errc::peer_lost);
+  const Reply refused = receive_reply(channel);
+  EXPECT_EQ(refused.failure, Errc::unsupported);
+  EXPECT_NE(refused.text.find("says that it began"), std::string::npos) << refused.text;
   channel.send(encode(join_request()));
   const Reply joined = receive_reply(channel);
   EXPECT_FALSE(joined.failure) << "the right one may join";
@@ -252,7 +259,7 @@ TEST_F(NamedKeeper, second_join_and_nameless_join_are_refused) {
   EXPECT_EQ(receive_reply(channel).failure, Errc::corrupt);
   EXPECT_EQ(host->population().present, 2U);
   test::expect_error(Errc::corrupt, [&] { static_cast<void>(host->ask_for_file({.type = RequestType::invite})); },
-                     {"without a name"});
+                     {"name is empty"});
 }
 
 // It has the connection of the participant, and is another process.
@@ -406,6 +413,70 @@ TEST_F(NamedKeeper, requests_to_a_session_that_ends_are_refused) {
   keeper_.join();
   test::expect_error(Errc::peer_lost, [&] { static_cast<void>(guest->create(kEventSpec)); }, {"'kept' has ended"});
   EXPECT_TRUE(folder_.is_empty());
+}
+
+TEST_F(NamedKeeper, files_of_the_next_keeper_of_the_name_are_left_alone) {
+  std::filesystem::remove(folder_.path() / "kept.lock");  // as systems do that clean up /tmp
+  KeeperLink first(keeper_.connect(), kPatience);
+  static_cast<void>(first.ask({.type = RequestType::describe}));
+  {
+    const KeeperThread next(KeeperSettings{.name = "kept", .idle_limit = 3600s});
+    first.ask({.type = RequestType::end, .number = 1});
+    keeper_.join();
+    EXPECT_NO_THROW(KeeperLink(next.connect(), kPatience).ask({.type = RequestType::describe}));
+  }
+  EXPECT_TRUE(folder_.is_empty());
+}
+
+// Trying again and again would cost the machine a CPU for nothing.
+TEST_F(NamedKeeper, without_any_descriptor_in_the_machine_it_listens_again_later) {
+  KeeperLink link = [&] {
+    const FaultSeam fail("accept4", ENFILE);
+    const FaultSeam fail_again("accept4 again", ENFILE);
+    KeeperLink early(keeper_.connect(), kPatience);
+    EXPECT_TRUE(test::eventually([&] { return fail_again.strikes() > 0; }));
+    std::this_thread::sleep_for(50ms);
+    EXPECT_LE(fail_again.strikes(), 2);
+    return early;
+  }();
+  EXPECT_EQ(link.ask({.type = RequestType::describe}).reply.text, "kept");
+}
+
+TEST(Keeper, name_that_it_cannot_listen_under_is_given_up) {
+  const test::OwnRuntimeFolder folder;
+  for (const char* const call : {"bind", "listen", "renameat"}) {
+    const FaultSeam fail(call, ENOMEM);
+    test::expect_error(Errc::out_of_memory, [] { const KeeperThread keeper({.name = "failed"}); }, {call});
+    EXPECT_TRUE(folder.is_empty()) << call;
+  }
+}
+
+TEST_F(NamedKeeper, client_that_it_dropped_is_told_that_the_keeper_lives) {
+  Fd connection = keeper_.connect();
+  Channel careless(connection.duplicate());
+  KeeperLink link(std::move(connection), kPatience);
+  careless.send("this is no request");
+  ASSERT_TRUE(test::eventually([&] { return link.is_hung_up(); }));
+  EXPECT_NE(std::string(link.lost_error().what()).find("has dropped its connection"), std::string::npos);
+}
+
+// Killing takes long here: the keeper looks for what is below the worker, and cannot.
+TEST(Keeper, answer_to_an_end_comes_before_workers_are_killed) {
+  KeeperThread keeper;
+  test::PeerGroup group("join_and_stay", {.mode = test::PeerMode::processes, .size = 1});
+  group.start();
+  const auto host = std::make_shared<SessionState>(keeper.take_connection(), "test", 1s);
+  keeper.close_starter();
+  const Fd invitation = host->ask_for_file({.type = RequestType::invite, .name = "worker"});
+  group.channel(0).send("come", std::array{invitation.get()});
+  static_cast<void>(group.receive_text(0));
+  const test::CapturedLog log;
+  {
+    const FaultSeam blind("openat", EMFILE);
+    EXPECT_NO_THROW(host->ask({.type = RequestType::end, .number = 1}));
+  }
+  EXPECT_EQ(group.wait(Deadline::never()).at(0).kind, test::PeerOutcome::Kind::abandoned);
+  keeper.join();
 }
 
 }  // namespace

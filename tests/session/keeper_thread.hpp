@@ -25,7 +25,7 @@ class KeeperThread {
   ~KeeperThread() {
     connection_.reset();
     starter_ = Channel(Fd{});
-    if (!thread_.joinable()) return;
+    if (!thread_.joinable()) return;  // it has ended by itself
     if (!name_.empty()) KeeperLink(connect(), kPatience).ask({.type = RequestType::end, .number = 1});
     thread_.join();
   }

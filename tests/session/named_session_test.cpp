@@ -9,7 +9,11 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "drover/base/error.hpp"
@@ -304,6 +308,85 @@ TEST_F(NamedSession, is_opened_again_right_after_it_was_ended) {
     EXPECT_EQ(session.incarnation(), 1U) << "a new one each time";
     session.end();
   }
+}
+
+// A keeper that is stopped for long: nobody can even connect.
+TEST_F(NamedSession, keeper_with_a_full_queue_is_listed_so_and_ended_by_force) {
+  Session session = Session::open("full");
+  const pid_t keeper = session.keeper_pid();
+  ASSERT_EQ(::kill(keeper, SIGSTOP), 0);
+  std::vector<Fd> waiting;
+  while (auto connection = SessionFolder::open().connect("full")) waiting.push_back(std::move(*connection));
+  const auto all = list_sessions();
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].keeper_pid, keeper);
+  EXPECT_NE(all[0].problem.find("takes no more connections"), std::string::npos) << all[0].problem;
+  test::expect_error(Errc::timed_out, [] { static_cast<void>(describe_session("full")); }, {std::to_string(keeper)});
+  test::expect_error(Errc::timed_out, [] { end_session("full", false); }, {"by force"});
+  end_session("full", true);
+  EXPECT_FALSE(is_running(keeper));
+}
+
+TEST_F(NamedSession, what_killed_keepers_and_others_left_hides_no_session) {
+  Session session = Session::open("fine");
+  std::filesystem::create_directory(folder_.path() / "odd.lock");
+  std::ofstream(folder_.path() / "started.lock") << "";
+  std::ofstream(folder_.path() / "started.new") << "";
+  const auto all = list_sessions();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].name, "fine");
+  EXPECT_EQ(all[0].problem, "");
+  EXPECT_EQ(all[1].name, "odd");
+  EXPECT_NE(all[1].problem, "");
+  EXPECT_FALSE(has("started.lock"));
+  EXPECT_FALSE(has("started.new"));
+  std::filesystem::remove(folder_.path() / "odd.lock");
+  session.end();
+}
+
+TEST_F(NamedSession, keeper_keeps_no_connection_to_who_started_it) {
+  Session session = Session::open("clean");
+  const auto sockets = [&] {
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", session.keeper_pid()))) {
+      std::error_code ignored;
+      count += std::filesystem::read_symlink(entry.path(), ignored).string().starts_with("socket:") ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_TRUE(eventually([&] { return sockets() == 2; })) << "where it listens, and ours; there are " << sockets();
+  session.end();
+}
+
+DROVER_PEER_BODY(opener_that_ignores_its_children) {
+  static_cast<void>(std::signal(SIGCHLD, SIG_IGN));
+  Session session = Session::open("childless");
+  EXPECT_NO_THROW(session.check());
+  session.end();
+}
+
+TEST_F(NamedSession, can_be_opened_by_a_program_that_ignores_its_children) {
+  PeerGroup group("opener_that_ignores_its_children", kOne);
+  group.start();
+  group.expect_success();
+}
+
+// As daemons do.
+DROVER_PEER_BODY(opener_without_streams) {
+  for (const int number : {0, 1, 2}) ::close(number);
+  Session session = Session::open("quiet");
+  for (const int number : {0, 1, 2}) {
+    EXPECT_EQ(std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", session.keeper_pid(), number)),
+              number == 2 ? SessionFolder::open().path() + "/quiet.log" : "/dev/null");
+  }
+  static_cast<void>(::write(2, "nobody is to get this\n", 22) < 0);
+  session.end();
+}
+
+TEST_F(NamedSession, can_be_opened_by_a_program_without_standard_streams) {
+  PeerGroup group("opener_without_streams", kOne);
+  group.start();
+  group.expect_success();
 }
 
 }  // namespace

@@ -3,10 +3,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -16,15 +20,19 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "drover/base/error.hpp"
 #include "drover/process/child_process.hpp"
 #include "drover/session/process.hpp"
 #include "drover/session/worker.hpp"
 #include "process/process_table.hpp"
 #include "session/session_helpers.hpp"
+#include "support/build.hpp"
+#include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
 #include "support/peer_group.hpp"
 #include "support/redirected.hpp"
 #include "support/scoped_environment.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace drover {
 namespace {
@@ -43,6 +51,22 @@ Deadline soon() { return Deadline::after(60s); }
 
 // A worker that comes to grief, or stands still, before main.
 struct BeforeMain {
+  // Has left the worker's terminal session, and shows no environment.
+  [[noreturn]] static void leave_an_heir() {
+    std::array<int, 2> ready{};
+    const std::string path = std::getenv("DROVER_TEST_HEIR");
+    if (::pipe(ready.data()) != 0) ::_exit(5);
+    if (::fork() == 0) {
+      ::setsid();
+      for (char** entry = environ; *entry != nullptr; ++entry) std::memset(*entry, 0, std::strlen(*entry));
+      std::ofstream(path) << ::getpid();
+      static_cast<void>(::write(ready[1], "x", 1) < 0);
+      for (;;) ::pause();
+    }
+    char byte = 0;
+    static_cast<void>(::read(ready[0], &byte, 1) < 0);
+    ::_exit(4);
+  }
   BeforeMain() {
     const char* const what = std::getenv(kBeforeMain);
     if (what == nullptr) return;
@@ -50,6 +74,7 @@ struct BeforeMain {
       fmt::print(stderr, "no such library\nsecond line\n");
       ::_exit(3);
     }
+    if (std::string(what) == "heir") leave_an_heir();
     for (;;) ::pause();
   }
 };
@@ -337,6 +362,67 @@ TEST_F(ApplicationCrash, stopped_worker_ends_with_the_application) {
   const std::vector<pid_t> workers(pids.begin() + 1, pids.end());
   expect_all_gone(workers);
   ASSERT_EQ(::kill(pids.front(), SIGKILL), 0);
+}
+
+DROVER_PEER_BODY(fork_with_a_worker) {
+  auto session = Session::start();
+  auto worker = Process::start(session, {.entry = sleep_on});
+  ASSERT_EQ(worker.wait_ready(soon()), WaitResult::done);
+  const pid_t forked = ::fork();
+  if (forked == 0) {
+    int throws = 0;
+    try {
+      worker.kill(SIGKILL);
+    } catch (const Error& error) {
+      throws += error.code() == Errc::forked ? 1 : 0;
+    }
+    {
+      const Process owner = std::move(worker);
+    }
+    ::_exit(throws);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(forked, &status, 0), forked);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_EQ(worker.wait(Deadline::after(50ms)), std::nullopt) << "it is the parent's, and lives";
+}
+
+TEST(ForkedChild, owns_no_worker) {
+  if (test::kIsSanitized)
+    GTEST_SKIP() << "the child allocates, and the sanitizer's allocator does not survive a fork";
+  PeerGroup group("fork_with_a_worker", test::PeerShape{.mode = PeerMode::processes, .size = 1});
+  group.start();
+  group.expect_success();
+}
+
+// Who was forked from the worker holds its channel open, and nothing leads to it.
+TEST_F(ProcessCrash, heir_of_a_worker_does_not_hide_its_end) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() / "heir";
+  const Redirected error(STDERR_FILENO);
+  auto worker = Process::start(
+      session_, {.entry = sleep_on, .environment = {{kBeforeMain, "heir"}, {"DROVER_TEST_HEIR", path}}});
+  test::expect_error(Errc::peer_lost, [&] { static_cast<void>(worker.wait_ready(Deadline::never())); },
+                     {"exited with status 4"});
+  pid_t heir = 0;
+  std::ifstream(path) >> heir;
+  ASSERT_GT(heir, 1);
+  EXPECT_TRUE(is_running(heir));
+  EXPECT_EQ(::kill(heir, SIGKILL), 0);
+}
+
+TEST_F(ProcessCrash, all_are_ended_whatever_becomes_of_one) {
+  auto workers = start_all(session_, {{.entry = sleep_on}, {.entry = ignore_term}, {.entry = sleep_on}});
+  const Redirected output(STDOUT_FILENO);
+  for (auto& worker : workers) ASSERT_EQ(worker.wait_ready(soon()), WaitResult::done);
+  std::vector<pid_t> pids;
+  for (const auto& worker : workers) pids.push_back(worker.pid());
+  const test::CapturedLog log;
+  ASSERT_EQ(::kill(pids.front(), SIGKILL), 0);
+  ASSERT_EQ(::waitpid(pids.front(), nullptr, 0), pids.front()) << "as a program that reaps all children";
+  test::expect_error(Errc::not_found, [&] { end_all(workers, 50ms); }, {"SIGCHLD"});
+  EXPECT_EQ(running(pids), 0);
+  EXPECT_EQ(workers.at(1).wait(soon())->reason(), KillReason::parent);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Workers in order: how they start, what they are given, what is known of them. Their deaths: process_crash_test.cpp.
 #include "drover/session/process.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -250,6 +252,19 @@ const auto app_of_ctrl_c = entry("process_test.app", [](Worker& worker) {
 TEST_F(ProcessTest, signal_of_a_terminal_reaches_the_application_alone) {
   auto worker = Process::start(session_, {.entry = app_of_ctrl_c});
   EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(0)) << worker.describe();
+}
+
+TEST_F(ProcessTest, output_may_go_to_a_named_pipe_that_somebody_reads) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const ProcessOptions options{.entry = leave, .output = WorkerOutput::file(path)};
+  test::expect_error(Errc::not_found, [&] { static_cast<void>(Process::start(session_, options)); },
+                     {"nobody reads"});
+  const Fd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  auto worker = Process::start(session_, options);
+  EXPECT_EQ(worker.error_tail(), "") << "what was read here would be lost to its reader";
+  EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(0));
 }
 
 }  // namespace

@@ -5,17 +5,22 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "drover/base/error.hpp"
 #include "drover/ipc/event.hpp"
 #include "drover/ipc/lock.hpp"
+#include "drover/process/child_process.hpp"
 #include "drover/session/session.hpp"
 #include "drover/session/session_list.hpp"
+#include "process/process_table.hpp"
 #include "session/keeper_link.hpp"
 #include "session/process_identity.hpp"
 #include "session/session_helpers.hpp"
@@ -23,6 +28,8 @@
 #include "support/expect_error.hpp"
 #include "support/leftovers.hpp"
 #include "support/peer_group.hpp"
+#include "support/scoped_environment.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace drover {
 namespace {
@@ -129,6 +136,55 @@ TEST(SessionCrash, named_session_whose_opener_was_killed_before_it_joined_ends_b
   group.start();
   expect_all(Kind::abandoned, group);
   EXPECT_TRUE(eventually([] { return list_sessions().empty(); }));
+  EXPECT_TRUE(folder.is_empty());
+}
+
+// The launcher goes on without the one who asked for the session.
+TEST(SessionCrash, named_session_whose_opener_was_killed_while_the_launcher_ran_ends_by_its_idle_limit) {
+  const test::OwnRuntimeFolder folder;
+  const test::TemporaryFolder files;
+  const std::string launcher = files.path() / "launcher";
+  std::ofstream(launcher) << fmt::format(
+      "#!/bin/sh\ntouch {0}/begun\nwhile [ ! -e {0}/go ]; do sleep 0.01; done\nexec {1} \"$@\"\n",
+      files.path().string(), own_executable());
+  std::filesystem::permissions(launcher, std::filesystem::perms::owner_all);
+  const test::ScopedEnvironment keeper("DROVER_KEEPER", launcher);
+  PeerGroup group("opener_that_does_not_join", kOne);
+  group.start();
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(files.path() / "begun"); }));
+  group.kill(0);
+  expect_all(Kind::abandoned, group);
+  std::ofstream(files.path() / "go") << "";
+  EXPECT_TRUE(eventually([] { return !list_sessions().empty(); }));
+  EXPECT_TRUE(eventually([] { return list_sessions().empty(); }));
+  EXPECT_TRUE(folder.is_empty());
+}
+
+// A child of ours that stands still before main, as process_crash_test.cpp lets it.
+pid_t find_starting_keeper() {
+  const auto all = read_processes().value();
+  for (const auto& each : all) {
+    const bool is_it = each.parent == ::getpid() && was_started_with(each.pid, "DROVER_TEST_BEFORE_MAIN=hang");
+    if (is_it) return each.pid;
+  }
+  return 0;
+}
+
+TEST(SessionCrash, keeper_killed_while_it_starts_is_an_error_and_leaves_nothing) {
+  const test::OwnRuntimeFolder folder;
+  const test::ScopedEnvironment held("DROVER_TEST_BEFORE_MAIN", "hang");
+  for (const bool is_named : {false, true}) {
+    std::thread killer([] {
+      pid_t keeper = 0;
+      EXPECT_TRUE(eventually([&] { return (keeper = find_starting_keeper()) != 0; }));
+      EXPECT_EQ(::kill(keeper, SIGKILL), 0);
+    });
+    test::expect_error(Errc::peer_lost,
+                       [&] { static_cast<void>(is_named ? Session::open("early") : Session::start()); },
+                       {"ended before it became the keeper"});
+    killer.join();
+    EXPECT_EQ(find_starting_keeper(), 0);
+  }
   EXPECT_TRUE(folder.is_empty());
 }
 

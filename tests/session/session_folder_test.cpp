@@ -120,15 +120,19 @@ TEST_F(SessionFolderTest, who_listens_is_found_and_listed) {
 }
 
 // A stopped keeper: connecting must not wait for it.
-TEST_F(SessionFolderTest, full_queue_of_connections_is_as_nobody) {
+TEST_F(SessionFolderTest, full_queue_of_connections_is_told_from_nobody) {
   const auto folder = SessionFolder::open();
   const auto lock = folder.try_lock("slow");
   const Fd listener = folder.listen("slow");
   std::vector<Fd> waiting;
-  while (auto connection = folder.connect("slow")) {
+  bool is_full = false;
+  while (auto connection = folder.connect("slow", &is_full)) {
     waiting.push_back(std::move(*connection));
     ASSERT_LT(waiting.size(), 1000U);
   }
+  EXPECT_TRUE(is_full);
+  EXPECT_FALSE(folder.connect("nobody", &is_full));
+  EXPECT_FALSE(is_full);
   EXPECT_GE(waiting.size(), 1U);
 }
 
@@ -219,6 +223,42 @@ TEST(SessionFolderPath, length_does_not_matter) {
   const Fd listener = folder.listen(name);
   EXPECT_TRUE(folder.connect(name));
   folder.remove(name);
+}
+
+TEST_F(SessionFolderTest, holder_of_a_name_is_known_by_its_lock) {
+  const auto folder = SessionFolder::open();
+  EXPECT_EQ(folder.holder("mine"), std::nullopt);
+  {
+    const auto lock = folder.try_lock("mine");
+    EXPECT_EQ(folder.holder("mine"), std::nullopt) << "it has not said who it is";
+    SessionFolder::sign(*lock);
+    EXPECT_EQ(folder.holder("mine"), ::getpid());
+  }
+  EXPECT_EQ(folder.holder("mine"), std::nullopt) << "nobody holds it any more";
+  const test::FaultSeam fail("openat", EMFILE);
+  test::expect_error(Errc::limit_reached, [&] { static_cast<void>(folder.holder("mine")); }, {"mine.lock"});
+}
+
+TEST_F(SessionFolderTest, files_are_removed_only_by_the_holder_of_the_lock_that_is_there) {
+  const auto folder = SessionFolder::open();
+  const auto old = folder.try_lock("aged");
+  fs::remove(path() / "aged.lock");  // as systems do that clean up /tmp
+  const auto next = folder.try_lock("aged");
+  const Fd listener = folder.listen("aged");
+  folder.remove_if_held("aged", *old);
+  EXPECT_TRUE(has("aged.lock"));
+  EXPECT_TRUE(has("aged.sock"));
+  folder.remove_if_held("aged", *next);
+  EXPECT_TRUE(fs::is_empty(path()));
+}
+
+// Of keepers that were killed while they started, and of nobody.
+TEST_F(SessionFolderTest, names_are_found_by_any_file_of_a_session) {
+  const auto folder = SessionFolder::open();
+  for (const char* const file : {"a.lock", "b.new", "c.sock", "c.lock", "d.log", "e f.sock", ".sock", "g"}) {
+    std::ofstream(path() / file) << "";
+  }
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{"a", "b", "c"}));
 }
 
 }  // namespace

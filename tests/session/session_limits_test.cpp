@@ -245,5 +245,20 @@ TEST(SessionLimits, named_session_of_another_user_is_out_of_reach) {
   session.end();
 }
 
+DROVER_PEER_BODY(application_with_small_files) {
+  rlimit small{};
+  ::getrlimit(RLIMIT_FSIZE, &small);
+  small.rlim_cur = 4096;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  test::expect_error(Errc::limit_reached, [] { static_cast<void>(Session::start()); },
+                     {"limit of file sizes", "ulimit -f"});
+}
+
+TEST(SessionLimits, memory_file_above_the_limit_of_file_sizes_is_an_error_of_the_keeper) {
+  PeerGroup group("application_with_small_files", kOne);
+  group.start();
+  group.expect_success();
+}
+
 }  // namespace
 }  // namespace drover

@@ -110,8 +110,8 @@ TEST(SessionState, keeper_that_hangs_up_is_lost) {
   FakeKeeper keeper([](const Request&) { return Said{}; });
   const auto state = keeper.join();
   test::expect_error(Errc::peer_lost, [&] { static_cast<void>(state->create(kEventSpec)); },
-                     {"the keeper (process " + std::to_string(::getpid()) + ")", "is gone"});
-  test::expect_error(Errc::peer_lost, [&] { state->check(); }, {"is gone"});
+                     {"the keeper (process " + std::to_string(::getpid()) + ")", "has dropped its connection"});
+  test::expect_error(Errc::peer_lost, [&] { state->check(); }, {"and lives"});
 }
 
 TEST(SessionState, answer_that_is_none_is_corrupt) {

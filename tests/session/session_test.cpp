@@ -344,5 +344,25 @@ TEST(Session, object_that_cannot_be_mapped_is_not_left_open) {
   EXPECT_TRUE(event.is_set());
 }
 
+TEST(Session, keeper_without_a_path_is_refused) {
+  const ScopedEnvironment keeper("DROVER_KEEPER", "drover");
+  test::expect_error(Errc::invalid_argument, [] { static_cast<void>(Session::start()); },
+                     {"DROVER_KEEPER=drover is no path", "PATH"});
+}
+
+DROVER_PEER_BODY(worker_that_cannot_join) {
+  auto [ours, theirs] = Channel::make_pair();
+  const ScopedEnvironment variable("DROVER_SESSION_FD", std::to_string(::dup(ours.fd())));
+  theirs = Channel(Fd{});
+  test::expect_error(Errc::peer_lost, [] { static_cast<void>(Session::inherited()); });
+  test::expect_error(Errc::not_found, [] { static_cast<void>(Session::inherited()); }, {"could not join"});
+}
+
+TEST(Session, worker_that_could_not_join_is_not_told_that_it_has_left) {
+  PeerGroup group("worker_that_cannot_join", {.mode = PeerMode::processes, .size = 1});
+  group.start();
+  group.expect_success();
+}
+
 }  // namespace
 }  // namespace drover

@@ -16,10 +16,10 @@ namespace drover {
 /// (PR_SET_CHILD_SUBREAPER), or the process between them still lives. Signals reach exactly the processes meant, even
 /// if ids are given out again.
 ///
-/// `pidfd` names `root` too. It may have ended; then what is left of its session is killed. It is not reaped
-/// here, and if somebody has reaped it, nothing is done; orphans that fall to this process because of its end are
-/// reaped. Returns `timed_out` if some do not die before the deadline, as a process
-/// stuck in the kernel does not.
+/// `pidfd` names `root` too. It may have ended; then what is left of its session is killed. It is not reaped here,
+/// and if somebody has reaped it, nobody but who has its mark is looked for; orphans that fall to this process
+/// because of its end are reaped. Returns `timed_out` if some do not die before the deadline, as a process stuck in
+/// the kernel does not, or if nobody can be looked for because too many files are open; `root` is killed even so.
 WaitResult kill_tree(pid_t root, int pidfd, Deadline deadline);
 
 /// A process to be killed with everything below it.
@@ -32,7 +32,8 @@ struct TreeRoot {
 /// The same for several at once, which is quicker than one after the other.
 WaitResult kill_trees(std::span<const TreeRoot> roots, Deadline deadline);
 
-/// The same for everything below this process, which itself goes on.
+/// The same for everything below this process, which itself goes on. The keeper of a session without a name that this
+/// process started is below it too: the session ends as if its keeper had been killed.
 WaitResult kill_descendants(Deadline deadline);
 
 }  // namespace drover

@@ -24,8 +24,10 @@ struct ResourceLimit {
 struct Placement {
   std::vector<int> cpus;              ///< the only CPUs it may use; empty: as the calling thread
   std::vector<ResourceLimit> limits;  ///< all others are as ours
-  std::optional<int> niceness;        ///< from -20 to 19; nothing: as the calling thread
-  std::string folder;                 ///< its working folder; empty: ours
+  /// From -20 to 19; nothing: as the calling thread. A worker gets that of the thread that started the first worker
+  /// if it is higher, since lowering it is a privilege.
+  std::optional<int> niceness;
+  std::string folder;  ///< its working folder; empty: ours
 };
 
 /// To whom the child belongs in the eyes of a terminal.
@@ -40,7 +42,7 @@ class StandardStream {
  public:
   /// What kinds there are.
   enum class Kind {
-    inherited,  ///< where ours leads
+    inherited,  ///< where ours leads; /dev/null if ours is closed, or closed on exec
     null,       ///< /dev/null
     file,       ///< a file, given by its path
     pipe,       ///< to us: `ChildProcess::take_pipe`
@@ -51,7 +53,8 @@ class StandardStream {
   /// Reads nothing, and what is written is lost.
   [[nodiscard]] static StandardStream null() { return {Kind::null, {}}; }
   /// Input: the file is read from its begin. Output: appended to it; made if it does not exist. A path that does not
-  /// begin with '/' starts at our working folder, not at the child's.
+  /// begin with '/' starts at our working folder, not at the child's. A named pipe for output needs a reader, else
+  /// `spawn` throws `Errc::not_found`; one for input is waited for until it has a writer.
   [[nodiscard]] static StandardStream file(std::string path) { return {Kind::file, std::move(path)}; }
   /// Through a pipe whose other end is ours.
   [[nodiscard]] static StandardStream pipe() { return {Kind::pipe, {}}; }
@@ -78,7 +81,7 @@ struct StandardStreams {
 /// What to start and what it is given.
 struct SpawnOptions {
   std::string executable;              ///< path of the program; a relative one starts at our working folder
-  std::vector<std::string> arguments;  ///< without the program's name
+  std::vector<std::string> arguments;  ///< without the program's name; no zero bytes
   std::vector<std::pair<std::string, std::string>> environment;  ///< set on top of ours
   std::vector<std::pair<int, int>> inherit;  ///< (our descriptor, its number in the child); nothing else goes over
   std::vector<std::string> unset;            ///< variables of ours that it does not get

@@ -64,8 +64,8 @@ struct ProcessOptions {
 /// Owns a worker: a process that runs an entry of this program as a participant of a session. It leads a terminal
 /// session of its own, so that Ctrl-C reaches the application alone. It does not outlive this process, nor the
 /// keeper, however they end; whatever it starts itself is killed when it ends. Destruction kills it with everything
-/// below it. Move-only; a moved-from one owns nothing. Not synchronised. docs/processes.md has the table of what
-/// happens when somebody dies.
+/// below it. In a forked child every call throws `Errc::forked`, and destruction does nothing. Move-only; a
+/// moved-from one owns nothing. Not synchronised. docs/processes.md has the table of what happens when somebody dies.
 class Process {
  public:
   /// Starts a worker and returns when it is loaded, not when it has joined: many can be started at once. Unless the
@@ -93,7 +93,9 @@ class Process {
   /// `Errc::peer_lost` with how it ended, why, and the last lines of its standard error.
   WaitResult wait_ready(Deadline deadline);
   /// Waits until it has ended, what it printed is passed on, and what it left behind is killed. Returns how it ended;
-  /// nothing if the deadline passes first.
+  /// nothing if it has not ended by the deadline. One that has ended is cleaned up after however long that takes:
+  /// usually milliseconds, some seconds if what it left does not die. Throws `Errc::not_found` if somebody else
+  /// reaped it, as a program does that ignores SIGCHLD or waits for all children.
   [[nodiscard]] std::optional<ExitStatus> wait(Deadline deadline);
   /// Sends a signal to the worker alone; does nothing if it has ended.
   void kill(int signal);
@@ -114,6 +116,7 @@ class Process {
   explicit Process(std::unique_ptr<State> state) noexcept;
   [[nodiscard]] State& state() const;
   ExitStatus end_by(Deadline deadline);
+  ExitStatus await_killed(Deadline deadline);
   friend void end_all(std::vector<Process>& workers, std::chrono::milliseconds grace);
 
   std::unique_ptr<State> state_;
@@ -123,7 +126,8 @@ class Process {
 /// ended.
 [[nodiscard]] std::vector<Process> start_all(const Session& session, const std::vector<ProcessOptions>& options);
 
-/// Ends all workers at the same time, with one `grace` for all: SIGTERM to each, then as `Process::end`.
+/// Ends all workers at the same time, with one `grace` for all: SIGTERM to each, then as `Process::end`. Goes through
+/// all of them whatever happens, and then throws the first error.
 void end_all(std::vector<Process>& workers, std::chrono::milliseconds grace = std::chrono::seconds(5));
 
 }  // namespace drover

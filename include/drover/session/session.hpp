@@ -29,8 +29,8 @@ class SessionState;
 
 /// This process as a participant of a session: a cheap handle, to be copied and passed to every shared object
 /// (`Queue queue(session, options)`). The process leaves when the last copy, and every object opened through one, is
-/// gone. Safe for all threads. A forked child is no participant: there every call throws `Errc::forked`, and
-/// destruction does nothing.
+/// gone. Safe for all threads. A forked child is no participant: there every call that asks the keeper throws
+/// `Errc::forked`, `check` throws `Errc::peer_lost`, and destruction does nothing.
 ///
 /// Every call below that asks the keeper throws `Errc::peer_lost`, naming it, when the keeper is dead or the session
 /// has ended, and `Errc::timed_out` when it does not answer within SessionOptions::patience.
