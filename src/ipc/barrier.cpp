@@ -1,6 +1,7 @@
 #include "drover/ipc/barrier.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -14,7 +15,7 @@ namespace drover {
 
 struct Barrier::State {
   explicit State(SharedObject opened)
-      : object(std::move(opened)), opening(object, [this] { set_member(true); }, [this] { set_member(false); }) {}
+      : object(std::move(opened)), opening(object, [this] { set_member(true); }, [this] { close(); }) {}
 
   [[nodiscard]] BarrierLayout& layout() const { return *reinterpret_cast<BarrierLayout*>(object.layout()); }
   [[nodiscard]] BarrierWord now() const { return BarrierWord::unpack(layout().word.load()); }
@@ -28,6 +29,17 @@ struct Barrier::State {
     } else {
       members.fetch_and(~bit);
     }
+  }
+
+  // Broken before the member goes: who is killed in between breaks it by that.
+  void close() const {
+    if (std::uncaught_exceptions() > exceptions) break_it();
+    set_member(false);
+  }
+
+  void break_it() const {
+    layout().word.fetch_or(BarrierWord{.is_broken = true}.pack());
+    ring_all(layout().bell);
   }
 
   // Replaces the word by what `change` makes of it, unless that is nothing; returns the word before.
@@ -48,6 +60,7 @@ struct Barrier::State {
   SharedObject object;
   std::uint32_t parties = static_cast<std::uint32_t>(object.spec().parameters[0]);
   Patience patience;
+  int exceptions = std::uncaught_exceptions();  // on their way in the thread that opens
   LocalOpening opening;
 };
 
@@ -66,7 +79,7 @@ BarrierWord Barrier::State::arrive() const {
 // Requires: the round of the arrival has ended, or is broken.
 BarrierResult Barrier::State::outcome_of(BarrierWord arrival) const {
   const BarrierWord seen = now();
-  const bool is_passed = seen.round != arrival.round && seen.was_passed(arrival.round);
+  const bool is_passed = seen.round != arrival.round && seen.was_passed(arrival);
   return {.kind = is_passed ? BarrierResult::Kind::passed : BarrierResult::Kind::broken, .index = arrival.arrived};
 }
 
@@ -112,8 +125,7 @@ void Barrier::reset() {
 
 void Barrier::abort() {
   static_cast<void>(state_->object.self());
-  state_->layout().word.fetch_or(BarrierWord{.is_broken = true}.pack());
-  ring_all(state_->layout().bell);
+  state_->break_it();
 }
 
 bool Barrier::is_broken() const noexcept { return state_->now().is_broken; }

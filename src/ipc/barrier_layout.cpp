@@ -10,7 +10,8 @@ namespace {
 
 constexpr unsigned kArrivedShift = 1;
 constexpr unsigned kRoundShift = kArrivedShift + 16;
-constexpr unsigned kHistoryShift = kRoundShift + 31;
+constexpr unsigned kResetsShift = kRoundShift + 27;
+constexpr unsigned kHistoryShift = kResetsShift + 8;
 static_assert(kHistoryShift + BarrierWord::kHistory == 64);
 
 BarrierLayout& barrier_at(std::byte* layout) { return *reinterpret_cast<BarrierLayout*>(layout); }
@@ -29,26 +30,29 @@ void recover_barrier(std::byte* layout, const ObjectSpec&, Owner dead) {
 
 std::uint64_t BarrierWord::pack() const {
   return (is_broken ? 1U : 0U) | (std::uint64_t{arrived} << kArrivedShift) | (std::uint64_t{round} << kRoundShift) |
-         (std::uint64_t{history} << kHistoryShift);
+         (std::uint64_t{resets} << kResetsShift) | (std::uint64_t{history} << kHistoryShift);
 }
 
 BarrierWord BarrierWord::unpack(std::uint64_t word) {
   return {.is_broken = (word & 1U) != 0,
           .arrived = static_cast<std::uint16_t>(word >> kArrivedShift),
           .round = static_cast<std::uint32_t>(word >> kRoundShift) & kRoundMask,
+          .resets = static_cast<std::uint8_t>(word >> kResetsShift),
           .history = static_cast<std::uint16_t>(word >> kHistoryShift)};
 }
 
 BarrierWord BarrierWord::next(bool is_passed) const {
+  const unsigned outcomes = (static_cast<unsigned>(history) << 1U) | (is_passed ? 1U : 0U);
   return {.is_broken = false,
           .arrived = 0,
           .round = (round + 1) & kRoundMask,
-          .history = static_cast<std::uint16_t>((static_cast<unsigned>(history) << 1U) | (is_passed ? 1U : 0U))};
+          .resets = static_cast<std::uint8_t>(resets + (is_passed ? 0U : 1U)),
+          .history = static_cast<std::uint16_t>(outcomes & kHistoryMask)};
 }
 
-bool BarrierWord::was_passed(std::uint32_t earlier) const {
-  const std::uint32_t ago = (round - earlier - 1) & kRoundMask;
-  return ago >= kHistory || (history >> ago & 1U) != 0;
+bool BarrierWord::was_passed(const BarrierWord& arrival) const {
+  const std::uint32_t ago = (round - arrival.round - 1) & kRoundMask;
+  return ago < kHistory ? (history >> ago & 1U) != 0 : resets == arrival.resets;
 }
 
 const ObjectKindInfo barrier_kind = {

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <climits>
 
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
 #include "ipc/bell.hpp"
 #include "ipc/futex.hpp"
+#include "ipc/session_watch.hpp"
 
 namespace drover {
 namespace {
@@ -22,13 +26,27 @@ std::uint32_t announce(CellLockLayout& cell) noexcept {
   return 0;
 }
 
+// Nobody would ever free such a lock.
+void require_possible(std::uint32_t held) {
+  const Owner owner = lock_word::holder_in(held).owner;
+  if (owner <= kMaxParticipants) [[likely]]
+    return;
+  throw Error(Errc::corrupt,
+              fmt::format("a lock in shared memory is held by participant {}, but numbers end at {}: something has "
+                          "written over it",
+                          owner, kMaxParticipants),
+              "end the session, and look for a participant that writes outside its memory");
+}
+
 LockResult sleep_and_claim(CellLockLayout& cell, LockHolder self, const Membership& membership, Deadline deadline) {
+  SessionWatch watch(membership);
   for (;;) {
     const std::uint32_t announced = announce(cell);
     if (announced != 0) {
+      require_possible(announced);
       if (deadline.has_passed()) return LockResult::timed_out;
       const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline.remaining());
-      if (!futex_sleep(cell.word, announced, longest)) membership.check();
+      watch.after_sleep(futex_sleep(cell.word, announced, longest));
     }
     const LockResult result = try_claim(cell, self, kWaiting);
     if (result != LockResult::timed_out) return result;
@@ -91,13 +109,26 @@ Patience& cell_patience() {
   static Patience patience;
   return patience;
 }
+
+[[noreturn]] void fail_inside(LockHolder self) {
+  throw Error(Errc::invalid_argument,
+              fmt::format("thread {} of participant {} changes a shared object from within a change of the same "
+                          "object: it would wait for itself",
+                          self.thread, self.owner),
+              "let what you pass to `update` only compute the new value");
+}
 }  // namespace
 
 CellGuard::CellGuard(CellLockLayout& cell, const Membership& membership)
-    : cell_(cell), self_(self_as_holder(membership)) {
+    : cell_(cell), membership_(membership), self_(self_as_holder(membership)) {
+  if (is_acquired(try_claim(cell_, self_))) return;
+  if (full_holder_of(cell_) == self_) fail_inside(self_);
   static_cast<void>(claim(cell_, self_, membership, Deadline::never(), cell_patience()));
 }
 
-CellGuard::~CellGuard() { static_cast<void>(free_own(cell_, self_)); }
+// A child forked in between has a copy of the guard; the lock is its parent's.
+CellGuard::~CellGuard() {
+  if (membership_.self() == self_.owner) static_cast<void>(free_own(cell_, self_));
+}
 
 }  // namespace drover

@@ -47,7 +47,8 @@ static_assert(sizeof(CellLockLayout) == kCacheLine && std::is_standard_layout_v<
   }
   return LockResult::timed_out;
 }
-/// Claims, waiting for as long as `deadline` says. Throws what `membership.check()` throws once the session is over.
+/// Claims, waiting for as long as `deadline` says. Throws what `membership.check()` throws once the session is over,
+/// and `Errc::corrupt` if the word says that a participant holds it who cannot be.
 [[nodiscard]] LockResult claim(CellLockLayout& cell, LockHolder self, const Membership& membership, Deadline deadline,
                                Patience& patience);
 /// Claims only a lock that recovery has freed and nobody has claimed since; `timed_out` otherwise.
@@ -80,6 +81,13 @@ void wake_one(CellLockLayout& cell) noexcept;
   return holder.owner != kNobody && holder.owner == membership.self() && holder.thread == known_thread_tag();
 }
 
+/// Frees the lock if the calling thread holds it, and says whether it did. Names the thread itself, since between a
+/// look at the holder and the exchange another may force the release and acquire.
+[[nodiscard]] inline bool free_if_own(CellLockLayout& cell, const Membership& membership) noexcept {
+  const LockHolder self{.owner = membership.self(), .thread = known_thread_tag()};
+  return self.owner != kNobody && self.thread != 0 && free_own(cell, self);
+}
+
 /// Claims for layouts whose recovery sets right what the lock guards, so that the death of an earlier holder is of no
 /// interest to the next. Returns whether the lock is held now.
 [[nodiscard]] inline bool try_lock(CellLockLayout& cell, Owner owner, ThreadTag thread) noexcept {
@@ -95,7 +103,8 @@ void wake_all(CellLockLayout& cell) noexcept;
 /// Holds the lock of such a layout for a scope.
 class CellGuard {
  public:
-  /// Waits until the calling thread holds it. Throws as `claim` does.
+  /// Waits until the calling thread holds it. Throws as `claim` does, and `Errc::invalid_argument` if this thread
+  /// holds it already.
   CellGuard(CellLockLayout& cell, const Membership& membership);
   CellGuard(const CellGuard&) = delete;
   CellGuard& operator=(const CellGuard&) = delete;
@@ -103,6 +112,7 @@ class CellGuard {
 
  private:
   CellLockLayout& cell_;
+  const Membership& membership_;
   LockHolder self_;
 };
 

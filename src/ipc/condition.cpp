@@ -18,10 +18,10 @@ ObjectSpec spec_over(const ObjectHandle& lock) {
   return spec;
 }
 
-[[noreturn]] void fail_without_lock(const ObjectHandle& handle) {
+[[noreturn]] void fail_without_lock(const char* what, const ObjectHandle& handle) {
   throw Error(Errc::invalid_argument,
-              fmt::format("a thread waits on the condition {} without holding its lock", handle.to_string()),
-              "acquire the lock, look whether you must wait, then wait");
+              fmt::format("a thread {} the condition {} without holding its lock", what, handle.to_string()),
+              "acquire the lock, look at or change what it guards, then wait or notify");
 }
 
 [[noreturn]] void fail_crowded(const ObjectHandle& handle) {
@@ -63,12 +63,25 @@ Condition::AnyLock Condition::open_lock(const SharedObject& condition) {
 
 ConditionCore Condition::core() const noexcept { return ConditionCore(object_.layout()); }
 
+// Throws in a forked child too, by the question who this is.
+void Condition::require_lock(const char* what) const {
+  static_cast<void>(object_.self());
+  if (!is_own()) fail_without_lock(what, handle());
+}
+
+// The dead may have changed what others wait for and notified nobody. Who dies in here holds the lock, so the next is
+// told.
+LockResult Condition::told(LockResult result) const noexcept {
+  if (result == LockResult::acquired_after_death) static_cast<void>(core().notify_all());
+  return result;
+}
+
 LockResult Condition::acquire(Deadline deadline) {
-  return std::visit([&](auto& lock) { return lock.acquire(deadline); }, lock_);
+  return told(std::visit([&](auto& lock) { return lock.acquire(deadline); }, lock_));
 }
 
 LockResult Condition::try_acquire() {
-  return std::visit([](auto& lock) { return lock.try_acquire(); }, lock_);
+  return told(std::visit([](auto& lock) { return lock.try_acquire(); }, lock_));
 }
 
 void Condition::release() {
@@ -88,9 +101,8 @@ const ObjectHandle& Condition::lock_handle() const noexcept {
 }
 
 ConditionResult Condition::wait(Deadline deadline) {
-  const Owner self = object_.self();
-  if (!is_own()) fail_without_lock(handle());
-  const auto place = core().take_place(self);
+  require_lock("waits on");
+  const auto place = core().take_place(object_.self());
   if (!place) fail_crowded(handle());
   return std::visit([&](auto& lock) { return wait_with(lock, *place, deadline); }, lock_);
 }
@@ -106,18 +118,18 @@ ConditionResult Condition::wait_with(LockType& lock, const ConditionPlace& place
        }});
   if (!is_acquired(locked)) locked = lock.acquire_whole(depth);
   place.leave();  // only now: until the lock is held, a death passes the notification on
-  return {.wait = waited, .lock = locked};
+  return {.wait = waited, .lock = told(locked)};
 }
 
 std::uint32_t Condition::notify(std::uint32_t count) {
-  static_cast<void>(object_.self());  // throws in a forked child
+  require_lock("notifies");
   std::uint32_t notified = 0;
   while (notified < count && core().notify_one()) ++notified;
   return notified;
 }
 
 std::uint32_t Condition::notify_all() {
-  static_cast<void>(object_.self());
+  require_lock("notifies");
   return core().notify_all();
 }
 

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "ipc/futex.hpp"
+#include "ipc/session_watch.hpp"
 
 namespace drover {
 namespace {
@@ -63,11 +64,12 @@ WaitResult ConditionPlace::sleep(const Waiting& waiting) const {
   const Word asleep = word_ | kAsleep;
   Word expected = word_;
   if (!cell_->compare_exchange_strong(expected, asleep)) return WaitResult::done;
+  SessionWatch watch(waiting.membership);
   for (;;) {
     if (cell_->load() != asleep || waiting.is_woken_otherwise()) return WaitResult::done;
     if (waiting.deadline.has_passed()) return give_up() ? WaitResult::timed_out : WaitResult::done;
     const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, waiting.deadline.remaining());
-    if (!futex_sleep(*cell_, asleep, longest)) waiting.membership.check();
+    watch.after_sleep(futex_sleep(*cell_, asleep, longest));
   }
 }
 

@@ -69,7 +69,7 @@ LockResult Lock::acquire_from_dead(std::uint32_t) {
   return claim_from_dead(cell(), self_as_holder(object_.membership()));
 }
 
-bool Lock::release_if_own() noexcept { return is_own() && free_own(cell(), full_holder_of(cell())); }
+bool Lock::release_if_own() noexcept { return free_if_own(cell(), object_.membership()); }
 
 bool Lock::is_held() const noexcept { return holder_of(cell()) != kNobody; }
 

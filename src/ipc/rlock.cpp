@@ -82,7 +82,7 @@ void RLock::release() {
 
 bool RLock::release_if_own() noexcept {
   if (!is_own()) return false;
-  release_once(cell(), full_holder_of(cell()));
+  release_once(cell(), {.owner = object_.membership().self(), .thread = known_thread_tag()});
   return true;
 }
 

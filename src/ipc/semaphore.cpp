@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "drover/base/error.hpp"
 #include "drover/ipc/shared_object.hpp"
 #include "ipc/bell.hpp"
@@ -10,6 +12,16 @@
 #include "ipc/semaphore_layout.hpp"
 
 namespace drover {
+namespace {
+
+[[noreturn]] void fail_count(std::uint64_t count, const ObjectHandle& handle) {
+  throw Error(Errc::limit_reached,
+              fmt::format("the semaphore {} cannot have the {} permits that are released: the most is {}",
+                          handle.to_string(), count, Semaphore::kMostPermits),
+              "release as many as were acquired");
+}
+
+}  // namespace
 
 struct Semaphore::State {
   explicit State(SharedObject opened)
@@ -50,6 +62,7 @@ bool Semaphore::try_acquire() { return state_->core.take(state_->object.self());
 
 void Semaphore::release(std::uint64_t count) {
   const Owner self = state_->object.self();
+  if (count > kMostPermits) fail_count(count, handle());
   for (; count > 0; --count) state_->core.give(self);
 }
 

@@ -1,5 +1,6 @@
 #include "ipc/semaphore_layout.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <new>
 
@@ -12,30 +13,45 @@ namespace {
 
 using Word = std::uint64_t;
 constexpr unsigned kLanes = 4;
-constexpr unsigned kLaneBits = 16;
-constexpr Word kLowBits = 0x0001'0001'0001'0001;
+constexpr unsigned kLaneBits = 11;
+constexpr Word kLaneMask = (Word{1} << kLaneBits) - 1;
+constexpr Word kLowBits = Word{1} | (Word{1} << kLaneBits) | (Word{1} << 2 * kLaneBits) | (Word{1} << 3 * kLaneBits);
 constexpr Word kHighBits = kLowBits << (kLaneBits - 1);
+constexpr unsigned kTokenChangesShift = kLanes * kLaneBits;
+constexpr unsigned kUnownedChangesShift = 32;
+static_assert(kForsakenToken <= kLaneMask && Semaphore::kMostPermits < Word{1} << kUnownedChangesShift);
 
 constexpr Word in_every_lane(Owner stamp) { return kLowBits * stamp; }
 
 // The high bit of each lane that is zero; of the lowest one exactly, which is the only one used.
 constexpr Word zero_lanes(Word word) { return (word - kLowBits) & ~word & kHighBits; }
 
+constexpr Word lanes_with(Word word, Owner stamp) { return zero_lanes(word ^ in_every_lane(stamp)); }
+
 constexpr unsigned first_lane(Word marks) { return static_cast<unsigned>(std::countr_zero(marks)) / kLaneBits; }
 
-constexpr Owner stamp_in(Word word, unsigned lane) { return static_cast<Owner>(word >> (lane * kLaneBits)); }
+constexpr Owner stamp_in(Word word, unsigned lane) {
+  return static_cast<Owner>(word >> (lane * kLaneBits) & kLaneMask);
+}
 
 constexpr Word with_stamp(Word word, unsigned lane, Owner stamp) {
   const unsigned shift = lane * kLaneBits;
-  return (word & ~(Word{0xFFFF} << shift)) | (Word{stamp} << shift);
+  return (word & ~(kLaneMask << shift)) | (Word{stamp} << shift);
 }
+
+// The word after a change of one stamp.
+constexpr Word changed(Word word, unsigned lane, Owner stamp) {
+  return with_stamp(word, lane, stamp) + (Word{1} << kTokenChangesShift);
+}
+
+constexpr Word count_in(Word unowned) { return unowned & ((Word{1} << kUnownedChangesShift) - 1); }
 
 bool replace_in(std::atomic<Word>& word, Owner from, Owner to) noexcept {
   Word seen = word.load();
   for (;;) {
-    const Word marks = zero_lanes(seen ^ in_every_lane(from));
+    const Word marks = lanes_with(seen, from);
     if (marks == 0) return false;
-    if (word.compare_exchange_weak(seen, with_stamp(seen, first_lane(marks), to))) return true;
+    if (word.compare_exchange_weak(seen, changed(seen, first_lane(marks), to))) return true;
   }
 }
 
@@ -46,7 +62,7 @@ bool free_any_in(std::atomic<Word>& word) noexcept {
   for (unsigned lane = 0; lane < kLanes;) {
     if (!is_taken(stamp_in(seen, lane))) {
       ++lane;
-    } else if (word.compare_exchange_weak(seen, with_stamp(seen, lane, kNobody))) {
+    } else if (word.compare_exchange_weak(seen, changed(seen, lane, kNobody))) {
       return true;
     }
   }
@@ -88,45 +104,78 @@ bool SemaphoreCore::replace_one(Owner from, Owner to, Owner near) const noexcept
   return false;
 }
 
-bool SemaphoreCore::free_foreign() const noexcept {
-  if (replace_one(kForsakenToken, kNobody, 0)) return true;
-  for (auto& word : words_) {
-    if (free_any_in(word)) return true;
+bool SemaphoreCore::has_token(Owner owner) const noexcept {
+  return std::ranges::any_of(words_, [owner](const auto& word) { return lanes_with(word.load(), owner) != 0; });
+}
+
+bool SemaphoreCore::free_foreign() const noexcept { return std::ranges::any_of(words_, free_any_in); }
+
+bool SemaphoreCore::add_unowned(std::uint64_t limit) const noexcept {
+  constexpr Word kOneMore = (Word{1} << kUnownedChangesShift) + 1;
+  Word seen = layout_->unowned.load();
+  while (count_in(seen) < limit) {
+    if (layout_->unowned.compare_exchange_weak(seen, seen + kOneMore)) return true;
   }
   return false;
 }
 
-bool SemaphoreCore::add_unowned(std::uint64_t limit) const noexcept {
-  std::uint64_t seen = layout_->unowned.load();
-  while (seen < limit) {
-    if (layout_->unowned.compare_exchange_weak(seen, seen + 1)) return true;
+bool SemaphoreCore::take_unowned() const noexcept {
+  constexpr Word kOneLess = (Word{1} << kUnownedChangesShift) - 1;
+  Word seen = layout_->unowned.load();
+  while (count_in(seen) > 0) {
+    if (layout_->unowned.compare_exchange_weak(seen, seen + kOneLess)) return true;
   }
   return false;
+}
+
+bool SemaphoreCore::take_returned() const noexcept {
+  std::uint64_t seen = layout_->returned.load();
+  while (seen > 0) {
+    if (layout_->returned.compare_exchange_weak(seen, seen - 1)) return true;
+  }
+  return false;
+}
+
+std::uint64_t SemaphoreCore::changes() const noexcept {
+  std::uint64_t sum = layout_->unowned.load() >> kUnownedChangesShift;
+  for (const auto& word : words_) sum += word.load() >> kTokenChangesShift;
+  return sum;
+}
+
+// A permit that moves while the words are looked at one after the other can be missed; then one of them has changed.
+template <class Attempt>
+bool SemaphoreCore::succeeds(Attempt attempt) const noexcept {
+  if (attempt()) return true;
+  for (;;) {
+    const std::uint64_t before = changes();
+    if (attempt()) return true;
+    if (changes() == before) return false;
+  }
 }
 
 bool SemaphoreCore::take(Owner self) const noexcept {
-  if (replace_one(kNobody, self, self)) return true;
-  std::uint64_t seen = layout_->unowned.load();
-  while (seen > 0) {
-    if (layout_->unowned.compare_exchange_weak(seen, seen - 1)) return true;
-  }
-  return false;
+  return succeeds([&] { return replace_one(kNobody, self, self) || take_unowned(); });
 }
 
-// The caller's own token; else what is missing of the permits without owner; else another's token; else one more.
+// For one who holds no token. First what is certainly to be released by one who holds none: a permit without owner, a
+// token left behind. Then what a dead one may have handed over, which is free already. Then another's token.
+bool SemaphoreCore::give_foreign() const noexcept {
+  return succeeds([&] {
+    return add_unowned(spec_.initial - spec_.tokens()) || replace_one(kForsakenToken, kNobody, 0) ||
+           take_returned() || free_foreign();
+  });
+}
+
 void SemaphoreCore::give(Owner self) const {
-  if (!replace_one(self, kNobody, self)) {
-    if (layout_->carries_signals.load() == 0 && spec_.tokens() > 0) layout_->carries_signals.store(1);
-    if (!add_unowned(spec_.initial - spec_.tokens()) && !free_foreign()) {
-      if (spec_.is_bounded) fail_released_too_often(spec_.initial);
-      if (!add_unowned(Semaphore::kMostPermits - spec_.tokens())) fail_too_many();
-    }
+  if (!succeeds([&] { return replace_one(self, kNobody, self); }) && !give_foreign()) {
+    if (spec_.is_bounded) fail_released_too_often(spec_.initial);
+    if (!add_unowned(Semaphore::kMostPermits - spec_.tokens())) fail_too_many();
   }
   ring_one(layout_->bell);
 }
 
 std::uint64_t SemaphoreCore::value() const noexcept {
-  std::uint64_t free = layout_->unowned.load();
+  std::uint64_t free = count_in(layout_->unowned.load());
   for (const auto& word : words_) {
     const Word seen = word.load();
     for (unsigned lane = 0; lane < kLanes; ++lane) free += stamp_in(seen, lane) == kNobody ? 1U : 0U;
@@ -134,9 +183,13 @@ std::uint64_t SemaphoreCore::value() const noexcept {
   return free;
 }
 
-// Looks at the mark for each token: who sets it has not released yet, so what is freed before is not freed twice.
+// If another released the token in between, it is counted back. If that cannot be, because a release has used the
+// count already, that release is made up for.
 void SemaphoreCore::recover(Owner dead) const noexcept {
-  while (replace_one(dead, layout_->carries_signals.load() == 0 ? kNobody : kForsakenToken, dead)) {
+  while (has_token(dead)) {
+    layout_->returned.fetch_add(1);
+    if (replace_one(dead, kNobody, dead) || take_returned() || give_foreign() || spec_.is_bounded) continue;
+    static_cast<void>(add_unowned(Semaphore::kMostPermits - spec_.tokens()));
   }
   ring_always(layout_->bell);
 }

@@ -12,22 +12,27 @@
 
 namespace drover {
 
-/// Behind this lie the tokens, four 16-bit stamps to a word.
+/// Behind this lie the tokens, four 11-bit stamps to a word, and in the word's other bits how often it was changed.
 ///
 /// 1. A stamp is 0 (free), the number of the participant that took the token, `kForsakenToken` (taken by one that is
 ///    gone) or `kNoToken` (fills the last word). A token is taken and given back by one compare-and-swap of its word.
-/// 2. `unowned` counts free permits that are no tokens; changed by compare-and-swap only, so it is right whoever
-/// dies.
-/// 3. `carries_signals` is set, for good, by a release of somebody who held no token, before that release.
+/// 2. `unowned` counts free permits that are no tokens, in its low half, and its changes in the high half; changed by
+///    compare-and-swap only, so it is right whoever dies.
+/// 3. Every change of a word of tokens or of `unowned` raises the number of its changes. So a look at all of them
+///    that finds nothing is right if their sum is the same before and after it.
+/// 4. `returned` counts tokens that recovery gave back and whose release by another may be on its way: the dead had
+///    handed over what they took them for. Recovery raises it before it frees the token. A release by somebody
+///    without a token takes one off and is done by that. So there are as many free permits as initial ones and
+///    releases less acquisitions, and `returned` more.
 struct SemaphoreLayout {
   std::atomic<std::uint64_t> unowned;
-  std::atomic<std::uint32_t> carries_signals;
+  std::atomic<std::uint64_t> returned;
   Bell bell;
 };
 static_assert(std::is_standard_layout_v<SemaphoreLayout> && sizeof(SemaphoreLayout) % sizeof(std::uint64_t) == 0);
 
-inline constexpr Owner kForsakenToken = 0xFFFF;
-inline constexpr Owner kNoToken = 0xFFFE;
+inline constexpr Owner kForsakenToken = 0x7FF;
+inline constexpr Owner kNoToken = 0x7FE;
 static_assert(kMaxParticipants < kNoToken);
 
 /// The numbers in the spec of a semaphore.
@@ -53,15 +58,22 @@ class SemaphoreCore {
   void give(Owner self) const;
   /// Free permits.
   [[nodiscard]] std::uint64_t value() const noexcept;
-  /// What the dead held is free again, unless the semaphore carries signals.
+  /// What the dead held is free again.
   void recover(Owner dead) const noexcept;
   /// What `self` holds is left to be released by others.
   void forsake(Owner self) const noexcept;
 
  private:
+  [[nodiscard]] bool has_token(Owner owner) const noexcept;
   [[nodiscard]] bool replace_one(Owner from, Owner to, Owner near) const noexcept;
   [[nodiscard]] bool free_foreign() const noexcept;
   [[nodiscard]] bool add_unowned(std::uint64_t limit) const noexcept;
+  [[nodiscard]] bool take_unowned() const noexcept;
+  [[nodiscard]] bool take_returned() const noexcept;
+  [[nodiscard]] bool give_foreign() const noexcept;
+  [[nodiscard]] std::uint64_t changes() const noexcept;
+  template <class Attempt>
+  [[nodiscard]] bool succeeds(Attempt attempt) const noexcept;
 
   SemaphoreLayout* layout_;
   SemaphoreSpec spec_;

@@ -33,14 +33,14 @@ ThreadTag take_tag() {
               "use fewer threads");
 }
 
-// A thread-local destructor that runs after this one and takes a lock gets a number that is never returned.
+// The thread keeps its number to the end: destructors of thread-local and static objects that run after this one
+// release what they hold. Nobody else gets the number before all others were given out.
 struct TagReturner {
   TagReturner() = default;
   TagReturner(const TagReturner&) = delete;
   TagReturner& operator=(const TagReturner&) = delete;
   ~TagReturner() {
     taken_tags()[detail::own_thread_tag / kBits].fetch_and(~(std::uint64_t{1} << (detail::own_thread_tag % kBits)));
-    detail::own_thread_tag = 0;
   }
 };
 

@@ -14,8 +14,6 @@ namespace {
 
 using Bytes = detail::ValueBytes::Bytes;
 
-constexpr int kTriesWithoutLock = 64;
-
 ValueLayout& value_at(std::byte* layout) { return *reinterpret_cast<ValueLayout*>(layout); }
 
 std::size_t words_for(std::size_t size) { return (size + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t); }
@@ -87,11 +85,9 @@ ValueLayout& ValueBytes::layout() const noexcept { return value_at(object_.layou
 
 Bytes ValueBytes::load() const {
   static_cast<void>(object_.self());  // throws in a forked child
-  for (int tries = 0; tries < kTriesWithoutLock; ++tries) {
+  for (;;) {  // no lock, which a dead writer may hold: each further try means that another write was committed
     if (const auto bytes = try_read(layout(), words_)) return *bytes;
   }
-  const CellGuard guard(layout().lock, object_.membership());  // writers are many: stop them for once
-  return read_locked(layout(), words_);
 }
 
 void ValueBytes::store(const Bytes& value) {
@@ -103,6 +99,7 @@ void ValueBytes::update(Change change, void* context) {
   const CellGuard guard(layout().lock, object_.membership());
   Bytes value = read_locked(layout(), words_);
   change(context, value);
+  static_cast<void>(object_.self());  // throws in a child forked by the change: the lock is its parent's
   write_locked(layout(), value, words_);
 }
 

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -176,25 +178,74 @@ TEST(Barrier, waiting_ends_with_an_error_when_the_session_is_over) {
   ender.join();
 }
 
+TEST(Barrier, closed_by_an_exception_is_broken_for_those_who_wait) {
+  TestSession session;
+  Barrier barrier(session.join(), 2);
+  std::thread failing([membership = session.join(), handle = barrier.handle()] {
+    try {
+      const Barrier mine(membership, handle);
+      throw std::runtime_error("cannot come");
+    } catch (const std::runtime_error&) {
+      SUCCEED();
+    }
+  });
+  EXPECT_EQ(barrier.wait(patient()).kind, Kind::broken);
+  failing.join();
+  EXPECT_EQ(barrier.last_lost(), 0);
+}
+
+// As a destructor does that uses a barrier.
+TEST(Barrier, opened_and_closed_while_an_exception_is_on_its_way_is_whole) {
+  TestSession session;
+  const auto membership = session.join();
+  Barrier barrier(session.join(), 1);
+  struct OpenAtTheEnd {
+    std::function<void()> open;
+    ~OpenAtTheEnd() { open(); }
+  };
+  try {
+    const OpenAtTheEnd at_the_end{[&] { const Barrier mine(membership, barrier.handle()); }};
+    throw std::runtime_error("on its way");
+  } catch (const std::runtime_error&) {
+    EXPECT_FALSE(barrier.is_broken());
+  }
+}
+
 TEST(BarrierWord, keeps_every_part_at_its_limits) {
-  const BarrierWord word{.is_broken = true, .arrived = 0xFFFF, .round = 0x7FFF'FFFF, .history = 0xA5A5};
+  const BarrierWord word{
+      .is_broken = true, .arrived = 0xFFFF, .round = BarrierWord::kRoundMask, .resets = 0x5A, .history = 0xA5A};
   const BarrierWord again = BarrierWord::unpack(word.pack());
   EXPECT_TRUE(again.is_broken);
   EXPECT_EQ(again.arrived, 0xFFFF);
-  EXPECT_EQ(again.round, 0x7FFF'FFFFU);
-  EXPECT_EQ(again.history, 0xA5A5);
+  EXPECT_EQ(again.round, BarrierWord::kRoundMask);
+  EXPECT_EQ(again.resets, 0x5A);
+  EXPECT_EQ(again.history, 0xA5A);
+  EXPECT_EQ(again.next(false).resets, 0x5B);
+  EXPECT_EQ(again.next(true).history, 0x4B5);
 }
 
 TEST(BarrierWord, tells_what_became_of_earlier_rounds_also_across_the_largest_number) {
   BarrierWord word{.round = BarrierWord::kRoundMask - 2};
   const std::vector<bool> outcomes = {true, false, true, true, false, true};
-  std::vector<std::uint32_t> rounds;
+  std::vector<BarrierWord> arrivals;
   for (const bool is_passed : outcomes) {
-    rounds.push_back(word.round);
+    arrivals.push_back(word);
     word = BarrierWord::unpack(word.next(is_passed).pack());
   }
   for (std::size_t index = 0; index < outcomes.size(); ++index) {
-    EXPECT_EQ(word.was_passed(rounds[index]), outcomes[index]) << index;
+    EXPECT_EQ(word.was_passed(arrivals[index]), outcomes[index]) << index;
+  }
+}
+
+TEST(BarrierWord, round_too_long_ago_was_passed_only_if_none_was_reset_since) {
+  for (const bool is_first_passed : {true, false}) {
+    const BarrierWord arrival{.resets = 0xFF};
+    BarrierWord word = arrival.next(is_first_passed);
+    for (std::uint32_t round = 0; round < BarrierWord::kHistory + 5; ++round) {
+      word = BarrierWord::unpack(word.next(true).pack());
+      EXPECT_EQ(word.was_passed(arrival), is_first_passed) << round;
+    }
+    EXPECT_FALSE(word.next(false).was_passed(arrival));
   }
 }
 

@@ -47,13 +47,25 @@ TEST(Condition, wait_without_the_lock_is_an_error) {
   EXPECT_EQ(condition.waiting(), 0U);
 }
 
+TEST(Condition, notification_without_the_lock_is_an_error) {
+  TestSession session;
+  Condition condition(session.join());
+  expect_error(Errc::invalid_argument, [&] { condition.notify(); }, {"notifies", "without holding its lock"});
+  expect_error(Errc::invalid_argument, [&] { condition.notify_all(); }, {"notifies", "without holding its lock"});
+}
+
 TEST(Condition, notification_of_nobody_is_forgotten) {
   TestSession session;
   Condition condition(session.join());
+  const HeldLock held(condition);
   EXPECT_EQ(condition.notify(), 0U);
   EXPECT_EQ(condition.notify_all(), 0U);
-  const HeldLock held(condition);
   EXPECT_EQ(condition.wait(Deadline::after(2ms)).wait, WaitResult::timed_out);
+}
+
+std::uint32_t acquire_and_notify(Condition& condition, std::uint32_t count = 1) {
+  const HeldLock held(condition);
+  return condition.notify(count);
 }
 
 // A thread that waits once and counts itself when notified.
@@ -74,12 +86,15 @@ TEST(Condition, notify_wakes_as_many_as_it_says) {
   std::vector<std::thread> waiters;
   for (int index = 0; index < 5; ++index) waiters.push_back(wait_once(session, condition, woken));
   ASSERT_TRUE(eventually([&] { return condition.waiting() == 5; }));
-  EXPECT_EQ(condition.notify(), 1U);
+  EXPECT_EQ(acquire_and_notify(condition), 1U);
   EXPECT_EQ(condition.waiting(), 4U);
-  EXPECT_EQ(condition.notify(2), 2U);
+  EXPECT_EQ(acquire_and_notify(condition, 2), 2U);
   EXPECT_TRUE(eventually([&] { return woken == 3; }));
   EXPECT_EQ(condition.waiting(), 2U);
-  EXPECT_EQ(condition.notify_all(), 2U);
+  {
+    const HeldLock held(condition);
+    EXPECT_EQ(condition.notify_all(), 2U);
+  }
   for (auto& waiter : waiters) waiter.join();
   EXPECT_EQ(woken, 5);
 }
@@ -95,7 +110,7 @@ TEST(Condition, who_has_waited_longest_is_notified_first) {
     ASSERT_TRUE(eventually([&] { return condition.waiting() == index + 1; }));
   }
   for (std::size_t index = 0; index < 4; ++index) {
-    EXPECT_EQ(condition.notify(), 1U);
+    EXPECT_EQ(acquire_and_notify(condition), 1U);
     EXPECT_TRUE(eventually([&] { return *woken[index] == 1; }));
     if (index < 3) {
       EXPECT_EQ(*woken[index + 1], 0);
@@ -169,6 +184,17 @@ TEST(Condition, waiting_ends_with_an_error_when_the_session_is_over) {
   EXPECT_FALSE(condition.is_own());
   EXPECT_EQ(condition.waiting(), 0U);
   ender.join();
+}
+
+TEST(Condition, end_of_the_session_is_noticed_though_signals_interrupt_every_sleep) {
+  TestSession session;
+  Condition condition(session.join());
+  ASSERT_EQ(condition.acquire(), LockResult::acquired);
+  session.end();
+  const test::Interruptions interruptions;
+  const Deadline deadline = Deadline::after(10s);  // at which the session is looked at in any case
+  expect_error(Errc::peer_lost, [&] { static_cast<void>(condition.wait(deadline)); });
+  EXPECT_FALSE(deadline.has_passed());
 }
 
 TEST(Condition, can_be_moved) {

@@ -13,6 +13,8 @@
 #include "drover/ipc/lock.hpp"
 #include "drover/ipc/rlock.hpp"
 #include "ipc/cell_lock.hpp"
+#include "ipc/condition_layout.hpp"
+#include "ipc/futex.hpp"
 #include "ipc/sync_support.hpp"
 #include "support/expect_error.hpp"
 
@@ -104,6 +106,23 @@ TEST_F(LockCrash, a_waiter_that_dies_with_the_wake_up_does_not_keep_it_from_the_
   waiter.join();
 }
 
+// The sleep is longer than that of a waiter, which ends by itself.
+TEST_F(LockCrash, every_death_wakes_who_sleeps_on_the_lock) {
+  auto& cell = layout_for<CellLockLayout>(membership_, lock_.handle());
+  ASSERT_EQ(lock_.acquire(), LockResult::acquired);
+  std::atomic<bool> is_over = false;
+  std::thread sleeper([&] {
+    EXPECT_TRUE(futex_sleep(cell.word, cell.word, 20s));
+    is_over = true;
+  });
+  EXPECT_TRUE(eventually([&] {
+    session_.bury(session_.join()->self());  // again, if it came before the sleep
+    return is_over.load();
+  }));
+  sleeper.join();
+  lock_.release();
+}
+
 TEST_F(LockCrash, who_is_told_of_a_death_and_dies_too_leaves_it_to_the_next) {
   Victim first(session_, "lock_victim", {lock_.handle()}, "holding");
   first.die();
@@ -140,6 +159,32 @@ TEST_F(LockCrash, a_thread_that_ends_without_releasing_keeps_the_lock_while_its_
   other_.release();
 }
 
+TEST_F(LockCrash, a_thread_that_ends_without_releasing_keeps_the_lock_until_it_is_released_by_force) {
+  std::thread([&] { EXPECT_EQ(lock_.acquire(), LockResult::acquired); }).join();
+  EXPECT_EQ(other_.try_acquire(), LockResult::timed_out);
+  other_.force_release();
+  EXPECT_EQ(other_.acquire(patient()), LockResult::acquired);
+  other_.release();
+}
+
+TEST_F(LockCrash, a_lock_closed_while_held_stays_held_until_its_thread_releases_it_or_its_process_ends) {
+  const auto leaver = session_.join();
+  for (const bool is_released : {true, false}) {
+    {
+      Lock theirs(leaver, lock_.handle());
+      ASSERT_EQ(theirs.acquire(), LockResult::acquired);
+    }
+    EXPECT_EQ(lock_.try_acquire(), LockResult::timed_out);
+    if (is_released) {
+      Lock(leaver, lock_.handle()).release();
+    } else {
+      session_.bury(leaver->self());
+    }
+    EXPECT_EQ(lock_.acquire(), is_released ? LockResult::acquired : LockResult::acquired_after_death);
+    lock_.release();
+  }
+}
+
 DROVER_PEER_BODY(rlock_victim) {
   const auto invited = test::accept_invitation(peer.channel());
   RLock lock(invited.membership, invited.handles.at(0));
@@ -167,6 +212,20 @@ TEST(RLockCrash, a_dead_holder_frees_it_at_any_depth) {
   }
 }
 
+TEST(RLockCrash, a_lock_closed_while_held_stays_held_until_its_process_ends) {
+  TestSession session;
+  RLock lock(session.join());
+  const auto leaver = session.join();
+  {
+    RLock theirs(leaver, lock.handle());
+    ASSERT_EQ(theirs.acquire(), LockResult::acquired);
+  }
+  EXPECT_EQ(lock.try_acquire(), LockResult::timed_out);
+  session.bury(leaver->self());
+  EXPECT_EQ(lock.acquire(), LockResult::acquired_after_death);
+  lock.release();
+}
+
 TEST(RLockCrash, a_dead_waiter_changes_nothing) {
   TestSession session;
   const auto membership = session.join();
@@ -190,6 +249,18 @@ DROVER_PEER_BODY(condition_victim) {
   peer.reach("back with the lock");
   condition.release();
   peer.reach("released");
+}
+
+// Changes what others wait for and dies before it has told them.
+DROVER_PEER_BODY(changing_victim) {
+  const auto invited = test::accept_invitation(peer.channel());
+  Condition condition(invited.membership, invited.handles.at(0));
+  test::Board board(invited.membership, invited.handles.at(2));
+  static_cast<void>(condition.acquire());
+  board[1] = 1;
+  peer.reach("changed");
+  condition.notify_all();
+  condition.release();
 }
 
 // Notifies and dies with the lock.
@@ -217,12 +288,17 @@ class ConditionCrash : public ::testing::Test {
     EXPECT_TRUE(eventually([&] { return condition_.waiting() == before + 1; }));
     return thread;
   }
+  std::uint32_t acquire_and_notify() {
+    const HeldLock held(condition_);
+    return condition_.notify();
+  }
   void await_waiting(std::uint32_t count) {
     ASSERT_TRUE(eventually([&] { return condition_.waiting() == count; }));
   }
 
   TestSession session_;
-  Condition condition_{session_.join()};
+  std::shared_ptr<Membership> member_ = session_.join();
+  Condition condition_{member_};
 };
 
 TEST_F(ConditionCrash, a_dead_waiter_gives_up_its_place) {
@@ -230,7 +306,14 @@ TEST_F(ConditionCrash, a_dead_waiter_gives_up_its_place) {
   await_waiting(1);
   victim.kill();
   EXPECT_EQ(condition_.waiting(), 0U);
-  EXPECT_EQ(condition_.notify(), 0U);
+  EXPECT_EQ(acquire_and_notify(), 0U);
+  Victim first(session_, "condition_victim", objects());
+  await_waiting(1);
+  std::thread second = wait_in_thread(LockResult::acquired);
+  first.kill();
+  EXPECT_EQ(condition_.waiting(), 1U);
+  EXPECT_EQ(acquire_and_notify(), 1U);  // the other, though it came later
+  second.join();
 }
 
 TEST_F(ConditionCrash, what_a_waiter_was_told_before_it_died_is_passed_on_to_the_next) {
@@ -260,13 +343,13 @@ TEST_F(ConditionCrash, a_waiter_that_dies_with_the_lock_is_reported_to_one_who_w
   Victim victim(session_, "condition_victim", objects(), "back with the lock");
   await_waiting(1);
   std::thread next = wait_in_thread(LockResult::acquired_after_death);
-  EXPECT_EQ(condition_.notify(), 1U);
+  EXPECT_EQ(acquire_and_notify(), 1U);
   EXPECT_EQ(victim.hear(), "notified");
   victim.die();
   next.join();
 }
 
-TEST_F(ConditionCrash, of_several_who_wait_only_one_is_woken_by_a_death) {
+TEST_F(ConditionCrash, of_several_who_wait_all_return_after_a_death_and_one_is_told) {
   Victim victim(session_, "condition_victim", objects(), "back with the lock");
   await_waiting(1);
   std::atomic<int> told = 0;
@@ -275,17 +358,62 @@ TEST_F(ConditionCrash, of_several_who_wait_only_one_is_woken_by_a_death) {
     waiters.emplace_back([&, membership = session_.join()] {
       Condition mine(membership, condition_.handle());
       const HeldLock held(mine);
-      if (mine.wait(patient()).lock == LockResult::acquired_after_death) ++told;
+      const ConditionResult result = mine.wait(patient());
+      EXPECT_EQ(result.wait, WaitResult::done);
+      if (result.lock == LockResult::acquired_after_death) ++told;
     });
   }
   await_waiting(4);
-  EXPECT_EQ(condition_.notify(), 1U);
+  EXPECT_EQ(acquire_and_notify(), 1U);
   victim.die();
-  EXPECT_TRUE(eventually([&] { return told == 1; }));
-  await_waiting(2);
-  EXPECT_EQ(condition_.notify_all(), 2U);
   for (auto& waiter : waiters) waiter.join();
   EXPECT_EQ(told, 1);
+  EXPECT_EQ(condition_.waiting(), 0U);
+}
+
+// The first to wait is the one that the keeper wakes, and what it waits for has not come.
+TEST_F(ConditionCrash, what_a_holder_changed_without_telling_anybody_is_noticed_by_who_waits_for_it) {
+  test::Board board(session_.join());
+  const auto wait_for = [&](std::size_t place) {
+    const std::uint32_t before = condition_.waiting();
+    std::thread thread([&, place, membership = session_.join()] {
+      Condition mine(membership, condition_.handle());
+      const HeldLock held(mine);
+      EXPECT_EQ(mine.wait_for([&] { return board[place] == 1; }, patient()).wait, WaitResult::done);
+    });
+    EXPECT_TRUE(eventually([&] { return condition_.waiting() == before + 1; }));
+    return thread;
+  };
+  std::thread first = wait_for(0);
+  std::thread second = wait_for(1);
+  Victim victim(session_, "changing_victim", board.after(objects()), "changed");
+  victim.die();
+  second.join();
+  await_waiting(1);
+  {
+    const HeldLock held(condition_);
+    board[0] = 1;
+    EXPECT_EQ(condition_.notify(), 1U);
+  }
+  first.join();
+}
+
+// The waiter is a place without a thread, which would come back for the lock by itself.
+TEST_F(ConditionCrash, who_acquires_after_a_death_notifies_all_who_wait) {
+  const ConditionCore core(reinterpret_cast<std::byte*>(&layout_for<ConditionLayout>(member_, condition_.handle())));
+  for (const bool is_try : {false, true}) {
+    const auto place = core.take_place(member_->self());
+    ASSERT_TRUE(place.has_value());
+    const auto dead = session_.join();
+    Condition theirs(dead, condition_.handle());
+    ASSERT_EQ(theirs.acquire(), LockResult::acquired);
+    session_.bury(dead->self());
+    EXPECT_EQ(condition_.waiting(), 1U);
+    EXPECT_EQ(is_try ? condition_.try_acquire() : condition_.acquire(), LockResult::acquired_after_death);
+    EXPECT_EQ(condition_.waiting(), 0U);
+    condition_.release();
+    place->leave();
+  }
 }
 
 TEST_F(ConditionCrash, a_notifier_that_dies_with_the_lock_has_notified) {
@@ -299,7 +427,7 @@ TEST_F(ConditionCrash, a_notifier_that_dies_with_the_lock_has_notified) {
 TEST_F(ConditionCrash, death_after_the_release_is_of_no_interest) {
   Victim victim(session_, "condition_victim", objects(), "released");
   await_waiting(1);
-  EXPECT_EQ(condition_.notify(), 1U);
+  EXPECT_EQ(acquire_and_notify(), 1U);
   victim.die();
   const HeldLock held(condition_);
   EXPECT_EQ(held.result(), LockResult::acquired);

@@ -1,6 +1,7 @@
 // Locks between threads, and between processes that are killed at any instant.
 #include "drover/ipc/lock.hpp"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -148,6 +149,73 @@ TEST(Lock, waiting_ends_with_an_error_when_the_session_is_over) {
   expect_error(Errc::peer_lost, [&] { static_cast<void>(other.acquire()); });
   ender.join();
   lock.release();
+}
+
+TEST(Lock, end_of_the_session_is_noticed_though_signals_interrupt_every_sleep) {
+  TestSession session;
+  Lock lock(session.join());
+  Lock other(session.join(), lock.handle());
+  ASSERT_EQ(lock.acquire(), LockResult::acquired);
+  session.end();
+  const test::Interruptions interruptions;
+  const Deadline deadline = Deadline::after(10s);  // at which the session is looked at in any case
+  expect_error(Errc::peer_lost, [&] { static_cast<void>(other.acquire(deadline)); });
+  EXPECT_FALSE(deadline.has_passed());
+  lock.release();
+}
+
+TEST(Lock, held_by_a_participant_that_cannot_be_is_an_error_instead_of_a_freeze) {
+  TestSession session;
+  const auto membership = session.join();
+  Lock lock(membership);
+  auto& cell = test::layout_for<CellLockLayout>(membership, lock.handle());
+  cell.word = lock_word::stamp_of({.owner = kMaxParticipants + 1, .thread = 1});
+  expect_error(Errc::corrupt, [&] { static_cast<void>(lock.acquire()); }, {"1024"});
+}
+
+TEST(Lock, release_if_own_leaves_what_is_not_its_own) {
+  TestSession session;
+  const auto membership = session.join();
+  Lock lock(membership);
+  const auto dead = session.join();
+  Lock theirs(dead, lock.handle());
+  ASSERT_EQ(theirs.acquire(), LockResult::acquired);
+  EXPECT_FALSE(lock.release_if_own());
+  session.bury(dead->self());
+  std::thread([&] {  // has no number; nor has its child, not even as a participant
+    EXPECT_FALSE(lock.release_if_own());
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(lock.release_if_own() ? 1 : 0);
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  })
+      .join();
+  EXPECT_EQ(lock.acquire(), LockResult::acquired_after_death);
+  EXPECT_TRUE(lock.release_if_own());
+  EXPECT_FALSE(lock.release_if_own());
+}
+
+// Made before the thread has a number, so destroyed after the number was given back.
+struct ReleaseAtTheEnd {
+  Lock* lock = nullptr;
+  ReleaseAtTheEnd() = default;
+  ReleaseAtTheEnd(const ReleaseAtTheEnd&) = delete;
+  ReleaseAtTheEnd& operator=(const ReleaseAtTheEnd&) = delete;
+  ~ReleaseAtTheEnd() {
+    if (lock != nullptr) lock->release_if_own();
+  }
+};
+
+TEST(Lock, held_by_a_thread_local_object_is_released_at_the_end_of_the_thread) {
+  TestSession session;
+  Lock lock(session.join());
+  std::thread([&] {
+    static thread_local ReleaseAtTheEnd holder;
+    holder.lock = &lock;
+    EXPECT_EQ(lock.acquire(), LockResult::acquired);
+  }).join();
+  EXPECT_FALSE(lock.is_held());
 }
 
 TEST(HeldLock, releases_at_the_end_of_its_scope) {

@@ -85,6 +85,22 @@ TEST(Semaphore, one_takes_and_another_gives_back) {
   EXPECT_EQ(slots.value(), 2U);
 }
 
+// Each call opens the semaphore anew, so that nobody holds a token for longer than the call.
+TEST(Semaphore, use_through_handles_that_are_closed_at_once_keeps_the_count_and_the_healing) {
+  TestSession session;
+  const auto membership = session.join();
+  const BoundedSemaphore semaphore(session.join(), 3);
+  for (int round = 0; round < 5; ++round) {
+    ASSERT_TRUE(Semaphore(membership, semaphore.handle()).try_acquire());
+    Semaphore(membership, semaphore.handle()).release();
+    const auto dead = session.join();
+    Semaphore theirs(dead, semaphore.handle());
+    ASSERT_TRUE(theirs.try_acquire());
+    session.bury(dead->self());
+    EXPECT_EQ(semaphore.value(), 3U);
+  }
+}
+
 TEST(Semaphore, permits_beyond_the_most_are_refused) {
   TestSession session;
   const auto membership = session.join();
@@ -93,6 +109,7 @@ TEST(Semaphore, permits_beyond_the_most_are_refused) {
   Semaphore semaphore(membership, Semaphore::kMostPermits);
   EXPECT_EQ(semaphore.value(), Semaphore::kMostPermits);
   expect_error(Errc::limit_reached, [&] { semaphore.release(); });
+  expect_error(Errc::limit_reached, [&] { semaphore.release(Semaphore::kMostPermits + 1); }, {"2147483648"});
   ASSERT_TRUE(semaphore.try_acquire());
   semaphore.release();
   EXPECT_EQ(semaphore.value(), Semaphore::kMostPermits);

@@ -85,17 +85,49 @@ TEST(SemaphoreCrash, permits_without_owner_that_the_dead_took_stay_taken) {
   EXPECT_EQ(semaphore.value(), 1U);
 }
 
-TEST(SemaphoreCrash, a_semaphore_that_carries_signals_keeps_what_the_dead_took_until_somebody_releases_it) {
+TEST(SemaphoreCrash, permits_beyond_the_first_4096_that_the_dead_took_stay_taken) {
   TestSession session;
-  BoundedSemaphore slots(session.join(), 3);
+  Semaphore semaphore(session.join(), Semaphore::kTokens + 2);
+  for (std::uint64_t taken = 0; taken < Semaphore::kTokens; ++taken) ASSERT_TRUE(semaphore.try_acquire());
+  Victim victim(session, "semaphore_victim", {semaphore.handle()}, "holding two");
+  victim.die();
+  EXPECT_EQ(semaphore.value(), 0U);
+}
+
+// One takes and another gives back, and the taker dies in between.
+TEST(SemaphoreCrash, what_the_dead_had_handed_over_is_released_without_a_permit_too_many) {
+  for (const bool is_bounded : {true, false}) {
+    TestSession session;
+    const auto membership = session.join();
+    const Semaphore slots = is_bounded ? BoundedSemaphore(membership, 3) : Semaphore(membership, 3);
+    Semaphore consumer(session.join(), slots.handle());
+    Victim victim(session, "semaphore_victim", {slots.handle()}, "holding two");
+    victim.die();
+    EXPECT_EQ(slots.value(), 3U);
+    consumer.release(2);
+    EXPECT_EQ(slots.value(), 3U);
+    if (is_bounded) {
+      test::expect_error(Errc::invalid_argument, [&] { consumer.release(); });
+    } else {
+      consumer.release();
+      EXPECT_EQ(slots.value(), 4U);
+    }
+  }
+}
+
+TEST(SemaphoreCrash, a_permit_whose_taker_died_before_it_handed_over_is_free_until_the_next_foreign_release) {
+  TestSession session;
+  BoundedSemaphore slots(session.join(), 4);
   Semaphore consumer(session.join(), slots.handle());
   ASSERT_TRUE(slots.try_acquire());
-  consumer.release();  // one takes, another gives back
+  ASSERT_TRUE(slots.try_acquire());
   Victim victim(session, "semaphore_victim", {slots.handle()}, "holding two");
   victim.die();
-  EXPECT_EQ(slots.value(), 1U);
-  consumer.release(2);
-  EXPECT_EQ(slots.value(), 3U);
+  EXPECT_EQ(slots.value(), 2U);
+  consumer.release(2);  // what the living one took: nobody can tell it from what the dead took
+  EXPECT_EQ(slots.value(), 2U);
+  slots.release(2);
+  EXPECT_EQ(slots.value(), 4U);
   test::expect_error(Errc::invalid_argument, [&] { consumer.release(); });
 }
 
@@ -135,7 +167,9 @@ TEST(EventCrash, a_setter_that_dies_before_it_rings_still_wakes_who_waits) {
   });
   EXPECT_TRUE(eventually([&] { return has_sleeper(layout.bell); }));
   layout.state = 3;
+  const std::uint32_t rings = layout.bell.word >> 1U;
   session.bury(session.join()->self());
+  EXPECT_GT(layout.bell.word >> 1U, rings);  // not only because every sleep ends
   waiter.join();
 }
 

@@ -2,8 +2,11 @@
 // and replaced, and waiting for something to become true.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -45,6 +48,35 @@ inline bool eventually(const std::function<bool()>& holds) {
   }
   return true;
 }
+
+/// While it lives, every sleep of the thread that made it is interrupted by a signal every few milliseconds. One at a
+/// time.
+class Interruptions {
+ public:
+  Interruptions() {
+    struct sigaction ignoring{};
+    ignoring.sa_handler = [](int) {};
+    ::sigaction(SIGUSR2, &ignoring, &before_);
+    thread_ = std::thread([this, target = ::pthread_self()] {
+      while (!is_over_) {
+        ::pthread_kill(target, SIGUSR2);
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    });
+  }
+  Interruptions(const Interruptions&) = delete;
+  Interruptions& operator=(const Interruptions&) = delete;
+  ~Interruptions() {
+    is_over_ = true;
+    thread_.join();
+    ::sigaction(SIGUSR2, &before_, nullptr);
+  }
+
+ private:
+  struct sigaction before_{};
+  std::atomic<bool> is_over_ = false;
+  std::thread thread_;
+};
 
 /// Numbers that the test and its peers see, each an atomic.
 class Board {

@@ -1,6 +1,9 @@
 // Shared values: always whole.
 #include "drover/ipc/value.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <array>
 #include <chrono>
 #include <stdexcept>
@@ -86,6 +89,59 @@ TEST(Value, update_that_throws_changes_nothing_and_stops_nobody) {
   EXPECT_EQ(value.load(), 5);
   value.store(6);
   EXPECT_EQ(value.load(), 6);
+}
+
+TEST(Value, write_from_within_an_update_is_an_error_instead_of_a_freeze) {
+  TestSession session;
+  Value<int> value(session.join(), 5);
+  const auto store_inside = [&](int old) {
+    value.store(old + value.load());
+    return old;
+  };
+  expect_error(Errc::invalid_argument, [&] { value.update(store_inside); }, {"wait for itself"});
+  EXPECT_EQ(value.load(), 5);
+  value.store(6);
+  EXPECT_EQ(value.load(), 6);
+}
+
+TEST(Value, child_forked_within_an_update_neither_writes_nor_frees_the_lock) {
+  TestSession session;
+  const auto membership = session.join();
+  Value<int> value(membership, 5);
+  const auto& lock = test::layout_for<ValueLayout>(membership, value.handle()).lock;
+  const Owner self = membership->self();
+  pid_t child = -1;
+  const auto fork_and_add = [&](int old) {
+    child = ::fork();
+    if (child == 0) return old + 100;
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(holder_of(lock), self);
+    EXPECT_EQ(value.load(), 5);
+    return old + 1;
+  };
+  try {
+    EXPECT_EQ(value.update(fork_and_add), 6);
+  } catch (const Error& error) {
+    if (child == 0) ::_exit(error.code() == Errc::forked ? 0 : 1);
+    throw;
+  }
+  if (child == 0) ::_exit(2);
+  EXPECT_EQ(value.load(), 6);
+}
+
+TEST(Value, waiting_ends_with_an_error_when_the_session_is_over) {
+  TestSession session;
+  const auto membership = session.join();
+  Value<int> value(membership, 5);
+  const auto holder = session.join();
+  auto& lock = test::layout_for<ValueLayout>(membership, value.handle()).lock;
+  ASSERT_EQ(try_claim(lock, self_as_holder(*holder)), LockResult::acquired);  // as a writer that stands still
+  std::thread ender([&] { session.end(); });
+  expect_error(Errc::peer_lost, [&] { value.store(6); });
+  ender.join();
+  EXPECT_EQ(value.load(), 5);
 }
 
 TEST(Value, threads_lose_no_update) {

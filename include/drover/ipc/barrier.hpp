@@ -30,8 +30,8 @@ struct [[nodiscard]] BarrierResult {
 
 /// Lets `parties` threads pass when all of them have come, round after round. It breaks, and stays so until `reset`,
 /// when one of them gives up, or when a participant that has it open dies: then nobody waits in vain, neither those
-/// who are there nor those who come. A participant that closes it in order breaks nothing. All functions are safe for
-/// all threads.
+/// who are there nor those who come. A participant that closes it in order breaks nothing; one whose last opening is
+/// closed by an exception on its way breaks it as if it had died. All functions are safe for all threads.
 class Barrier {
  public:
   /// The most parties.

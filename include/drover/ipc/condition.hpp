@@ -18,15 +18,20 @@ class ConditionPlace;
 
 /// How a wait on a condition ended. The lock is held again either way.
 struct [[nodiscard]] ConditionResult {
-  WaitResult wait = WaitResult::done;      ///< done: notified, or woken because the holder of the lock has died
+  WaitResult wait = WaitResult::done;      ///< done: notified, or woken because a holder of the lock has died
   LockResult lock = LockResult::acquired;  ///< how the lock was acquired again
 };
 
 /// A condition over a lock: its own `RLock`, or a `Lock` or `RLock` that exists already. A notification goes to the
-/// one who has waited longest. It is neither lost nor doubled by a death: what a waiter had been told when it died,
-/// before it held the lock again, is passed on to the next. When the holder of the lock dies and nobody comes to
-/// acquire it, one who waits is woken with `acquired_after_death`. Whoever gets that should look at what the lock
-/// guards, and notify whom the dead would have notified. All functions are safe for all threads.
+/// one who has waited longest.
+///
+/// What a death does. What a waiter had been told when it died, before it held the lock again, is passed on to
+/// whoever has waited longest then, even if that one began to wait after the notification. When the holder of the
+/// lock dies and nobody comes to acquire it, one who waits is woken with `acquired_after_death`. Nobody knows whom
+/// the dead would have notified; so whoever gets the lock after a death through a condition, by `acquire`,
+/// `try_acquire` or a wait, notifies all who wait by that, and each of them looks whether it must wait on. Whoever
+/// gets it through the lock itself must call `notify_all`. A wait may therefore end without a reason after a death,
+/// and at no other time. All functions are safe for all threads.
 class Condition {
  public:
   /// How many threads can wait at the same time.
@@ -46,9 +51,9 @@ class Condition {
   Condition& operator=(Condition&& other) noexcept;
   ~Condition();
 
-  /// As of the lock.
+  /// As of the lock; after a death it notifies all who wait.
   LockResult acquire(Deadline deadline = Deadline::never());
-  /// As of the lock.
+  /// As of the lock; after a death it notifies all who wait.
   LockResult try_acquire();
   /// As of the lock.
   void release();
@@ -75,10 +80,10 @@ class Condition {
     }
     return all;
   }
-  /// Notifies up to `count` of those who wait, those who have waited longest first; returns how many. What is waited
-  /// for should be changed with the lock held; the lock may be released before.
+  /// Notifies up to `count` of those who wait, those who have waited longest first; returns how many. Throws
+  /// `Errc::invalid_argument` if this thread does not hold the lock: only the death of a holder is told to others.
   std::uint32_t notify(std::uint32_t count = 1);
-  /// Notifies all who wait now; returns how many.
+  /// Notifies all who wait now; returns how many. Throws as `notify`.
   std::uint32_t notify_all();
   /// How many wait and have not been notified.
   [[nodiscard]] std::uint32_t waiting() const noexcept;
@@ -94,6 +99,8 @@ class Condition {
   Condition(const std::shared_ptr<Membership>& membership, AnyLock lock);
   static AnyLock open_lock(const SharedObject& condition);
   [[nodiscard]] ConditionCore core() const noexcept;
+  void require_lock(const char* what) const;
+  LockResult told(LockResult result) const noexcept;
   template <class LockType>
   ConditionResult wait_with(LockType& lock, const ConditionPlace& place, Deadline deadline);
 

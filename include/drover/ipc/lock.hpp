@@ -40,9 +40,9 @@ class Lock {
   Lock& operator=(Lock&& other) noexcept;
   ~Lock();
 
-  /// Waits until the calling thread holds the lock. Throws `Errc::peer_lost` when the session is over, and
-  /// `Errc::invalid_argument` if this thread holds it already and would wait for ever; with a deadline it waits,
-  /// since another may call `force_release`.
+  /// Waits until the calling thread holds the lock. Throws `Errc::peer_lost` when the session is over,
+  /// `Errc::corrupt` if something wrote over the lock, and `Errc::invalid_argument` if this thread holds it already
+  /// and would wait for ever; with a deadline it waits, since another may call `force_release`.
   LockResult acquire(Deadline deadline = Deadline::never());
   /// Takes the lock if it is free.
   LockResult try_acquire();

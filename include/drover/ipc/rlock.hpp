@@ -9,7 +9,9 @@
 namespace drover {
 
 /// A `Lock` that the thread which holds it may acquire again; it is free when released as often. A holder's death
-/// frees it at once, however often it was acquired. All functions are safe for all threads.
+/// frees it at once, however often it was acquired. A thread that ends while it holds the lock leaves it held; once
+/// 65535 further threads of its process have used locks, one of them has its number and is taken for the holder. All
+/// functions are safe for all threads.
 class RLock {
  public:
   /// Makes one.

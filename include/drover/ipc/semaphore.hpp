@@ -15,12 +15,14 @@ struct Bell;
 ///
 /// What a death does. The first `kTokens` of the initial permits are tokens that bear the number of the participant
 /// that took them; a release gives back one of the caller's own tokens first.
-/// - Healed: tokens that a participant held when it died are given back by the keeper.
-/// - Not healed, since it cannot be known whose they are: initial permits beyond `kTokens`; permits added by releases
-///   beyond the initial number; and, once any participant has released without holding a token, all. From that moment
-///   the semaphore carries signals: one takes permits and another gives them back, and what is taken stays taken
-///   until somebody releases it.
-/// - Whoever closes the semaphore in order leaves what it took to be released by others.
+/// - Healed: tokens that a participant held when it died are given back by the keeper. If the dead had handed over
+///   what it took them for, others release them too: for each token so given back, one release by a participant that
+///   holds no token adds nothing. So no permit is invented, and a bounded semaphore calls nobody wrong for it.
+/// - Not healed, since it cannot be known whose they are: initial permits beyond `kTokens`, and permits added by
+///   releases beyond the initial number.
+/// - The price where one takes and another releases: a permit whose taker died before it handed anything over is free
+///   until the next such release, and then gone, as in a semaphore that knows no owners.
+/// - Whoever closes the semaphore in order, also by an exception, leaves what it took to be released by others.
 ///
 /// All functions are safe for all threads; threads of one process share its tokens.
 class Semaphore {
@@ -45,7 +47,8 @@ class Semaphore {
   /// Takes a permit if there is one.
   [[nodiscard]] bool try_acquire();
   /// Gives back `count` permits, one after the other. Throws `Errc::invalid_argument` where a bounded semaphore has
-  /// all its permits already and `Errc::limit_reached` beyond `kMostPermits`; those given back before stay so.
+  /// all its permits already and `Errc::limit_reached` beyond `kMostPermits`; those given back before stay so. A
+  /// `count` that is larger by itself is refused at once.
   void release(std::uint64_t count = 1);
   /// Permits that are free now; a count over moving parts while others work.
   [[nodiscard]] std::uint64_t value() const noexcept;

@@ -43,8 +43,8 @@ class ValueBytes {
 }  // namespace detail
 
 /// One value of up to 64 bytes. Always whole: a reader sees what one writer wrote, and a writer that dies in the
-/// middle has written nothing. Reading takes no lock and makes no system call. All functions are safe for all
-/// threads.
+/// middle has written nothing. Reading takes no lock and makes no system call; it begins again if a write was
+/// committed meanwhile. Writers exclude each other. All functions are safe for all threads.
 template <class T>
   requires std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>
 class Value {
@@ -65,7 +65,8 @@ class Value {
   /// Replaces the value.
   void store(const T& value) { bytes_.store(to_bytes(value)); }
   /// Replaces the value by `change(value)`, while nobody else writes, and returns the new one. If `change` throws,
-  /// nothing has changed. It must not use this value otherwise, nor wait.
+  /// nothing has changed. It must not wait, since all writers wait for it. It may read this value; if it writes it,
+  /// that throws `Errc::invalid_argument`.
   template <class Change>
   T update(Change change) {
     struct Context {
