@@ -49,7 +49,6 @@ class SpoiledObjects final : public Membership {
   void close(const ObjectHandle& handle) noexcept override {
     if (handle.kind == ObjectKind::overflow) objects_.erase(handle.generation);
   }
-  void forget(const ObjectHandle&) noexcept override {}
   void check() const override { throw Error(Errc::peer_lost, "the fuzzer does not wait"); }
   [[nodiscard]] Population population() const noexcept override {
     return {.present = 2, .starting = 0, .departed = 0};

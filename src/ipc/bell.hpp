@@ -9,6 +9,7 @@
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
 #include "ipc/object_layout.hpp"
+#include "ipc/session_watch.hpp"
 
 namespace drover {
 
@@ -28,30 +29,12 @@ struct alignas(kCacheLine) Bell {
 
 /// Most pauses between two looks.
 inline constexpr int kLongestGap = 8;
-/// Longest sleep without looking at the session.
-inline constexpr std::chrono::milliseconds kLongestSleep{100};
 
 /// Announces a sleep and returns the value to sleep on; look once more before sleeping.
 [[nodiscard]] inline std::uint32_t announce_sleep(Bell& bell) noexcept { return bell.word.fetch_or(1) | 1U; }
 
 /// Sleeps until rung, at most `longest`. May return early.
 void sleep_on(Bell& bell, std::uint32_t announced, std::chrono::nanoseconds longest) noexcept;
-
-/// When a wait has to look at the session: whenever it has lasted `kLongestSleep` since the last time, whatever woke
-/// it in between, be it signals or rings for others.
-class SessionLook {
- public:
-  /// Throws what `membership.check()` throws, if it is time to ask.
-  void check_in_time(const Membership& membership) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now < due_) return;
-    membership.check();
-    due_ = now + kLongestSleep;
-  }
-
- private:
-  std::chrono::steady_clock::time_point due_ = std::chrono::steady_clock::now() + kLongestSleep;
-};
 
 namespace detail {
 void wake_one(Bell& bell) noexcept;
@@ -121,7 +104,7 @@ auto wait_on(Bell& bell, const Membership& membership, Deadline deadline, Patien
     }
   }
   patience.failed();
-  for (SessionLook look;; look.check_in_time(membership)) {
+  for (SessionWatch watch(membership);; watch.after_sleep()) {
     const std::uint32_t announced = announce_sleep(bell);
     result = attempt();
     if (result || deadline.has_passed()) return result;

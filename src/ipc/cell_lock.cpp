@@ -46,7 +46,8 @@ LockResult sleep_and_claim(CellLockLayout& cell, LockHolder self, const Membersh
       require_possible(announced);
       if (deadline.has_passed()) return LockResult::timed_out;
       const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline.remaining());
-      watch.after_sleep(futex_sleep(cell.word, announced, longest));
+      futex_sleep(cell.word, announced, longest);
+      watch.after_sleep();
     }
     const LockResult result = try_claim(cell, self, kWaiting);
     if (result != LockResult::timed_out) return result;

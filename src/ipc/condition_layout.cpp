@@ -69,7 +69,8 @@ WaitResult ConditionPlace::sleep(const Waiting& waiting) const {
     if (cell_->load() != asleep || waiting.is_woken_otherwise()) return WaitResult::done;
     if (waiting.deadline.has_passed()) return give_up() ? WaitResult::timed_out : WaitResult::done;
     const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, waiting.deadline.remaining());
-    watch.after_sleep(futex_sleep(*cell_, asleep, longest));
+    futex_sleep(*cell_, asleep, longest);
+    watch.after_sleep();
   }
 }
 

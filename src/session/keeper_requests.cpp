@@ -144,8 +144,10 @@ Keeper::Outgoing Keeper::perform_for(Participant& participant, const Request& re
                        objects_.create(request.spec, number, participants_.population().departed), request.spec);
     case RequestType::open:
       return hand_over(participant, request, request.handle, objects_.open(request.handle, number));
-    case RequestType::close: objects_.close(request.handle, number); [[fallthrough]];
-    case RequestType::forget: let_go(participant, request.handle.slab); break;
+    case RequestType::close:
+      objects_.close(request.handle, number);
+      let_go(participant, request.handle.slab);
+      break;
     case RequestType::invite: return invite(request);
     case RequestType::deposit: return deposit(request, message);
     case RequestType::fetch:

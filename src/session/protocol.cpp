@@ -10,8 +10,8 @@
 namespace drover {
 namespace {
 
-constexpr std::array kTypeNames = {"hello",   "join",  "create",   "open", "close",    "forget", "invite",
-                                   "deposit", "fetch", "withdraw", "list", "describe", "leave",  "end"};
+constexpr std::array kTypeNames = {"hello", "join",     "create", "open",     "close", "invite", "deposit",
+                                   "fetch", "withdraw", "list",   "describe", "leave", "end"};
 
 struct WireHeader {
   std::uint32_t magic;
@@ -138,9 +138,7 @@ WireHeader write_header(RequestType type, std::uint64_t sequence) {
           .sequence = sequence};
 }
 
-bool names_object(RequestType type) {
-  return type == RequestType::open || type == RequestType::close || type == RequestType::forget;
-}
+bool names_object(RequestType type) { return type == RequestType::open || type == RequestType::close; }
 
 bool carries_object(RequestType type) { return type == RequestType::create || type == RequestType::open; }
 
@@ -160,7 +158,7 @@ std::uint32_t write_failure(const std::optional<Errc>& failure) {
 const std::size_t request_bytes = sizeof(WireRequest);
 const std::size_t reply_bytes = sizeof(WireReply);
 
-bool has_reply(RequestType type) noexcept { return type != RequestType::close && type != RequestType::forget; }
+bool has_reply(RequestType type) noexcept { return type != RequestType::close; }
 
 const char* to_string(RequestType type) noexcept {
   const auto place = static_cast<std::size_t>(type) - 1;

@@ -24,7 +24,6 @@ enum class RequestType : std::uint16_t {
   create,     ///< make an object and open it
   open,       ///< open an object
   close,      ///< end an opening; has no reply
-  forget,     ///< let go of an opening that somebody else will end; has no reply
   invite,     ///< announce one more participant
   deposit,    ///< give a slab to hold
   fetch,      ///< get a slab
@@ -46,7 +45,7 @@ struct Request {
   RequestType type = RequestType::join;  ///< what is asked for
   std::uint64_t sequence = 0;            ///< comes back with the reply
   ObjectSpec spec;                       ///< create
-  ObjectHandle handle;                   ///< open, close, forget
+  ObjectHandle handle;                   ///< open, close
   std::uint64_t number = 0;  ///< join: start time of the process; deposit: bytes; fetch, withdraw: slab; list: the
                              ///< slab before; end: 1 by force
   std::string name;          ///< join, invite: the participant's; deposit: a label; at most kMostNameBytes

@@ -96,10 +96,7 @@ OpenObject SessionState::take_over(Answer answer) {
   }
 }
 
-void SessionState::close(const ObjectHandle& handle) noexcept { end_opening(handle, RequestType::close); }
-void SessionState::forget(const ObjectHandle& handle) noexcept { end_opening(handle, RequestType::forget); }
-
-void SessionState::end_opening(const ObjectHandle& handle, RequestType how) noexcept {
+void SessionState::close(const ObjectHandle& handle) noexcept {
   if (self() == kNobody) return;  // before the mutex, which a thread that was not forked may hold for ever
   try {
     const MutexLock lock(mutex_);
@@ -107,7 +104,7 @@ void SessionState::end_opening(const ObjectHandle& handle, RequestType how) noex
     if (at == openings_.end() || --at->second.count > 0) return;
     openings_.erase(at);
     if (const auto slab = slabs_.find(handle.slab); --slab->second.objects == 0) slabs_.erase(slab);
-    link_.tell({.type = how, .handle = handle});
+    link_.tell({.type = RequestType::close, .handle = handle});
   } catch (const std::exception& error) {
     log(LogLevel::warn, error.what());
   }

@@ -30,7 +30,6 @@ class SessionState final : public Membership {
   OpenObject create(const ObjectSpec& spec) override;
   OpenObject open(const ObjectHandle& handle) override;
   void close(const ObjectHandle& handle) noexcept override;
-  void forget(const ObjectHandle& handle) noexcept override;
   void check() const override;
   [[nodiscard]] Population population() const noexcept override { return page_.population(); }
 
@@ -59,7 +58,6 @@ class SessionState final : public Membership {
   };
 
   OpenObject take_over(Answer answer) DROVER_REQUIRES(mutex_);
-  void end_opening(const ObjectHandle& handle, RequestType how) noexcept;
   void leave() noexcept;
   void await_keeper() noexcept;
 

@@ -34,7 +34,6 @@ class PoolMember final : public Membership {
   OpenObject create(const ObjectSpec&) override { throw Error(Errc::unsupported, "a pool member makes no objects"); }
   OpenObject open(const ObjectHandle&) override { throw Error(Errc::unsupported, "a pool member opens no objects"); }
   void close(const ObjectHandle&) noexcept override {}
-  void forget(const ObjectHandle&) noexcept override {}
   void check() const override {
     if (is_over) throw Error(Errc::peer_lost, "the session of the pool test is over");
   }

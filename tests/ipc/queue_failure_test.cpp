@@ -40,7 +40,6 @@ class Unlucky final : public Membership {
     return open;
   }
   void close(const ObjectHandle& handle) noexcept override { real_->close(handle); }
-  void forget(const ObjectHandle& handle) noexcept override { real_->forget(handle); }
   void check() const override { real_->check(); }
   [[nodiscard]] Population population() const noexcept override { return real_->population(); }
 

@@ -136,11 +136,11 @@ TEST(RingMistakes, are_told_apart_by_what_they_break) {
 }
 
 // Random kills do not find this one: it takes a search that a first death has caused, and a second death.
-TEST(RingMistakes, returning_a_flight_before_freeing_its_slot_repeats_what_was_finished) {
+TEST(RingMistakes, returning_a_flight_before_freeing_its_slot_repeats_a_record) {
   RingConfig config{
       .producers = 1, .consumers = 2, .capacity = 1, .flights = 1, .messages = 2, .deaths = 2, .are_replaced = true};
   EXPECT_EQ(violation_of(config, Mistake::flights_before_slots),
-            "a record was delivered again after it was finished");
+            "a record was delivered twice although nobody died with it");
 }
 
 }  // namespace

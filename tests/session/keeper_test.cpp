@@ -141,17 +141,6 @@ TEST(Keeper, memory_file_is_handed_over_again_after_it_was_let_go) {
   }
 }
 
-TEST(Keeper, what_is_forgotten_lives_on_and_can_be_opened_again) {
-  KeeperThread keeper;
-  auto host = join(keeper);
-  const OpenObject made = host->create(kEventSpec);
-  host->forget(made.handle);
-  const OpenObject opened = host->open(made.handle);
-  EXPECT_NE(opened.data, nullptr) << "the file was let go and comes again";
-  host->close(made.handle);
-  test::expect_error(Errc::not_found, [&] { static_cast<void>(host->open(made.handle)); });
-}
-
 TEST(Keeper, bad_spec_is_an_error_and_leaves_nothing) {
   KeeperThread keeper;
   auto host = join(keeper);

@@ -46,7 +46,7 @@ Reply round_trip(const Reply& reply) { return parse_reply(bytes_of(encode(reply)
 
 TEST(Protocol, request_comes_back_with_the_fields_of_its_type) {
   const ObjectHandle handle{.kind = ObjectKind::lock, .slab = 7, .offset = 4096, .generation = 99};
-  for (const auto type : {RequestType::open, RequestType::close, RequestType::forget}) {
+  for (const auto type : {RequestType::open, RequestType::close}) {
     const Request request = round_trip(Request{.type = type, .sequence = 5, .handle = handle});
     EXPECT_EQ(request.type, type);
     EXPECT_EQ(request.sequence, 5U);
@@ -102,12 +102,10 @@ TEST(Protocol, texts_that_are_too_long_are_cut_and_end) {
 
 TEST(Protocol, every_type_has_a_name_and_some_have_no_reply) {
   EXPECT_STREQ(to_string(RequestType::hello), "hello");
-  EXPECT_STREQ(to_string(RequestType::forget), "forget");
   EXPECT_STREQ(to_string(RequestType::end), "end");
   EXPECT_STREQ(to_string(static_cast<RequestType>(999)), "unknown");
   EXPECT_TRUE(has_reply(RequestType::open));
   EXPECT_FALSE(has_reply(RequestType::close));
-  EXPECT_FALSE(has_reply(RequestType::forget));
 }
 
 TEST(Protocol, message_of_another_length_is_corrupt) {

@@ -192,7 +192,6 @@ TEST(SessionState, closing_what_is_not_open_is_ignored) {
   FakeKeeper keeper([](const Request& request) { return say(reply_to(request)); });
   auto state = keeper.join();
   state->close({.kind = ObjectKind::event, .slab = 9, .offset = 0, .generation = 9});
-  state->forget({.kind = ObjectKind::event, .slab = 9, .offset = 0, .generation = 9});
   state.reset();
   keeper.wait();
   EXPECT_TRUE(keeper.told().empty());

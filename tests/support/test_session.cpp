@@ -46,7 +46,6 @@ class Remote final : public Membership {
     throw Error(Errc::not_found, fmt::format("the test gave no object {}", handle.to_string()));
   }
   void close(const ObjectHandle&) noexcept override {}
-  void forget(const ObjectHandle&) noexcept override {}
   void check() const override { check_page(page_of(page_)); }
   [[nodiscard]] Population population() const noexcept override { return population_of(page_of(page_)); }
 
@@ -82,10 +81,6 @@ class TestSession::Local final : public Membership {
     if (--openings_[handle] > 0) return;
     openings_.erase(handle);
     table_->close(handle, self());
-  }
-  void forget(const ObjectHandle& handle) noexcept override {
-    const MutexLock lock(*mutex_);
-    if (--openings_[handle] == 0) openings_.erase(handle);
   }
   void check() const override { check_page(page_of(*page_)); }
   [[nodiscard]] Population population() const noexcept override { return population_of(page_of(*page_)); }

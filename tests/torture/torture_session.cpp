@@ -37,7 +37,6 @@ class TortureSession::Member final : public Membership {
     throw Error(Errc::not_found, "the driver made no such object");
   }
   void close(const ObjectHandle&) noexcept override {}
-  void forget(const ObjectHandle&) noexcept override {}
   void check() const override {
     const pid_t keeper = page_.keeper_pid;
     if (::getpid() != keeper && ::getppid() != keeper) throw Error(Errc::peer_lost, "the driver is gone");

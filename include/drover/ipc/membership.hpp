@@ -98,8 +98,6 @@ class Membership {
   /// Ends one opening: an object that a process opened twice it closes twice. The object goes with the last opening
   /// of the last process.
   virtual void close(const ObjectHandle& handle) noexcept = 0;
-  /// Lets go of an opening without ending it: the object now belongs to somebody else, who will.
-  virtual void forget(const ObjectHandle& handle) noexcept = 0;
   /// Throws `Errc::peer_lost`, with who and why, if the session is over for this process: the keeper died, the
   /// session ended, or this is a forked child. A system call; for the slow path of waiting.
   virtual void check() const = 0;
