@@ -43,10 +43,9 @@ detail::HeldMemory& detail::HeldMemory::operator=(HeldMemory&& other) noexcept {
   return *this;
 }
 
-void detail::HeldMemory::reset() noexcept {
-  if (const auto core = std::exchange(core_, nullptr)) core->free(*this);
-  data_ = nullptr;
-  size_ = 0;
+void detail::HeldMemory::free() noexcept {
+  const auto core = std::exchange(core_, nullptr);
+  core->free(*this);
 }
 
 Message::Message(Message&& other) noexcept { *this = std::move(other); }
@@ -62,14 +61,6 @@ Message& Message::operator=(Message&& other) noexcept {
   is_redelivered_ = other.is_redelivered_;
   other.reset();
   return *this;
-}
-
-void Message::reset() noexcept {
-  held_.reset();
-  size_ = 0;
-  key_ = 0;
-  is_inlined_ = false;
-  is_redelivered_ = false;
 }
 
 std::span<const std::byte> Message::bytes() const noexcept {

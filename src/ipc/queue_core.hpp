@@ -88,9 +88,17 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   void watch_again() DROVER_EXCLUDES(watch_mutex_);
   [[nodiscard]] bool has_overflow() const noexcept;
   [[nodiscard]] bool has_returned() noexcept;
-  [[nodiscard]] Record& record_of(const Taken& taken) const noexcept;
-  [[nodiscard]] std::byte* inlined_of(const Taken& taken) const noexcept;
-  [[nodiscard]] MessageKey key_of(const Taken& taken) const noexcept;
+  [[nodiscard]] Record& record_of(const Taken& taken) const noexcept {
+    return taken.is_flight ? view_.flights[taken.place].record : view_.ring.slot(taken.place).record;
+  }
+  [[nodiscard]] std::byte* inlined_of(const Taken& taken) const noexcept {
+    return taken.is_flight ? view_.inlined_of_flight(taken.place)
+                           : view_.inlined_of_slot(view_.ring.index_of(taken.place));
+  }
+  [[nodiscard]] MessageKey key_of(const Taken& taken) const noexcept {
+    // relaxed: written before the word that was just read
+    return taken.is_flight ? view_.flights[taken.place].position.load(std::memory_order_relaxed) : taken.place;
+  }
   void keep_in_flight(Taken& taken, Owner me);
   [[nodiscard]] detail::HeldMemory adopt(const Taken& taken, Owner me);
   [[nodiscard]] detail::HeldMemory allocate(std::size_t bytes, Owner me, Deadline deadline, PutResult& result);

@@ -111,20 +111,6 @@ void QueueCore::put_back(const Taken& taken, Owner me) {
   ring_one(head().record_ready);
 }
 
-Record& QueueCore::record_of(const Taken& taken) const noexcept {
-  return taken.is_flight ? view_.flights[taken.place].record : view_.ring.slot(taken.place).record;
-}
-
-std::byte* QueueCore::inlined_of(const Taken& taken) const noexcept {
-  return taken.is_flight ? view_.inlined_of_flight(taken.place)
-                         : view_.inlined_of_slot(view_.ring.index_of(taken.place));
-}
-
-MessageKey QueueCore::key_of(const Taken& taken) const noexcept {
-  // relaxed: written before the word that was just read
-  return taken.is_flight ? view_.flights[taken.place].position.load(std::memory_order_relaxed) : taken.place;
-}
-
 void QueueCore::fail_corrupt(RecordHead record) const {
   throw Error(Errc::corrupt,
               fmt::format("a record of {} bytes in storage {} in {} makes no sense", record.bytes(),

@@ -10,9 +10,6 @@
 namespace drover {
 namespace {
 
-// Where a thread keeps its own variables is a name for it.
-thread_local char thread_mark = 0;
-
 // By membership and generation. An entry whose last handle is gone is replaced when its name comes again: a later
 // membership may have the address of an earlier one.
 struct Uses {
@@ -34,8 +31,6 @@ struct Uses {
 };
 
 }  // namespace
-
-std::uintptr_t Doers::this_thread() noexcept { return reinterpret_cast<std::uintptr_t>(&thread_mark); }
 
 void Doers::note_new() noexcept {
   std::uintptr_t nobody = 0;

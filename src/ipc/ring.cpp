@@ -43,11 +43,6 @@ bool Ring::has_much_room(const RingCursors& cursors) const noexcept {
   return laps_ahead(slot(far).word.load(std::memory_order_relaxed), lap_of(far)) >= 0;  // relaxed: a hint
 }
 
-void Ring::publish(Position position, Owner me) const {
-  const std::uint64_t lap = lap_of(position);
-  replace_own(position, make_slot_word(lap, SlotState::writing, me), make_slot_word(lap, SlotState::ready));
-}
-
 std::optional<Position> Ring::claim_for_reading(RingCursors& cursors, Owner me, ReadLook& look) const {
   Position head =
       std::max(cursors.read.load(std::memory_order_relaxed), head_->head_hint.load(std::memory_order_relaxed));
@@ -115,11 +110,6 @@ bool Ring::has_returned() const noexcept {
                      [](const RingSlot& slot) { return state_of(slot.word.load()) == SlotState::returned; });
 }
 
-void Ring::finish(Position position, Owner me) const {
-  const SlotWord mine = make_slot_word(lap_of(position), SlotState::reading, me);
-  replace_own(position, mine, next_lap(mine));
-}
-
 void Ring::give_back(Position position, Owner me) const {
   const std::uint64_t lap = lap_of(position);
   replace_own(position, make_slot_word(lap, SlotState::reading, me), make_slot_word(lap, SlotState::returned));
@@ -137,9 +127,7 @@ std::uint64_t Ring::count() const noexcept {
 // Every step either passes a slot for good or lost a race to somebody who got further.
 std::uint64_t Ring::most_steps() const noexcept { return (capacity_ + 64) * 4096; }
 
-// Only recovery could have changed the word of a slot that is mine, and it does so only for the dead (rule 2).
-void Ring::replace_own(Position position, SlotWord mine, SlotWord next) const {
-  if (slots_[index_of(position)].word.compare_exchange_strong(mine, next)) return;
+void Ring::fail_taken_for_dead(Position position) {
   throw Error(Errc::internal,
               fmt::format("process {} was taken for dead while it used position {} of a ring", ::getpid(), position),
               "report this with the session's log; the record may be delivered again");

@@ -42,7 +42,10 @@ class Ring {
   /// that takes every slot at the moment it is freed fights with the consumer for its cache line.
   [[nodiscard]] bool has_much_room(const RingCursors& cursors) const noexcept;
   /// Makes the record of a slot in `writing` visible. Throws `Errc::internal` if the slot is not mine any more.
-  void publish(Position position, Owner me) const;
+  void publish(Position position, Owner me) const {
+    const std::uint64_t lap = lap_of(position);
+    replace_own(position, make_slot_word(lap, SlotState::writing, me), make_slot_word(lap, SlotState::ready));
+  }
   /// Gives a slot in `writing` up; nobody will see its record.
   void abandon(Position position, Owner me) const;
   /// Takes the oldest published record for `me`; nothing if there is none.
@@ -55,7 +58,10 @@ class Ring {
   /// Whether `claim_returned` would find something.
   [[nodiscard]] bool has_returned() const noexcept;
   /// Frees a slot in `reading`.
-  void finish(Position position, Owner me) const;
+  void finish(Position position, Owner me) const {
+    const SlotWord mine = make_slot_word(lap_of(position), SlotState::reading, me);
+    replace_own(position, mine, next_lap(mine));
+  }
   /// Gives a slot in `reading` to the other consumers; raise the epoch afterwards.
   void give_back(Position position, Owner me) const;
 
@@ -105,7 +111,11 @@ class Ring {
     return position + 1 + (static_cast<Position>(std::max<std::int64_t>(ahead, 1)) - 1) * capacity_;
   }
   [[nodiscard]] std::uint64_t most_steps() const noexcept;
-  void replace_own(Position position, SlotWord mine, SlotWord next) const;
+  // Only recovery could have changed the word of a slot that is mine, and it does so only for the dead (rule 2).
+  void replace_own(Position position, SlotWord mine, SlotWord next) const {
+    if (!slots_[index_of(position)].word.compare_exchange_strong(mine, next)) fail_taken_for_dead(position);
+  }
+  [[noreturn]] static void fail_taken_for_dead(Position position);
   [[noreturn]] void fail_lost() const;
 
   RingHead* head_;

@@ -57,10 +57,15 @@ class HeldMemory {
   /// Where it lies; empty when nothing is held.
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data_, size_}; }
   /// Frees it now.
-  void reset() noexcept;
+  void reset() noexcept {
+    if (core_ != nullptr) free();
+    data_ = nullptr;
+    size_ = 0;
+  }
 
  private:
   friend class drover::QueueCore;
+  void free() noexcept;
   std::shared_ptr<QueueCore> core_;  // shared: the queue's memory must stay mapped while any message lies in it
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
@@ -96,7 +101,13 @@ class Message {
 
  private:
   friend class QueueCore;
-  void reset() noexcept;
+  void reset() noexcept {
+    held_.reset();
+    size_ = 0;
+    key_ = 0;
+    is_inlined_ = false;
+    is_redelivered_ = false;
+  }
 
   std::array<std::byte, 48> small_{};
   std::vector<std::byte> inlined_;
