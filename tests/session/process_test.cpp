@@ -24,6 +24,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include "drover/ipc/queue.hpp"
 #include "drover/session/worker.hpp"
 #include "session/session_helpers.hpp"
 #include "support/expect_error.hpp"
@@ -149,6 +150,19 @@ TEST_F(ProcessTest, worker_is_placed_as_asked_and_has_no_input) {
   options.placement = {
       .cpus = {}, .limits = {{.resource = RLIMIT_NOFILE, .soft = 200, .hard = {}}}, .niceness = 3, .folder = "/"};
   EXPECT_EQ(output_of(session_, options), "[p] folder=/ files=200 nice=3 gone=none leads=true input=true\n");
+}
+
+TEST_F(ProcessTest, one_wait_for_workers_and_queues) {
+  Queue queue(session_);
+  Process worker = Process::start(session_, {.entry = sleep_on});
+  using Places = std::vector<std::size_t>;
+  EXPECT_EQ(wait({queue, worker}, Deadline::after(5ms)), Places{});
+  ASSERT_EQ(queue.put("a message"), PutResult::put);
+  EXPECT_EQ(wait({queue, worker}, soon()), Places{0});
+  Message message;
+  ASSERT_EQ(queue.get(message), GetResult::got);
+  worker.kill(SIGKILL);
+  EXPECT_EQ(wait({worker, queue}, soon()).front(), 0U);
 }
 
 TEST_F(ProcessTest, sixteen_workers_start_at_the_same_time) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "drover/base/clock.hpp"
+#include "drover/ipc/wait.hpp"
 #include "drover/process/exit_status.hpp"
 #include "drover/process/spawn_options.hpp"
 #include "drover/session/session.hpp"
@@ -88,6 +89,8 @@ class Process {
   [[nodiscard]] pid_t pid() const;
   /// Readable when it has ended; for poll and epoll.
   [[nodiscard]] int pidfd() const;
+  /// Until it has ended: wait({queue, worker}, deadline).
+  operator WaitSource() const { return WaitSource::readable(pidfd()); }  // NOLINT(google-explicit-constructor)
 
   /// Waits until the worker has joined the session and begins its entry. If it ends before that, throws
   /// `Errc::peer_lost` with how it ended, why, and the last lines of its standard error.
