@@ -13,7 +13,7 @@ import pytest
 
 SECONDS = 60  # ends a run that has gone wrong
 MAGIC, VERSION = 0x52565244, 1
-JOIN, DEPOSIT = 2, 8
+JOIN, DEPOSIT = 2, 7
 LIST_KEYS = [
     "name",
     "keeper_pid",
