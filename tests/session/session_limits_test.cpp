@@ -32,7 +32,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::accept_session;
-using test::kIsSanitized;
+using test::kIsAddressSanitized;
 using test::PeerGroup;
 using test::PeerMode;
 
@@ -77,7 +77,7 @@ DROVER_PEER_BODY(receiver_without_descriptors) {
 }
 
 TEST(SessionLimits, receiver_with_too_many_open_files_gets_an_error_and_loses_nothing) {
-  if (kIsSanitized) GTEST_SKIP() << "sanitizers need descriptors of their own";
+  if (kIsAddressSanitized) GTEST_SKIP() << "the undefined-behaviour sanitizer needs descriptors of its own";
   const test::OwnRuntimeFolder folder;
   Session session = Session::open("tight");
   Event event(session);
@@ -104,7 +104,7 @@ DROVER_PEER_BODY(joiner_without_descriptors) {
 }
 
 TEST(SessionLimits, process_that_cannot_even_join_is_told_and_is_no_participant) {
-  if (kIsSanitized) GTEST_SKIP() << "sanitizers need descriptors of their own";
+  if (kIsAddressSanitized) GTEST_SKIP() << "the undefined-behaviour sanitizer needs descriptors of its own";
   Session session = Session::start();
   PeerGroup group("joiner_without_descriptors", kOne);
   group.start();
@@ -146,7 +146,7 @@ DROVER_PEER_BODY(application_with_a_low_limit) {
 }
 
 TEST(SessionLimits, keeper_with_too_many_open_files_gives_errors_and_works_on) {
-  if (kIsSanitized) GTEST_SKIP() << "sanitizers need descriptors of their own";
+  if (kIsAddressSanitized) GTEST_SKIP() << "the undefined-behaviour sanitizer needs descriptors of its own";
   PeerGroup group("application_with_a_low_limit", kOne);
   group.start();
   group.expect_success();

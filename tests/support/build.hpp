@@ -7,12 +7,21 @@ namespace drover::test {
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define DROVER_IS_SANITIZED 1
 #endif
+#if __has_feature(address_sanitizer)
+#define DROVER_IS_ADDRESS_SANITIZED 1
+#endif
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(DROVER_IS_SANITIZED)
 /// Whether a sanitizer watches: everything is several times slower, and single-stepping sees its code too.
 inline constexpr bool kIsSanitized = true;
 #else
 inline constexpr bool kIsSanitized = false;
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(DROVER_IS_ADDRESS_SANITIZED)
+/// Whether it is the address sanitizer, with that of undefined behaviour, which opens descriptors for its checks.
+inline constexpr bool kIsAddressSanitized = true;
+#else
+inline constexpr bool kIsAddressSanitized = false;
 #endif
 
 }  // namespace drover::test
