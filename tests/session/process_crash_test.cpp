@@ -411,12 +411,21 @@ TEST_F(ProcessCrash, heir_of_a_worker_does_not_hide_its_end) {
   EXPECT_EQ(::kill(heir, SIGKILL), 0);
 }
 
+bool ignores_term(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("SigIgn:")) return (std::stoull(line.substr(7), nullptr, 16) >> (SIGTERM - 1) & 1U) != 0;
+  }
+  return false;
+}
+
 TEST_F(ProcessCrash, all_are_ended_whatever_becomes_of_one) {
   auto workers = start_all(session_, {{.entry = sleep_on}, {.entry = ignore_term}, {.entry = sleep_on}});
   const Redirected output(STDOUT_FILENO);
   for (auto& worker : workers) ASSERT_EQ(worker.wait_ready(soon()), WaitResult::done);
   std::vector<pid_t> pids;
   for (const auto& worker : workers) pids.push_back(worker.pid());
+  ASSERT_TRUE(eventually([&] { return ignores_term(pids.at(1)); }));
   const test::CapturedLog log;
   ASSERT_EQ(::kill(pids.front(), SIGKILL), 0);
   ASSERT_EQ(::waitpid(pids.front(), nullptr, 0), pids.front()) << "as a program that reaps all children";
