@@ -257,9 +257,10 @@ TEST_F(NamedKeeper, forked_child_cannot_ask_over_the_connection_of_its_parent) {
   Channel channel(keeper_.connect());
   channel.send(encode(join_request()));
   EXPECT_FALSE(receive_reply(channel).failure);
+  const auto request = encode(Request{.type = RequestType::create, .sequence = 2, .spec = kEventSpec});
   const pid_t child = ::fork();
   if (child == 0) {
-    channel.send(encode(Request{.type = RequestType::create, .sequence = 2, .spec = kEventSpec}));
+    channel.send(request);
     ::_exit(0);
   }
   EXPECT_EQ(receive_reply(channel).failure, Errc::forked);
