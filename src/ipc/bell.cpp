@@ -44,6 +44,15 @@ void detail::wake_one(Bell& bell) noexcept {
   if (bell.word.compare_exchange_strong(rung, rung & ~1U)) futex(bell, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
+// Who fails has met another ring, which wakes somebody, or a sleeper that announces itself and then looks.
+void detail::wake_in_turn(Bell& bell, std::uint32_t seen) noexcept {
+  while ((seen & 1U) != 0) {
+    if (!bell.word.compare_exchange_weak(seen, (seen + 2) & ~1U)) continue;
+    futex(bell, FUTEX_WAKE, 1, nullptr);
+    return;
+  }
+}
+
 void detail::wake_all(Bell& bell, std::uint32_t seen) noexcept {
   if (bell.word.compare_exchange_strong(seen, (seen + 2) & ~1U)) {
     futex(bell, FUTEX_WAKE, INT_MAX, nullptr);

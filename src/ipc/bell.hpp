@@ -20,7 +20,10 @@ namespace drover {
 /// 2. A sleeper sets the bit, looks once more, and sleeps only while the word is unchanged. Every ring changes it.
 /// 3. What is announced is changed by an atomic read-modify-write before the bell is looked at, and looked at after
 ///    the bit is set; all of these are sequentially consistent. So one of the two sides sees the other.
-/// 4. The bit is cleared only together with a wake of everybody asleep, so no sleeper is without it.
+/// 4. The bit is cleared only together with a wake of everybody asleep, so no sleeper is without it; or by
+///    `ring_in_turn` together with a wake of one, who sets it again before it looks and, if it finds more than it
+///    takes, rings for the next. In between nobody rings in vain for those still asleep. `tests/model/bell_model.hpp`
+///    has it in steps.
 /// 5. A waker killed between its change and its system call loses a wake-up; so does a sleeper that is killed after
 ///    it was woken. Recovery after a death therefore rings every bell, and every sleep is bounded.
 struct alignas(kCacheLine) Bell {
@@ -38,6 +41,7 @@ void sleep_on(Bell& bell, std::uint32_t announced, std::chrono::nanoseconds long
 
 namespace detail {
 void wake_one(Bell& bell) noexcept;
+void wake_in_turn(Bell& bell, std::uint32_t seen) noexcept;
 void wake_all(Bell& bell, std::uint32_t seen) noexcept;
 }  // namespace detail
 
@@ -49,13 +53,20 @@ inline void ring_one(Bell& bell) noexcept {
   if (may_have_sleepers(bell)) detail::wake_one(bell);
 }
 
+/// Wakes one sleeper, unless one is on its way already. For who calls `ring_in_turn` again when it has taken
+/// something and there is more. One load when nobody sleeps.
+inline void ring_in_turn(Bell& bell) noexcept {
+  const std::uint32_t seen = bell.word.load();
+  if ((seen & 1U) != 0) detail::wake_in_turn(bell, seen);
+}
+
 /// Wakes everybody. One load when nobody sleeps.
 inline void ring_all(Bell& bell) noexcept {
   const std::uint32_t seen = bell.word.load();
   if ((seen & 1U) != 0) detail::wake_all(bell, seen);
 }
 
-/// Wakes everybody even if nobody seems to sleep: for recovery.
+/// Wakes everybody even if nobody seems to sleep: for recovery, and where others ring in turn.
 void ring_always(Bell& bell) noexcept;
 
 /// Tells the core that this is a loop of looks.

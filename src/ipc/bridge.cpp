@@ -124,7 +124,7 @@ void Bridge::remove(const std::shared_ptr<Watch::Entry>& entry) {
     has_passed_.wait(mutex_);
   }
   mutex_.unlock();
-  ring_one(*entry->target.bell);
+  ring_always(*entry->target.bell);
 }
 
 void Bridge::look_again() noexcept { ring_always(turn_); }

@@ -90,7 +90,7 @@ QueueCore::Claimed QueueCore::claim(Owner me, Deadline deadline) {
 // Slots come free out of order, and one ring may wake one who finds that the next is not free yet. So whoever gets
 // one looks whether there is one for the next sleeper.
 void QueueCore::pass_room_on() noexcept {
-  if (may_have_sleepers(head().slot_free) && view_.ring.has_room(cursors_)) ring_one(head().slot_free);
+  if (may_have_sleepers(head().slot_free) && view_.ring.has_room(cursors_)) ring_in_turn(head().slot_free);
 }
 
 // A queue closed between the look and the claim has no place for this record: a consumer may have found it drained.
@@ -104,13 +104,13 @@ QueueCore::Claimed QueueCore::try_claim(Owner me) {
   if (!position) return {};
   if (!is_closed()) return {.position = *position, .result = PutResult::put};
   view_.ring.abandon(*position, me);
-  ring_all(head().record_ready);
+  ring_always(head().record_ready);
   return {.position = 0, .result = PutResult::closed};
 }
 
 void QueueCore::publish_record(Position position, Owner me) {
   view_.ring.publish(position, me);
-  ring_one(head().record_ready);
+  ring_in_turn(head().record_ready);
 }
 
 HeldMemory QueueCore::allocate(std::size_t bytes, Owner me, Deadline deadline, PutResult& result) {

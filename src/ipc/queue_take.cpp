@@ -37,7 +37,8 @@ QueueCore::Taken QueueCore::take(Owner me, Deadline deadline) {
 // Records become ready out of order, and one ring may wake one who finds that the next is not ready yet. So whoever
 // gets one looks whether there is one for the next sleeper.
 void QueueCore::pass_records_on() noexcept {
-  if (may_have_sleepers(head().record_ready) && view_.ring.has_record(cursors_)) ring_one(head().record_ready);
+  if (!may_have_sleepers(head().record_ready)) return;
+  if (view_.ring.has_record(cursors_) || has_returned()) ring_in_turn(head().record_ready);
 }
 
 QueueCore::Taken QueueCore::try_take(Owner me) {
@@ -59,7 +60,7 @@ bool QueueCore::try_take_now(Owner me, Taken& taken, ReadLook& look) {
     return true;
   }
   const auto position = view_.ring.claim_for_reading(cursors_, me, look);
-  if (look.has_freed) ring_all(head().slot_free);
+  if (look.has_freed) ring_always(head().slot_free);
   if (!position) return false;
   taken.place = *position;
   taken.is_taken = true;
@@ -96,7 +97,7 @@ void QueueCore::finish(const Taken& taken, Owner me) {
     return;
   }
   view_.ring.finish(taken.place, me);
-  ring_one(head().slot_free);
+  ring_in_turn(head().slot_free);
 }
 
 // Lets the other consumers have it, under the same key.
