@@ -73,6 +73,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   [[nodiscard]] Claimed try_claim(Owner me);
   [[nodiscard]] PutResult put_held(detail::HeldMemory& held, Owner me, Deadline deadline);
   [[nodiscard]] Claimed claim(Owner me, Deadline deadline);
+  void fetch_lines_ahead(Position position, std::size_t bytes) const noexcept;
   void publish_record(Position position, Owner me);
   void pass_room_on() noexcept;
 
@@ -80,6 +81,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   [[nodiscard]] bool try_take_returned(Owner me, Taken& taken);
   [[nodiscard]] Taken try_take(Owner me);
   [[nodiscard]] Taken take(Owner me, Deadline deadline);
+  void take_lines_over(const Taken& taken) const noexcept;
   void finish(const Taken& taken, Owner me);
   void put_back(const Taken& taken, Owner me);
   template <class Work>

@@ -38,6 +38,7 @@ GetResult QueueCore::get(Message& into, Deadline deadline) {
       default: into.held_ = adopt(taken, me); break;
     }
   });
+  if (size > kFirstLineBytes) take_lines_over(taken);
   into.is_inlined_ = taken.head.storage() == Storage::inlined;
   into.size_ = size;
   into.key_ = key_of(taken);
@@ -106,6 +107,7 @@ void QueueCore::keep_in_flight(Taken& taken, Owner me) {
       std::memcpy(view_.inlined_of_flight(index), inlined_of(taken), taken.head.bytes());
     }
     flight.word.store(make_slot_word(lap, SlotState::reading, me));
+    take_lines_over(taken);
     finish(taken, me);
     taken.place = index;
     taken.is_flight = true;

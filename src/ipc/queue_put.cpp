@@ -8,9 +8,15 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
+#include "ipc/cache_lines.hpp"
 #include "ipc/queue_core.hpp"
 
 namespace drover {
+namespace {
+
+constexpr Position kFetchedAhead = 4;  // slots
+
+}  // namespace
 
 using detail::HeldMemory;
 
@@ -25,6 +31,7 @@ PutResult QueueCore::put(std::span<const std::byte> message, Deadline deadline) 
   }
   const Claimed claimed = claim(me, deadline);
   if (claimed.result != PutResult::put) return claimed.result;
+  fetch_lines_ahead(claimed.position + kFetchedAhead, message.size());
   Record& record = view_.ring.slot(claimed.position).record;
   if (message.size() <= kSmallBytes) {
     record.store_head(RecordHead::of(message.size(), Storage::small));
@@ -35,6 +42,17 @@ PutResult QueueCore::put(std::span<const std::byte> message, Deadline deadline) 
   }
   publish_record(claimed.position, me);
   return PutResult::put;
+}
+
+// Beyond the line of the word, and as far as the processor does not do it by itself: it does where messages lie
+// close.
+void QueueCore::fetch_lines_ahead(Position position, std::size_t bytes) const noexcept {
+  if (bytes <= kFirstLineBytes || bytes > kInlineBytes / 2) return;
+  if (bytes <= kSmallBytes) {
+    fetch_for_writing(reinterpret_cast<const std::byte*>(&view_.ring.slot(position)) + kCacheLine, kCacheLine);
+  } else {
+    fetch_for_writing(view_.inlined_of_slot(view_.ring.index_of(position)), bytes);
+  }
 }
 
 PutResult QueueCore::publish(Loan& loan, Deadline deadline) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
+#include "ipc/cache_lines.hpp"
 #include "ipc/queue_core.hpp"
 
 namespace drover {
@@ -32,6 +33,17 @@ QueueCore::Taken QueueCore::take(Owner me, Deadline deadline) {
   if (fits(taken.head)) return taken;
   finish(taken, me);
   fail_corrupt(taken.head);
+}
+
+// When they have been read: the producer will write them again, one lap later.
+void QueueCore::take_lines_over(const Taken& taken) const noexcept {
+  if (taken.is_flight) return;
+  const std::size_t bytes = taken.head.bytes();
+  if (taken.head.storage() == Storage::inlined) {
+    take_over(inlined_of(taken), bytes);
+  } else if (taken.head.storage() == Storage::small && bytes > kFirstLineBytes) {
+    view_.ring.slot(taken.place).taken_over.store(1, std::memory_order_relaxed);  // relaxed: nobody reads it
+  }
 }
 
 // Records become ready out of order, and one ring may wake one who finds that the next is not ready yet. So whoever

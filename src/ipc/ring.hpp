@@ -15,8 +15,8 @@ namespace drover {
 /// Where one handle looks next. In private memory; its races between threads are harmless, since every value a
 /// thread may find is a valid place to begin (rule 5).
 struct RingCursors {
-  std::atomic<Position> write{0};
-  std::atomic<Position> read{0};
+  alignas(kCacheLine) std::atomic<Position> write{0};  // apart: threads that put and threads that get share a handle
+  alignas(kCacheLine) std::atomic<Position> read{0};
   std::atomic<std::uint64_t> seen_epoch{0};
 };
 

@@ -68,12 +68,13 @@ constexpr SlotWord next_lap(SlotWord word) noexcept {
   return make_slot_word((word >> kLapShift) + 1, SlotState::free);
 }
 
-inline constexpr std::size_t kSmallBytes = 48;
+inline constexpr std::size_t kSmallBytes = 104;
+inline constexpr std::size_t kFirstLineBytes = 48;  ///< of a small message, in the line of the slot's word
 inline constexpr std::size_t kInlineBytes = 1024;
 
 /// Where the bytes of a record lie.
 enum class Storage : std::uint8_t {
-  small,     ///< in the slot's own cache line
+  small,     ///< in the slot itself
   inlined,   ///< in the area of 1 KiB that belongs to the slot
   block,     ///< in a block of the queue's pool; `small` holds its BlockRef
   overflow,  ///< in an object of its own; `small` holds an OverflowRef
@@ -102,11 +103,17 @@ struct Record {
 
   /// Copies up to kSmallBytes in.
   void store_small(const void* from, std::size_t bytes) noexcept {
-    for (std::size_t at = 0; at < bytes; at += 8) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, static_cast<const std::byte*>(from) + at, std::min<std::size_t>(8, bytes - at));
-      small_words[at / 8].store(word, std::memory_order_relaxed);
+    const auto* const source = static_cast<const std::byte*>(from);
+    const std::size_t whole = bytes / 8;
+    std::uint64_t word = 0;
+    for (std::size_t i = 0; i < whole; ++i) {
+      std::memcpy(&word, source + 8 * i, 8);
+      small_words[i].store(word, std::memory_order_relaxed);
     }
+    if (bytes % 8 == 0) return;
+    word = 0;
+    std::memcpy(&word, source + 8 * whole, bytes % 8);
+    small_words[whole].store(word, std::memory_order_relaxed);
   }
   /// Copies up to kSmallBytes out, in whole words: `to` has room for the last one.
   void load_small(void* to, std::size_t bytes) const noexcept {
@@ -123,7 +130,7 @@ struct Record {
     }
   }
 };
-static_assert(sizeof(Record) == 56);
+static_assert(sizeof(Record) == 112);
 
 /// Names an overflow object.
 struct OverflowRef {
@@ -132,12 +139,14 @@ struct OverflowRef {
   std::uint64_t slab;
 };
 
-/// One place for a record. The word guards the rest: rule 2.
-struct alignas(kCacheLine) RingSlot {
+/// One place for a record. The word guards the rest: rule 2. Two lines, of which most messages use the first: cores
+/// fetch lines in pairs, and would disturb whoever works on the next slot.
+struct alignas(2 * kCacheLine) RingSlot {
   std::atomic<SlotWord> word;
   Record record;
+  std::atomic<std::uint64_t> taken_over;  ///< written by the reader for its line alone: cache_lines.hpp
 };
-static_assert(sizeof(RingSlot) == kCacheLine);
+static_assert(sizeof(RingSlot) == 2 * kCacheLine);
 
 /// What precedes the slots. Each line is written by one side only, or rarely.
 struct RingHead {

@@ -202,7 +202,7 @@ TEST_F(QueueFailure, nonsense_in_a_record_is_corrupt) {
   ASSERT_EQ(queue.put("fine"), PutResult::put);
   const OpenObject open = self->open(queue.handle());
   const QueueView view(layout_of(open.data), queue_geometry(open.spec));
-  view.ring.slot(0).record.store_head(RecordHead::of(49, Storage::small));
+  view.ring.slot(0).record.store_head(RecordHead::of(kSmallBytes + 1, Storage::small));
   Message message;
   expect_error(Errc::corrupt, [&] { static_cast<void>(queue.get(message)); }, {"makes no sense"});
   view.ring.head().tail_hint = 1'000'000;

@@ -103,10 +103,10 @@ TEST_P(QueueSizes, a_loan_is_published_without_a_copy) {
   EXPECT_TRUE(!is_block || message.bytes().data() == where);
 }
 
-// Nothing, small, around 48 bytes, around 1 KiB, blocks, all of the pool, and more than the pool.
+// Nothing, small, around 48 and 104 bytes, around 1 KiB, blocks, all of the pool, and more than the pool.
 INSTANTIATE_TEST_SUITE_P(Queue, QueueSizes,
-                         ::testing::Values(0, 1, 8, 47, 48, 49, 1023, 1024, 1025, 4096, 300'000, 1 << 20,
-                                           (1 << 20) + 1, 5 << 20));
+                         ::testing::Values(0, 1, 8, 47, 48, 49, 103, 104, 105, 1023, 1024, 1025, 4096, 300'000,
+                                           1 << 20, (1 << 20) + 1, 5 << 20));
 
 TEST_F(QueueTest, is_first_in_first_out_and_bounded_by_count) {
   Queue queue(self, {.capacity = 3, .bytes = 1 << 16, .in_flight = 0});

@@ -378,7 +378,7 @@ const std::vector<Mix>& all_mixes() {
        .consumers = 2,
        .getters = 2,
        .queue = {.capacity = 16, .bytes = 32768, .in_flight = 4},
-       .sizes = {8, 48, 49, 1024, 1025, 4000},
+       .sizes = {8, 48, 49, 104, 105, 1024, 1025, 4000},
        .has_loans = true},
       {.name = "2:0+2 getters", .producers = 2, .consumers = 0, .getters = 2},
       {.name = "4 holders", .producers = 0, .consumers = 0, .holders = 4},

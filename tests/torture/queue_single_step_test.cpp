@@ -18,6 +18,7 @@ namespace drover::test {
 namespace {
 
 constexpr std::size_t kSmall = 40;
+constexpr std::size_t kTwoLines = 90;
 constexpr std::size_t kInlined = 300;
 constexpr std::size_t kBlock = 1500;
 constexpr QueueOptions kOptions{.capacity = 3, .bytes = 16384, .in_flight = 2};
@@ -32,6 +33,7 @@ void step_put(const Invited& invited, std::size_t bytes) {
   StepMarks::end();
 }
 DROVER_STEPPED(put_small) { step_put(invited, kSmall); }
+DROVER_STEPPED(put_two_lines) { step_put(invited, kTwoLines); }
 DROVER_STEPPED(put_inlined) { step_put(invited, kInlined); }
 DROVER_STEPPED(put_block) { step_put(invited, kBlock); }
 
@@ -149,6 +151,9 @@ class QueueSingleStep : public ::testing::Test {
 TEST_F(QueueSingleStep, killed_in_put_of_a_small_message) {
   EXPECT_GT(kill_everywhere("put_small", [] {}), 50U);
 }
+TEST_F(QueueSingleStep, killed_in_put_of_a_message_of_two_lines) {
+  EXPECT_GT(kill_everywhere("put_two_lines", [] {}), 50U);
+}
 TEST_F(QueueSingleStep, killed_in_put_of_an_inlined_message) {
   EXPECT_GT(kill_everywhere("put_inlined", [] {}), 50U);
 }
@@ -170,6 +175,9 @@ TEST_F(QueueSingleStep, killed_in_put_to_a_ring_that_has_been_round) {
 TEST_F(QueueSingleStep, killed_in_get_of_a_small_message) {
   EXPECT_GT(kill_everywhere("get_message", [this] { put(kSmall); }), 50U);
 }
+TEST_F(QueueSingleStep, killed_in_get_of_a_message_of_two_lines) {
+  EXPECT_GT(kill_everywhere("get_message", [this] { put(kTwoLines); }), 50U);
+}
 TEST_F(QueueSingleStep, killed_in_get_of_an_inlined_message) {
   EXPECT_GT(kill_everywhere("get_message", [this] { put(kInlined); }), 50U);
 }
@@ -182,6 +190,9 @@ TEST_F(QueueSingleStep, killed_in_get_with_others_behind) {
 
 TEST_F(QueueSingleStep, killed_in_receive_of_a_small_message) {
   EXPECT_GT(kill_everywhere("receive_message", [this] { put(kSmall); }), 50U);
+}
+TEST_F(QueueSingleStep, killed_in_receive_of_a_message_of_two_lines) {
+  EXPECT_GT(kill_everywhere("receive_message", [this] { put(kTwoLines); }), 50U);
 }
 TEST_F(QueueSingleStep, killed_in_receive_of_an_inlined_message) {
   EXPECT_GT(kill_everywhere("receive_message", [this] { put(kInlined); }), 50U);

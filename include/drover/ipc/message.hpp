@@ -76,7 +76,7 @@ class HeldMemory {
 
 }  // namespace detail
 
-/// A message taken from a queue. Up to 48 bytes lie in it, up to 1 KiB in memory it keeps for reuse; a larger one
+/// A message taken from a queue. Up to 104 bytes lie in it, up to 1 KiB in memory it keeps for reuse; a larger one
 /// stays where its producer wrote it and is freed when the Message is destroyed or used again. Move-only.
 class Message {
  public:
@@ -109,7 +109,7 @@ class Message {
     is_redelivered_ = false;
   }
 
-  std::array<std::byte, 48> small_{};
+  std::array<std::byte, 104> small_{};
   std::vector<std::byte> inlined_;
   detail::HeldMemory held_;
   std::size_t size_ = 0;

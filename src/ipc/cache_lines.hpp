@@ -1,0 +1,26 @@
+// ipc/cache_lines.hpp: whose core has the cache lines of a message. Hints to the processor; nothing depends on them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ipc/object_layout.hpp"
+
+namespace drover {
+
+/// Makes lines that this core reads its own, by writing one word of each as it is. A line that was only read stays
+/// with the writer's core too, and its next write waits until all have given it up; a line that one core has for
+/// itself is handed over several times as fast, and ahead of its use. Requires: only the caller may write here.
+inline void take_over(std::byte* begin, std::size_t bytes) noexcept {
+  for (std::size_t at = 0; at < bytes; at += kCacheLine) {
+    auto* const word = reinterpret_cast<volatile std::uint64_t*>(begin + at);
+    *word = *word;
+  }
+}
+
+/// Fetches lines that this core will write soon.
+inline void fetch_for_writing(const std::byte* begin, std::size_t bytes) noexcept {
+  for (std::size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(begin + at, 1);
+}
+
+}  // namespace drover
