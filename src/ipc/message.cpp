@@ -40,6 +40,7 @@ detail::HeldMemory& detail::HeldMemory::operator=(HeldMemory&& other) noexcept {
   block_ = other.block_;
   overflow_ = other.overflow_;
   is_overflow_ = other.is_overflow_;
+  is_copied_ = other.is_copied_;
   return *this;
 }
 

@@ -5,10 +5,14 @@
 #include <exception>
 #include <utility>
 
+#include "drover/base/bytes.hpp"
 #include "drover/base/log.hpp"
+#include "ipc/cache_lines.hpp"
 
 namespace drover {
 namespace {
+
+constexpr std::size_t kMostTakenOver = 4 * kMiB;  // what is larger has left the core's caches anyway
 
 bool has_other_doers(const Doers& half, const Doers& other_half) noexcept {
   return Bridge::is_this_thread() ? other_half.has_other_than_doers_of(half) : other_half.has_other();
@@ -25,7 +29,9 @@ void QueueCore::free(detail::HeldMemory& held) noexcept {
     if (held.is_overflow_) {
       object_.membership().close(held.overflow_);
     } else {
-      view_.pool.free(std::bit_cast<BlockRef>(held.block_), object_.self(), object_.membership());
+      const Owner me = object_.self();  // throws in a forked child, which must not write
+      if (held.is_copied_ && held.size_ <= kMostTakenOver) take_over_spent(held.data_, held.size_);
+      view_.pool.free(std::bit_cast<BlockRef>(held.block_), me, object_.membership());
     }
     ring_all(head().bytes_free);
   } catch (const std::exception& error) {

@@ -126,6 +126,7 @@ HeldMemory QueueCore::adopt(const Taken& taken, Owner me) {
     held.core_ = shared_from_this();
     held.data_ = view_.pool_data + view_.pool.offset_of(block);
     if (taken.head.bytes() > view_.pool.capacity_of(block)) fail_corrupt(taken.head);
+    held.is_copied_ = taken.head.is_copied();
     return held;
   }
   const OverflowRef overflow = overflow_of(record);

@@ -27,6 +27,7 @@ PutResult QueueCore::put(std::span<const std::byte> message, Deadline deadline) 
     HeldMemory held = allocate(message.size(), me, deadline, result);
     if (held.core_ == nullptr) return result;
     std::memcpy(held.data_, message.data(), message.size());
+    held.is_copied_ = true;
     return put_held(held, me, deadline);
   }
   const Claimed claimed = claim(me, deadline);
@@ -76,7 +77,8 @@ PutResult QueueCore::put_held(HeldMemory& held, Owner me, Deadline deadline) {
   const Claimed claimed = claim(me, deadline);
   if (claimed.result != PutResult::put) return claimed.result;
   Record& record = view_.ring.slot(claimed.position).record;
-  record.store_head(RecordHead::of(held.size_, held.is_overflow_ ? Storage::overflow : Storage::block));
+  record.store_head(
+      RecordHead::of(held.size_, held.is_overflow_ ? Storage::overflow : Storage::block, held.is_copied_));
   if (held.is_overflow_) {
     const ObjectHandle& object = held.overflow_;
     const OverflowRef overflow{.generation = object.generation, .offset = object.offset, .slab = object.slab};

@@ -80,16 +80,17 @@ enum class Storage : std::uint8_t {
   overflow,  ///< in an object of its own; `small` holds an OverflowRef
 };
 
-/// Length and storage of a message, in one word.
+/// Length and storage of a message, and whether `put` copied it there, in one word.
 struct RecordHead {
   std::uint64_t word = 0;
 
-  static RecordHead of(std::uint64_t bytes, Storage storage) noexcept {
-    return {.word = bytes << 8U | static_cast<std::uint64_t>(storage)};
+  static RecordHead of(std::uint64_t bytes, Storage storage, bool is_copied = false) noexcept {
+    return {.word = bytes << 8U | (is_copied ? 0x80U : 0U) | static_cast<std::uint64_t>(storage)};
   }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return word >> 8U; }
   /// As read from shared memory: may be none of the enumerators.
-  [[nodiscard]] Storage storage() const noexcept { return static_cast<Storage>(word & 0xffU); }
+  [[nodiscard]] Storage storage() const noexcept { return static_cast<Storage>(word & 0x7fU); }
+  [[nodiscard]] bool is_copied() const noexcept { return (word & 0x80U) != 0; }
 };
 
 /// A record, apart from its inlined bytes: words, read and written one by one without order, since recovery looks at

@@ -1,8 +1,12 @@
 // What is left of a queue, and of messages, when something fails on the way; and handles that are misused.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -198,6 +202,23 @@ TEST_F(QueueFailure, a_deadline_holds_while_somebody_stands_still_with_the_lock_
 }
 
 // A head that changes after it was checked must not decide how much is copied: it is read once.
+// Who frees a message that was copied spoils it; a child has only a copy of the handle.
+TEST_F(QueueFailure, a_forked_child_leaves_its_parent_s_message_whole) {
+  const std::string text(3000, 'x');
+  ASSERT_EQ(theirs.put(text), PutResult::put);
+  std::optional<Message> message(std::in_place);
+  ASSERT_EQ(queue.get(*message), GetResult::got);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    message.reset();
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(message->text() == text);
+}
+
 TEST_F(QueueFailure, nonsense_in_a_record_is_corrupt) {
   ASSERT_EQ(queue.put("fine"), PutResult::put);
   const OpenObject open = self->open(queue.handle());

@@ -72,6 +72,7 @@ class HeldMemory {
   std::uint64_t block_ = 0;
   ObjectHandle overflow_;
   bool is_overflow_ = false;
+  bool is_copied_ = false;  // by put, so it is read whole
 };
 
 }  // namespace detail
