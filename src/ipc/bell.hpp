@@ -24,8 +24,10 @@ namespace drover {
 ///    `ring_in_turn` together with a wake of one, who sets it again before it looks and, if it finds more than it
 ///    takes, rings for the next. In between nobody rings in vain for those still asleep. `tests/model/bell_model.hpp`
 ///    has it in steps.
-/// 5. A waker killed between its change and its system call loses a wake-up; so does a sleeper that is killed after
-///    it was woken. Recovery after a death therefore rings every bell, and every sleep is bounded.
+/// 5. A waker killed between its change and its system call loses a wake-up, and a sleeper that is killed after it
+/// was
+///    woken loses all until somebody sets the bit again. Recovery after a death therefore rings every bell, and every
+///    sleep is bounded.
 struct alignas(kCacheLine) Bell {
   std::atomic<std::uint32_t> word;
 };
@@ -115,12 +117,18 @@ auto wait_on(Bell& bell, const Membership& membership, Deadline deadline, Patien
     }
   }
   patience.failed();
-  for (SessionWatch watch(membership);; watch.after_sleep()) {
+  for (SessionWatch watch(membership);;) {
     const std::uint32_t announced = announce_sleep(bell);
     result = attempt();
     if (result || deadline.has_passed()) return result;
     const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline.remaining());
     sleep_on(bell, announced, longest);
+    try {
+      watch.after_sleep();
+    } catch (...) {
+      ring_always(bell);  // the wake-up may have been meant for one who goes on
+      throw;
+    }
   }
 }
 

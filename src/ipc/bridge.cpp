@@ -124,7 +124,8 @@ void Bridge::remove(const std::shared_ptr<Watch::Entry>& entry) {
     has_passed_.wait(mutex_);
   }
   mutex_.unlock();
-  ring_always(*entry->target.bell);
+  static_cast<void>(announce_sleep(*entry->target.bell));  // the bit may have gone with that wake-up
+  ring_one(*entry->target.bell);
 }
 
 void Bridge::look_again() noexcept { ring_always(turn_); }

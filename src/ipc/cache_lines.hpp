@@ -1,6 +1,7 @@
-// ipc/cache_lines.hpp: whose core has the cache lines of a message. Hints to the processor; nothing depends on them.
+// ipc/cache_lines.hpp: whose core has the cache lines of a message. Only speed depends on it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,6 +22,7 @@ inline void take_over(std::byte* begin, std::size_t bytes) noexcept {
 
 /// The same for a message that nobody needs any more: it is spoilt, which is faster than reading it again.
 inline void take_over_spent(std::byte* begin, std::size_t bytes) noexcept {
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // whatever type it was read as, that was before
   for (std::size_t at = 0; at < bytes; at += kCacheLine) *reinterpret_cast<volatile std::uint64_t*>(begin + at) = 0;
 }
 

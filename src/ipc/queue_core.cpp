@@ -30,8 +30,10 @@ void QueueCore::free(detail::HeldMemory& held) noexcept {
       object_.membership().close(held.overflow_);
     } else {
       const Owner me = object_.self();  // throws in a forked child, which must not write
-      if (held.is_copied_ && held.size_ <= kMostTakenOver) take_over_spent(held.data_, held.size_);
-      view_.pool.free(std::bit_cast<BlockRef>(held.block_), me, object_.membership());
+      const auto block = std::bit_cast<BlockRef>(held.block_);
+      const bool is_spent = held.is_copied_ && held.size_ <= kMostTakenOver;
+      if (is_spent && view_.pool.owner_of(block) == me) take_over_spent(held.data_, held.size_);
+      view_.pool.free(block, me, object_.membership());
     }
     ring_all(head().bytes_free);
   } catch (const std::exception& error) {

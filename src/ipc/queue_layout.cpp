@@ -118,11 +118,12 @@ QueueGeometry queue_geometry(const ObjectSpec& spec) {
 
 QueueOffsets queue_offsets(const QueueGeometry& geometry) {
   QueueOffsets offsets{};
-  offsets.slots = sizeof(RingHead);
+  // A pair of lines each, in a queue that has a file of its own; the header precedes the layout.
+  offsets.slots = round_up(sizeof(ObjectHeader) + sizeof(RingHead), sizeof(RingSlot)) - sizeof(ObjectHeader);
   offsets.flights = offsets.slots + geometry.capacity * sizeof(RingSlot);
   offsets.pool_state = offsets.flights + geometry.flights * sizeof(Flight);
   offsets.inlined = round_up(offsets.pool_state + pool_state_bytes(geometry.pool), kPage);
-  // The header precedes the layout; the blocks begin at a page of the file, as registering them for devices wants.
+  // The blocks begin at a page of the file, as registering them for devices wants.
   offsets.pool_data =
       round_up(sizeof(ObjectHeader) + offsets.inlined + (geometry.capacity + geometry.flights) * kInlineBytes,
                kPage) -

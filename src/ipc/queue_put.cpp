@@ -130,7 +130,8 @@ QueueCore::Claimed QueueCore::try_claim(Owner me) {
 
 void QueueCore::publish_record(Position position, Owner me) {
   view_.ring.publish(position, me);
-  ring_in_turn(head().record_ready);
+  // Of a closed queue this may be the last record, which others wait for to learn that it is drained.
+  is_closed() ? ring_always(head().record_ready) : ring_in_turn(head().record_ready);
 }
 
 HeldMemory QueueCore::allocate(std::size_t bytes, Owner me, Deadline deadline, PutResult& result) {

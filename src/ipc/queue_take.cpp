@@ -10,8 +10,8 @@ namespace {
 
 bool fits(RecordHead record) noexcept {
   switch (record.storage()) {
-    case Storage::small: return record.bytes() <= kSmallBytes;
-    case Storage::inlined: return record.bytes() <= kInlineBytes;
+    case Storage::small: return record.bytes() <= kSmallBytes && !record.is_copied();
+    case Storage::inlined: return record.bytes() <= kInlineBytes && !record.is_copied();
     case Storage::block:
     case Storage::overflow: return record.bytes() > 0;
   }

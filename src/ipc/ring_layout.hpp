@@ -142,7 +142,7 @@ struct OverflowRef {
 
 /// One place for a record. The word guards the rest: rule 2. Two lines, of which most messages use the first: cores
 /// fetch lines in pairs, and would disturb whoever works on the next slot.
-struct alignas(2 * kCacheLine) RingSlot {
+struct alignas(kCacheLine) RingSlot {
   std::atomic<SlotWord> word;
   Record record;
   std::atomic<std::uint64_t> taken_over;  ///< written by the reader for its line alone: cache_lines.hpp

@@ -74,7 +74,12 @@ class Waiting {
         return ready;
       }
       sleep_on_many(bells, announced, std::min<std::chrono::nanoseconds>(kLongestSleep, deadline_.remaining()));
-      check();
+      try {
+        check();
+      } catch (...) {
+        for (Bell* const bell : bells) ring_always(*bell);  // a wake-up may have been meant for one who goes on
+        throw;
+      }
     }
   }
 

@@ -201,7 +201,6 @@ TEST_F(QueueFailure, a_deadline_holds_while_somebody_stands_still_with_the_lock_
   EXPECT_EQ(queue.put(std::string(2000, 'x'), Deadline::after({})), PutResult::put);
 }
 
-// A head that changes after it was checked must not decide how much is copied: it is read once.
 // Who frees a message that was copied spoils it; a child has only a copy of the handle.
 TEST_F(QueueFailure, a_forked_child_leaves_its_parent_s_message_whole) {
   const std::string text(3000, 'x');
@@ -219,12 +218,16 @@ TEST_F(QueueFailure, a_forked_child_leaves_its_parent_s_message_whole) {
   EXPECT_TRUE(message->text() == text);
 }
 
+// A head that changes after it was checked must not decide how much is copied: it is read once.
 TEST_F(QueueFailure, nonsense_in_a_record_is_corrupt) {
   ASSERT_EQ(queue.put("fine"), PutResult::put);
   const OpenObject open = self->open(queue.handle());
   const QueueView view(layout_of(open.data), queue_geometry(open.spec));
   view.ring.slot(0).record.store_head(RecordHead::of(kSmallBytes + 1, Storage::small));
   Message message;
+  expect_error(Errc::corrupt, [&] { static_cast<void>(queue.get(message)); }, {"makes no sense"});
+  ASSERT_EQ(queue.put("fine"), PutResult::put);
+  view.ring.slot(1).record.store_head(RecordHead::of(4, Storage::small, /*is_copied=*/true));
   expect_error(Errc::corrupt, [&] { static_cast<void>(queue.get(message)); }, {"makes no sense"});
   view.ring.head().tail_hint = 1'000'000;
   expect_error(Errc::corrupt, [&] { static_cast<void>(queue.put("lost", Deadline::after({}))); }, {"makes no sense"});

@@ -108,6 +108,14 @@ INSTANTIATE_TEST_SUITE_P(Queue, QueueSizes,
                          ::testing::Values(0, 1, 8, 47, 48, 49, 103, 104, 105, 1023, 1024, 1025, 4096, 300'000,
                                            1 << 20, (1 << 20) + 1, 5 << 20));
 
+// Cores fetch lines in pairs; objects in shared memory files are less lucky.
+TEST_F(QueueTest, slots_of_a_queue_with_a_file_of_its_own_are_pairs_of_lines) {
+  const Queue queue(self, {.capacity = 3, .bytes = 1 << 20});
+  const OpenObject open = self->open(queue.handle());
+  const QueueView view(layout_of(open.data), queue_geometry(open.spec));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(&view.ring.slot(1)) % sizeof(RingSlot), 0U);
+}
+
 TEST_F(QueueTest, is_first_in_first_out_and_bounded_by_count) {
   Queue queue(self, {.capacity = 3, .bytes = 1 << 16, .in_flight = 0});
   for (const char* text : {"one", "two", "three"}) ASSERT_EQ(queue.put(text), PutResult::put);

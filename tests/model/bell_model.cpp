@@ -11,19 +11,20 @@ namespace {
 constexpr int kGiveUp = kMostRingers;      // a choice beside the numbers of sleepers
 constexpr int kNobody = kMostRingers + 1;  // the one way of a step without a choice
 
-constexpr std::array<std::pair<BellMistake, const char*>, 7> kMistakes = {{
+constexpr std::array<std::pair<BellMistake, const char*>, 8> kMistakes = {{
     {BellMistake::nothing_passed_on, "nothing_passed_on"},
     {BellMistake::returned_not_passed_on, "returned_not_passed_on"},
     {BellMistake::look_before_announcement, "look_before_announcement"},
     {BellMistake::look_without_announcement, "look_without_announcement"},
     {BellMistake::bit_cleared_without_wake, "bit_cleared_without_wake"},
     {BellMistake::watcher_keeps_the_wake, "watcher_keeps_the_wake"},
+    {BellMistake::leaves_with_the_wake, "leaves_with_the_wake"},
     {BellMistake::no_ring_after_a_death, "no_ring_after_a_death"},
 }};
 
-constexpr std::array kNames = {"claim", "publish",      "spin",    "announce", "look", "sleep",    "asleep",
-                               "woken", "pass on",      "look on", "load",     "swap", "wake one", "load one",
-                               "count", "wake or else", "clear",   "wake all", "over", "dead"};
+constexpr std::array kNames = {"claim", "publish",      "spin",    "announce", "look",     "sleep",    "asleep",
+                               "woken", "pass on",      "look on", "load",     "swap",     "wake one", "load one",
+                               "count", "wake or else", "clear",   "fail",     "wake all", "over",     "dead"};
 
 BellProcess& process_at(BellState& state, int process) {
   return state.processes.at(static_cast<std::size_t>(process));
@@ -86,6 +87,7 @@ bool BellModel::is_possible(const State& state, int process, int choice) const {
   if (at == BellAt::asleep || at == BellAt::over || at == BellAt::dead) return false;
   if (choice == kGiveUp) {
     const bool may_give_back = at == BellAt::pass_on && state.given_back < config_.give_backs;
+    if (at == BellAt::woken) return config_.may_fail;
     return may_give_back || (config_.may_give_up && at == BellAt::look && !has_record(state));
   }
   if (at != BellAt::wake_one && at != BellAt::wake_or_else) return choice == kNobody;
@@ -162,7 +164,7 @@ void BellModel::step(State& state, int process, int choice) const {
       self.at = BellAt::load;
       break;
     case BellAt::spin: look(state, process, BellAt::announce); break;
-    case BellAt::woken: look(state, process, BellAt::announce); break;
+    case BellAt::woken: step_woken(state, process, choice); break;
     case BellAt::announce: announce(state, process); break;
     case BellAt::look:
       if (choice == kGiveUp) {
@@ -193,6 +195,13 @@ void BellModel::step(State& state, int process, int choice) const {
   }
 }
 
+// Looks at its session; without the mistake that is all.
+void BellModel::step_woken(State& state, int process, int choice) const {
+  BellProcess& self = process_at(state, process);
+  self.at = choice == kGiveUp ? BellAt::fail : BellAt::announce;
+  if (choice != kGiveUp && is(BellMistake::look_without_announcement)) look(state, process, BellAt::announce);
+}
+
 void BellModel::ring_step(State& state, int process, int choice) const {
   BellProcess& self = process_at(state, process);
   switch (self.at) {
@@ -218,6 +227,10 @@ void BellModel::ring_step(State& state, int process, int choice) const {
     case BellAt::clear:
       self.at = self.is_current ? BellAt::wake_all : BellAt::over;
       if (self.is_current) change(state, nullptr, false);
+      break;
+    case BellAt::fail:
+      change(state, nullptr, state.is_set);
+      self.at = is(BellMistake::leaves_with_the_wake) ? BellAt::over : BellAt::wake_all;
       break;
     case BellAt::wake_all:
       wake_all(state);
@@ -252,8 +265,9 @@ void BellModel::look(State& state, int process, BellAt otherwise) const {
     self.at = otherwise;
     return;
   }
-  if (is_watcher(process)) {
-    self.at = is(BellMistake::watcher_keeps_the_wake) ? BellAt::over : BellAt::load_one;
+  if (is_watcher(process)) {  // who has not slept has no wake-up to pass on
+    const bool is_silent = self.at == BellAt::spin || is(BellMistake::watcher_keeps_the_wake);
+    self.at = is_silent ? BellAt::over : BellAt::load_one;
     return;
   }
   state.returned > 0 ? --state.returned : ++state.next;
@@ -273,7 +287,7 @@ void BellModel::swap(State& state, BellProcess& self) const {
 
 void BellModel::wake(State& state, int sleeper) const {
   if (sleeper >= kMostRingers) return;
-  process_at(state, sleeper).at = is(BellMistake::look_without_announcement) ? BellAt::woken : BellAt::announce;
+  process_at(state, sleeper).at = BellAt::woken;
 }
 
 void BellModel::wake_all(State& state) const {

@@ -21,6 +21,7 @@ enum class BellMistake {
   look_without_announcement,  ///< who was woken looks before it sets the bit again
   bit_cleared_without_wake,   ///< the ringer goes on without the system call
   watcher_keeps_the_wake,     ///< who only looks does not ring for one who takes
+  leaves_with_the_wake,       ///< who was woken and fails before it looks rings for nobody
   no_ring_after_a_death,      ///< recovery returns what the dead held, and tells nobody
 };
 
@@ -39,6 +40,7 @@ struct BellConfig {
   int deaths = 0;            ///< at most, at any moment
   int give_backs = 0;        ///< of what consumers took, at most
   bool may_give_up = false;  ///< consumers and watchers may leave whenever they find nothing
+  bool may_fail = false;     ///< and as soon as they are woken, by an error
   BellMistake mistake = BellMistake::none;
 };
 
@@ -51,7 +53,7 @@ enum class BellAt : std::uint8_t {
   look,      ///< takes, or is told, or goes on to sleep
   sleep,     ///< the system call: sleeps if the word is what was announced
   asleep,
-  woken,         ///< only with a mistake: looks once before it announces
+  woken,         ///< looks at its session
   pass_on,       ///< has taken: does anybody sleep?
   look_on,       ///< somebody may: is there more?
   load,          ///< to ring in turn: is the bit set?
@@ -61,6 +63,7 @@ enum class BellAt : std::uint8_t {
   count,         ///< counts the ring, and keeps the bit
   wake_or_else,  ///< the system call; if nobody slept the bit goes
   clear,         ///< the bit, if nothing has changed
+  fail,          ///< leaves by an error: counts a ring
   wake_all,      ///< the system call
   over,
   dead,
@@ -120,6 +123,7 @@ class BellModel {
   [[nodiscard]] bool is_possible(const State& state, int process, int choice) const;
 
   void step(State& state, int process, int choice) const;
+  void step_woken(State& state, int process, int choice) const;
   void ring_step(State& state, int process, int choice) const;
   void look(State& state, int process, BellAt otherwise) const;
   static void change(State& state, BellProcess* self, bool is_set);

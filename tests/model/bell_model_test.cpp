@@ -37,6 +37,11 @@ TEST(BellModel, who_only_looks_passes_the_wake_on) {
   expect_right({.producers = 1, .consumers = 2, .watchers = 2, .messages = 2, .may_give_up = true});
 }
 
+TEST(BellModel, who_fails_when_woken_leaves_nobody_asleep_beside_a_record) {
+  expect_right({.producers = 2, .consumers = 2, .messages = 1, .may_fail = true});
+  expect_right({.producers = 1, .consumers = 2, .watchers = 1, .messages = 2, .may_give_up = true, .may_fail = true});
+}
+
 TEST(BellModel, what_is_given_back_is_left_to_nobody_asleep) {
   expect_right({.producers = 1, .consumers = 3, .messages = 2, .give_backs = 1});
   expect_right({.producers = 2, .consumers = 2, .messages = 1, .takes = 2, .deaths = 1, .give_backs = 1});
@@ -55,6 +60,7 @@ class BellMistakes : public ::testing::TestWithParam<BellMistake> {};
 // The smallest crowd in which it shows.
 BellConfig crowd_for(BellMistake mistake) {
   BellConfig config{.producers = 1, .consumers = 3, .messages = 2, .deaths = 1, .mistake = mistake};
+  config.may_fail = mistake == BellMistake::leaves_with_the_wake;
   if (mistake == BellMistake::watcher_keeps_the_wake) {
     config.consumers = 1;
     config.watchers = 1;

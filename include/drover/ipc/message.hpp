@@ -169,7 +169,7 @@ class Loan {
  public:
   /// Holds nothing.
   Loan() noexcept = default;
-  /// Where to write. Its contents are what the last user left.
+  /// Where to write. Its contents are what others left there.
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return held_.bytes(); }
   /// Whether it holds memory.
   [[nodiscard]] bool is_open() const noexcept { return !held_.bytes().empty(); }
