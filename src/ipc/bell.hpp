@@ -24,10 +24,9 @@ namespace drover {
 ///    `ring_in_turn` together with a wake of one, who sets it again before it looks and, if it finds more than it
 ///    takes, rings for the next. In between nobody rings in vain for those still asleep. `tests/model/bell_model.hpp`
 ///    has it in steps.
-/// 5. A waker killed between its change and its system call loses a wake-up, and a sleeper that is killed after it
-/// was
-///    woken loses all until somebody sets the bit again. Recovery after a death therefore rings every bell, and every
-///    sleep is bounded.
+/// 5. A waker killed between its change and its system call loses a wake-up; a sleeper killed after it was woken
+///    loses all until somebody sets the bit again. Recovery after a death therefore rings every bell, and every sleep
+///    is bounded.
 struct alignas(kCacheLine) Bell {
   std::atomic<std::uint32_t> word;
 };
