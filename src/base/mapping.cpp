@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <utility>
 
 #include <fmt/format.h>
@@ -79,6 +80,15 @@ void Mapping::reset() noexcept {
   }
   data_ = nullptr;
   size_ = 0;
+}
+
+void make_present(std::span<std::byte> memory) noexcept {
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
+  if (memory.empty()) return;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(memory.data()) % page;  // madvise wants whole pages
+  static_cast<void>(sys::call("madvise", ::madvise, static_cast<void*>(memory.data() - before),
+                              memory.size() + before, kPopulateWrite));
 }
 
 Fd make_memory_file(const std::string& label, std::size_t bytes) {

@@ -54,6 +54,30 @@ TEST(Mapping, anonymous_memory_is_zero_writable_and_page_aligned) {
   EXPECT_EQ(mapping.bytes().back(), std::byte{7});
 }
 
+// Whether a page of a memory file has memory; of a private one, whether this process has touched it.
+bool is_present(const std::byte* page) {
+  unsigned char resident = 0;
+  return ::mincore(const_cast<std::byte*>(page), 1, &resident) == 0 && (resident & 1U) != 0;
+}
+
+TEST(Mapping, pages_are_made_present_where_asked_and_nowhere_else) {
+  const auto mapping = Mapping::shared(make_memory_file("present", 4 * 4096), 4 * 4096);
+  make_present({});
+  make_present(mapping.bytes().subspan(4096 + 100, 4096));
+  if (!is_present(mapping.data() + 4096)) GTEST_SKIP() << "this kernel does not know MADV_POPULATE_WRITE";
+  EXPECT_FALSE(is_present(mapping.data()));
+  EXPECT_TRUE(is_present(mapping.data() + 2 * 4096)) << "the range ends within this page";
+  EXPECT_FALSE(is_present(mapping.data() + 3 * 4096));
+  EXPECT_TRUE(is_zero(mapping.bytes()));
+}
+
+TEST(Mapping, a_kernel_that_refuses_to_make_pages_present_is_no_error) {
+  const auto mapping = Mapping::anonymous(4096);
+  const FaultSeam seam("madvise", EINVAL);
+  make_present(mapping.bytes());
+  EXPECT_TRUE(is_zero(mapping.bytes()));
+}
+
 TEST(Mapping, destruction_unmaps) {
   const void* address = nullptr;
   {

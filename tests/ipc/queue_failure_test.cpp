@@ -218,6 +218,22 @@ TEST_F(QueueFailure, a_forked_child_leaves_its_parent_s_message_whole) {
   EXPECT_TRUE(message->text() == text);
 }
 
+// One who was taken for dead has lost its block, which may be another's by now: it must not spoil that one.
+TEST_F(QueueFailure, one_who_was_taken_for_dead_leaves_the_new_owner_s_message_whole) {
+  const std::string text(3000, 'x');
+  ASSERT_EQ(theirs.put(std::string(3000, 'o')), PutResult::put);
+  std::optional<Message> lost(std::in_place);
+  ASSERT_EQ(queue.get(*lost), GetResult::got);
+  const OpenObject open = self->open(queue.handle());
+  queue_kind.recover(layout_of(open.data), open.spec, self->self());
+  ASSERT_EQ(theirs.put(text), PutResult::put);
+  ASSERT_TRUE(lost->text() == text) << "the block was not used again, so the test shows nothing";
+  lost.reset();
+  Message message;
+  ASSERT_EQ(theirs.get(message), GetResult::got);
+  EXPECT_TRUE(message.text() == text);
+}
+
 // A head that changes after it was checked must not decide how much is copied: it is read once.
 TEST_F(QueueFailure, nonsense_in_a_record_is_corrupt) {
   ASSERT_EQ(queue.put("fine"), PutResult::put);

@@ -48,7 +48,8 @@ TEST(SemaphoreCrash, permits_of_the_dead_are_given_back_and_wake_who_waits) {
     EXPECT_EQ(mine.acquire(patient()), WaitResult::done);
     mine.release();
   });
-  const auto& layout = layout_for<SemaphoreLayout>(session.join(), semaphore.handle());
+  const auto membership = session.join();
+  const auto& layout = layout_for<SemaphoreLayout>(membership, semaphore.handle());
   EXPECT_TRUE(eventually([&] { return has_sleeper(layout.bell); }));
   EXPECT_EQ(semaphore.value(), 0U);
   victim.bury();
@@ -60,7 +61,8 @@ TEST(SemaphoreCrash, a_dead_waiter_takes_no_permit) {
   TestSession session;
   Semaphore semaphore(session.join(), 0);
   Victim victim(session, "semaphore_victim", {semaphore.handle()});
-  const auto& layout = layout_for<SemaphoreLayout>(session.join(), semaphore.handle());
+  const auto membership = session.join();
+  const auto& layout = layout_for<SemaphoreLayout>(membership, semaphore.handle());
   EXPECT_TRUE(eventually([&] { return has_sleeper(layout.bell); }));
   victim.kill();
   semaphore.release();
