@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -75,14 +76,18 @@ TEST(QueueClose, its_last_record_wakes_all_who_wait_for_the_end) {
   queue.close();
   std::atomic<int> got = 0;
   std::atomic<int> ended = 0;
-  const auto consume = [&, handle = queue.handle()] {
-    Queue mine(session.join(), handle);
-    Message message;
-    const GetResult result = mine.get(message, patient());
-    if (result == GetResult::got) ++got;
-    if (result == GetResult::closed) ++ended;
-  };
-  std::array<std::thread, 3> consumers{std::thread(consume), std::thread(consume), std::thread(consume)};
+  // All have it open to the end, since one who closes it wakes the others.
+  std::array<Queue, 3> queues{Queue(session.join(), queue.handle()), Queue(session.join(), queue.handle()),
+                              Queue(session.join(), queue.handle())};
+  std::vector<std::thread> consumers;
+  for (Queue& mine : queues) {
+    consumers.emplace_back([&] {
+      Message message;
+      const GetResult result = mine.get(message, patient());
+      if (result == GetResult::got) ++got;
+      if (result == GetResult::closed) ++ended;
+    });
+  }
   const auto membership = session.join();
   const auto& head = layout_for<RingHead>(membership, queue.handle());
   EXPECT_TRUE(eventually([&] { return has_sleeper(head.record_ready); }));
