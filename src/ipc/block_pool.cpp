@@ -6,38 +6,13 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "ipc/bell.hpp"
 #include "ipc/block_pool_core.hpp"
+#include "ipc/pool_guard.hpp"
 
 namespace drover {
 namespace {
 
 constexpr std::uint32_t kSmallestChunk = 64;
-constexpr std::chrono::milliseconds kShortestWait{20};
-
-// Holds the pool's lock for a scope, if it comes by it in time. Even who wants to wait for no memory waits for the
-// lock a little: a holder that runs frees it within a microsecond. One that was stopped may hold it for long.
-class PoolGuard {
- public:
-  PoolGuard(CellLockLayout& cell, const Membership& membership, Deadline deadline)
-      : cell_(cell), self_(self_as_holder(membership)), is_held_(is_acquired(try_claim(cell, self_))) {
-    if (is_held_) return;
-    static Patience patience;
-    const auto until = std::max(deadline.moment(), Clock::now() + kShortestWait);
-    is_held_ = is_acquired(claim(cell_, self_, membership, Deadline::at(until), patience));
-  }
-  PoolGuard(const PoolGuard&) = delete;
-  PoolGuard& operator=(const PoolGuard&) = delete;
-  ~PoolGuard() {
-    if (is_held_) static_cast<void>(free_own(cell_, self_));
-  }
-  [[nodiscard]] bool is_held() const noexcept { return is_held_; }
-
- private:
-  CellLockLayout& cell_;
-  LockHolder self_;
-  bool is_held_;
-};
 
 [[noreturn]] void throw_stale(BlockRef block, const char* why) {
   throw Error(Errc::corrupt, fmt::format("block {} of generation {} {}", block.chunk, block.generation, why),

@@ -76,6 +76,7 @@ struct alignas(32) ChunkCell {
   std::atomic<std::uint32_t> next;  ///< of a free extent, at its first chunk: a Link in its list; of an orphan too
   std::atomic<std::uint32_t> previous;     ///< the other direction
   std::atomic<std::uint32_t> free_before;  ///< at the last chunk of an extent: its length if it is free, else 0
+  std::atomic<std::uint32_t> leases;       ///< of a block in a slab, at its first chunk: how many there are on it
 };
 static_assert(sizeof(ChunkCell) == 32 && std::atomic<std::uint64_t>::is_always_lock_free);
 

@@ -4,7 +4,7 @@
 
 #include "ipc/bell.hpp"
 #include "ipc/block_pool.hpp"
-#include "ipc/block_pool_core.hpp"
+#include "ipc/pool_recovery.hpp"
 
 namespace drover {
 namespace {
@@ -112,7 +112,10 @@ void orphan_blocks_of(Owner dead, const PoolCore<>& core, const IsReferenced& is
   });
 }
 
-// Claims the lock in the name of the dead, who has no other use for it. Gives up soon: the keeper waits for nobody.
+}  // namespace
+
+void rebuild(const PoolCore<>& core) { Rebuild(core).run(); }
+
 bool try_claim_for(Owner dead, CellLockLayout& lock) {
   constexpr int kRounds = 3;
   constexpr int kLooks = 200;
@@ -126,27 +129,12 @@ bool try_claim_for(Owner dead, CellLockLayout& lock) {
   return false;
 }
 
-// Frees the lock if it is held by the dead, or in its name, and wakes who waits for it.
-class LockOfTheDead {
- public:
-  LockOfTheDead(CellLockLayout& lock, Owner dead) noexcept : lock_(lock), dead_(dead) {}
-  LockOfTheDead(const LockOfTheDead&) = delete;
-  LockOfTheDead& operator=(const LockOfTheDead&) = delete;
-  ~LockOfTheDead() { drover::recover(lock_, dead_); }
-
- private:
-  CellLockLayout& lock_;
-  Owner dead_;
-};
-
-}  // namespace
-
 void BlockPool::recover(Owner dead, const IsReferenced& is_referenced) const {
   CellLockLayout& lock = view_.header.lock;
   const PoolCore<> core(view_);
   const LockOfTheDead release(lock, dead);
   if (holder_of(lock) == dead) {
-    Rebuild(core).run();
+    rebuild(core);
   } else if (!try_claim_for(dead, lock)) {
     orphan_blocks_of(dead, core, is_referenced);
     return;

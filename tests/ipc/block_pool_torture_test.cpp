@@ -1,16 +1,12 @@
 // Block pools whose users are killed at random instants.
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <csignal>
 #include <functional>
 #include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,6 +14,7 @@
 
 #include "drover/base/fd.hpp"
 #include "drover/base/mapping.hpp"
+#include "ipc/kill_at_random.hpp"
 #include "ipc/pool_support.hpp"
 #include "support/peer_group.hpp"
 
@@ -27,6 +24,7 @@ namespace {
 using test::audit;
 using test::chunks;
 using test::kChunk;
+using test::kill_at_random;
 using test::PeerGroup;
 using test::PoolMember;
 
@@ -167,24 +165,6 @@ void bury(const TortureSite& site, Owner dead) {
       return seen != 0 && unpack(seen).block == block;
     });
   });
-}
-
-// Whether a child has ended; it stays to be waited for. `options` are those of waitid.
-bool has_ended(pid_t pid, int options) {
-  siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT | options) == 0 && info.si_pid == pid;
-}
-
-// Lets a process work for a moment of random length, kills it, and waits until the kernel says that it is dead.
-void kill_at_random(PeerGroup& group, int rank, const std::atomic<std::uint64_t>& progress, std::mt19937& random) {
-  const std::uint64_t target = progress + 1 + random() % 500;
-  while (progress < target) {
-    ASSERT_FALSE(has_ended(group.pid(rank), WNOHANG)) << "it ended by itself";
-    std::this_thread::yield();
-  }
-  for (volatile auto wait = static_cast<unsigned>(random() % 5000); wait > 0;) wait = wait - 1;
-  group.kill(rank);
-  ASSERT_TRUE(has_ended(group.pid(rank), 0));
 }
 
 TEST(BlockPoolTorture, processes_killed_at_random_instants_lose_nothing) {
