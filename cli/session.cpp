@@ -46,7 +46,7 @@ Json session_json(const SessionInfo& info) {
           {"departed", known(info.population.departed)},
           {"objects", known(info.objects)},
           {"object_bytes", known(info.object_bytes)},
-          {"slabs", known(info.slabs.size())},
+          {"slabs", known(info.slab_count)},
           {"slab_bytes", known(info.slab_bytes)},
           {"age_seconds", known(age_of(info).count())},
           {"idle_limit_seconds", known(info.idle_limit.count())},
@@ -85,7 +85,7 @@ std::string list_text(const std::vector<SessionInfo>& sessions) {
     const bool is_known = info.problem.empty();
     const auto known = [&](std::string text) { return is_known ? std::move(text) : std::string("?"); };
     rows.push_back({info.name, std::to_string(info.keeper_pid), known(std::to_string(info.population.present)),
-                    known(std::to_string(info.objects)), known(std::to_string(info.slabs.size())),
+                    known(std::to_string(info.objects)), known(std::to_string(info.slab_count)),
                     known(format_bytes(info.object_bytes + info.slab_bytes)), known(duration_text(age_of(info)))});
     if (!is_known) problems += fmt::format("{}: {}\n", info.name, info.problem);
   }
@@ -103,8 +103,13 @@ std::string participants_text(const SessionInfo& info) {
 
 std::string slabs_text(const SessionInfo& info) {
   std::vector<std::vector<std::string>> rows = {{"SLAB", "BYTES", "LABEL"}};
+  std::uint64_t rest = info.slab_bytes;
   for (const auto& each : info.slabs) {
     rows.push_back({std::to_string(static_cast<std::uint64_t>(each.id)), format_bytes(each.bytes), each.label});
+    rest -= each.bytes;
+  }
+  if (info.slab_count > info.slabs.size()) {
+    rows.push_back({"-", format_bytes(rest), fmt::format("of {} objects", info.slab_count - info.slabs.size())});
   }
   return rows.size() == 1 ? "" : "\n" + format_table(rows);
 }
@@ -115,7 +120,7 @@ std::string details_text(const SessionInfo& info) {
              "{} participants, {} starting, {} departed; {} objects in {}; {} slabs of {}\n",
              info.name, info.keeper_pid, duration_text(age_of(info)), limit_text(info), info.population.present,
              info.population.starting, info.population.departed, info.objects, format_bytes(info.object_bytes),
-             info.slabs.size(), format_bytes(info.slab_bytes)) +
+             info.slab_count, format_bytes(info.slab_bytes)) +
          participants_text(info) + slabs_text(info);
 }
 

@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read_both_ways(input.rest(), parse_reply);
     return 0;
   }
-  const auto type = static_cast<RequestType>(1 + shape % static_cast<int>(RequestType::end));
+  const auto type = static_cast<RequestType>(1 + shape % static_cast<int>(RequestType::file));
   if (shape % 2 == 0) {
     const std::string text = dressed(input.rest(), encode(Request{.type = type}));
     read_both_ways(std::as_bytes(std::span(text)), parse_request);

@@ -20,6 +20,7 @@ class SpoiledObjects final : public Membership {
  public:
   explicit SpoiledObjects(Owner owner) { set_self(owner); }
 
+  using Membership::create;
   OpenObject create(const ObjectSpec& spec) override {
     const ObjectKindInfo& info = info_of(spec.kind);
     const std::size_t bytes = sizeof(ObjectHeader) + info.layout_bytes(spec);

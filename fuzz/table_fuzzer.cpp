@@ -1,4 +1,6 @@
 // The keeper's table of objects: specs and handles as participants send them, and memory that they have spoiled.
+#include <fcntl.h>
+
 #include <vector>
 
 #include "drover/base/error.hpp"
@@ -24,7 +26,7 @@ class TableRun {
       }
     }
     for (Owner owner = 1; owner <= kOwners; ++owner) table_.depart(owner, 1);
-    fuzz::check(table_.bytes() == 0);  // with its last opener everything goes
+    fuzz::check(table_.bytes() == 0 && table_.file_count() == 0);  // with its last opener everything goes
   }
 
  private:
@@ -32,19 +34,30 @@ class TableRun {
 
   void step() {
     const auto owner = static_cast<Owner>(1 + input_.take_up_to(kOwners - 1));
-    switch (input_.take<std::uint8_t>() % 6) {
+    switch (input_.take<std::uint8_t>() % 7) {
       case 0:
-      case 1: handles_.push_back(table_.create(take_spec(), owner, 0)); return;
+      case 1: create(owner); return;
       case 2: static_cast<void>(table_.open(take_handle(), owner)); return;
       case 3: table_.close(take_handle(), owner); return;
       case 4: table_.depart(owner, 1); return;
+      case 5: static_cast<void>(table_.file_of(take_handle(), owner)); return;
       default: spoil(); return;
     }
   }
 
+  // Mostly with the file that the kind wants; sometimes it is missing, or too much.
+  void create(Owner owner) {
+    const ObjectSpec spec = take_spec();
+    const bool is_wrong = input_.take<std::uint8_t>() % 8 == 0;
+    const bool has_file = (spec.kind == ObjectKind::slab) != is_wrong;
+    handles_.push_back(table_.create(spec, owner, 0, has_file ? file_.duplicate() : Fd{}));
+    fuzz::check(!is_wrong);
+    if (has_file) fuzz::check(table_.file_of(handles_.back(), owner).is_open());
+  }
+
   ObjectSpec take_spec() {
     ObjectSpec spec;
-    spec.kind = static_cast<ObjectKind>(input_.take<std::uint8_t>() % 12);
+    spec.kind = static_cast<ObjectKind>(input_.take<std::uint8_t>() % 13);
     const bool is_wild = input_.take<std::uint8_t>() % 4 == 0;
     for (auto& parameter : spec.parameters)
       parameter = is_wild ? input_.take<std::uint64_t>() : input_.take_up_to(40);
@@ -69,6 +82,7 @@ class TableRun {
   }
 
   fuzz::Input& input_;
+  const Fd file_{::open("/dev/null", O_RDWR | O_CLOEXEC)};
   ObjectTable table_;
   std::vector<ObjectHandle> handles_;
 };

@@ -47,6 +47,18 @@ Membership::~Membership() {
   forks.all.erase(this);
 }
 
+OpenObject Membership::create(const ObjectSpec& spec, const Fd& file) {
+  throw Error(
+      Errc::unsupported,
+      fmt::format("a {} with the file {} was to be made where nobody holds files", to_string(spec.kind), file.get()),
+      "make it in a Session");
+}
+
+Fd Membership::file_of(const ObjectHandle& handle) {
+  throw Error(Errc::not_found, fmt::format("the shared object {} has no file here", handle.to_string()),
+              "open it in a Session");
+}
+
 void Membership::fail_without_number() {
   throw Error(Errc::forked,
               fmt::format("process {} was forked from a participant of a session, or has left it; it cannot use the "

@@ -10,6 +10,7 @@
 #include "ipc/lock_layout.hpp"
 #include "ipc/queue_layout.hpp"
 #include "ipc/semaphore_layout.hpp"
+#include "ipc/slab_layout.hpp"
 #include "ipc/value_layout.hpp"
 
 namespace drover {
@@ -26,6 +27,7 @@ const ObjectKindInfo& info_of(ObjectKind kind) {
     case ObjectKind::value: return value_kind;
     case ObjectKind::array: return array_kind;
     case ObjectKind::overflow: return overflow_kind;
+    case ObjectKind::slab: return slab_kind;
   }
   throw Error(Errc::corrupt, fmt::format("{} is not the number of a kind of shared object", static_cast<int>(kind)),
               "let all processes of a session use the same drover");

@@ -9,7 +9,6 @@
 
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
-#include "ipc/object_kinds.hpp"
 #include "ipc/object_layout.hpp"
 #include "ipc/queue_layout.hpp"
 
@@ -57,13 +56,28 @@ ObjectSlab make_slab(std::uint32_t number, std::size_t bytes) {
   return slab;
 }
 
+void check_file(const ObjectSpec& spec, const ObjectKindInfo& info, const Fd& file) {
+  if (info.has_file == file.is_open()) return;
+  throw Error(Errc::invalid_argument,
+              fmt::format("a shared object of the kind {} was to be made {}", to_string(spec.kind),
+                          info.has_file ? "without the file that it needs" : "with a file, and has none"),
+              info.has_file ? "create it from its spec and a file" : "create it from its spec alone");
+}
+
+[[noreturn]] void throw_not_found(const ObjectHandle& handle) {
+  throw Error(Errc::not_found, fmt::format("the shared object {} does not exist (any more)", handle.to_string()),
+              "keep one opening of it until everybody who is to use it has opened it");
+}
+
 }  // namespace
 
-ObjectHandle ObjectTable::create(const ObjectSpec& spec, Owner opener, std::uint64_t departed_before) {
-  const ObjectKindInfo& info = info_of(spec.kind);
+ObjectHandle ObjectTable::create(const ObjectSpec& spec, Owner opener, std::uint64_t departed_before, Fd file) {
+  const ObjectKindInfo& info = info_of_(spec.kind);
+  check_file(spec, info, file);
   Entry entry{.handle = {.kind = spec.kind, .slab = 0, .offset = 0, .generation = last_generation_ + 1},
               .spec = spec,
               .bytes = round_up(sizeof(ObjectHeader) + info.layout_bytes(spec), kCacheLine),
+              .file = std::move(file),
               .openers = {opener},
               .acquainted = {opener}};
   place(entry);
@@ -78,6 +92,7 @@ ObjectHandle ObjectTable::create(const ObjectSpec& spec, Owner opener, std::uint
   show_counts(entry);
   info.format(layout_of(data), spec);
   header.magic = kObjectMagic;
+  if (info.is_needed != nullptr) needable_.insert(entry.handle.generation);
   ++last_generation_;
   return objects_.emplace(last_generation_, std::move(entry)).first->second.handle;
 }
@@ -100,25 +115,38 @@ void ObjectTable::place(Entry& entry) {
 
 const ObjectSpec& ObjectTable::open(const ObjectHandle& handle, Owner opener) {
   Entry* const entry = find(handle);
-  if (entry == nullptr) {
-    throw Error(Errc::not_found, fmt::format("the shared object {} does not exist (any more)", handle.to_string()),
-                "keep one opening of it until everybody who is to use it has opened it");
-  }
+  if (entry == nullptr) throw_not_found(handle);
   if (entry->openers.insert(opener).second) ++header_of(data_of(*entry)).ever_opened;
   entry->acquainted.insert(opener);
   show_counts(*entry);
   return entry->spec;
 }
 
+const Fd& ObjectTable::file_of(const ObjectHandle& handle, Owner opener) const {
+  const Entry* const entry = find(handle);
+  if (entry == nullptr) throw_not_found(handle);
+  if (!entry->openers.contains(opener)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("participant {} has not opened the shared object {} whose file it wants", opener,
+                            handle.to_string()),
+                "open the object first, and keep it open while its file is asked for");
+  }
+  if (entry->file.is_open()) return entry->file;
+  throw Error(Errc::not_found, fmt::format("the shared object {} has no file", handle.to_string()),
+              "ask for files of slabs alone");
+}
+
 void ObjectTable::close(const ObjectHandle& handle, Owner opener) noexcept {
   Entry* const entry = find(handle);
-  if (entry == nullptr || entry->openers.erase(opener) == 0) return;
-  if (is_unused(*entry)) {
-    erase(objects_.find(handle.generation));
-    return;
+  if (entry != nullptr && entry->openers.erase(opener) > 0) {
+    if (is_unused(*entry)) {
+      erase(objects_.find(handle.generation));
+    } else {
+      show_counts(*entry);
+      info_of_(entry->spec.kind).wake_all(layout_of(data_of(*entry)), entry->spec);  // they may be alone now
+    }
   }
-  show_counts(*entry);
-  info_of(entry->spec.kind).wake_all(layout_of(data_of(*entry)), entry->spec);  // they may be alone now
+  erase_unneeded();
 }
 
 void ObjectTable::depart(Owner owner, pid_t pid) noexcept {
@@ -135,7 +163,8 @@ void ObjectTable::depart(Owner owner, pid_t pid) noexcept {
 }
 
 void ObjectTable::wake_all() noexcept {
-  for (auto& [generation, entry] : objects_) info_of(entry.spec.kind).wake_all(layout_of(data_of(entry)), entry.spec);
+  for (auto& [generation, entry] : objects_)
+    info_of_(entry.spec.kind).wake_all(layout_of(data_of(entry)), entry.spec);
 }
 
 const ObjectSlab& ObjectTable::slab(std::uint32_t number) const {
@@ -153,9 +182,24 @@ std::size_t ObjectTable::bytes() const noexcept {
   return sum;
 }
 
-ObjectTable::Entry* ObjectTable::find(const ObjectHandle& handle) noexcept {
+std::size_t ObjectTable::file_count() const noexcept {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(objects_, [](const auto& each) { return each.second.file.is_open(); }));
+}
+
+std::uint64_t ObjectTable::file_bytes() const noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& [generation, entry] : objects_) sum += entry.file.is_open() ? entry.spec.parameters[0] : 0;
+  return sum;
+}
+
+const ObjectTable::Entry* ObjectTable::find(const ObjectHandle& handle) const noexcept {
   const auto at = objects_.find(handle.generation);
   return at != objects_.end() && at->second.handle == handle ? &at->second : nullptr;
+}
+
+ObjectTable::Entry* ObjectTable::find(const ObjectHandle& handle) noexcept {
+  return const_cast<Entry*>(std::as_const(*this).find(handle));  // NOLINT(*-const-cast): this is not const
 }
 
 std::byte* ObjectTable::data_of(const Entry& entry) const {
@@ -164,12 +208,13 @@ std::byte* ObjectTable::data_of(const Entry& entry) const {
 
 // An overflow object lives and dies with its queue; a queue goes before those, since it is older.
 ObjectTable::Entries::iterator ObjectTable::erase(Entries::iterator at) noexcept {
-  const Entry entry = at->second;
+  const Entry entry = std::move(at->second);
   header_of(data_of(entry)).magic = 0;
   auto slab = slabs_.find(entry.handle.slab);
   give_range(slab->second, entry.handle.offset, entry.bytes);
   if (slab->second.objects == 0) slabs_.erase(slab);
   at = objects_.erase(at);
+  needable_.erase(entry.handle.generation);
   if (entry.handle.kind != ObjectKind::queue) return at;
   for (auto other = objects_.begin(); other != objects_.end();) {
     const bool is_mine = other->second.handle.kind == ObjectKind::overflow &&
@@ -187,7 +232,7 @@ ObjectTable::Entries::iterator ObjectTable::erase(Entries::iterator at) noexcept
 
 void ObjectTable::recover(Entry& entry, Owner dead) noexcept {
   try {
-    info_of(entry.spec.kind).recover(layout_of(data_of(entry)), entry.spec, dead);
+    info_of_(entry.spec.kind).recover(layout_of(data_of(entry)), entry.spec, dead);
   } catch (const std::exception& error) {  // spoilt by a participant: it must not cost the others their keeper
     log(LogLevel::error, error.what());
   }
@@ -201,7 +246,7 @@ void ObjectTable::show_counts(const Entry& entry) const {
 
 // Who put a message that has an object of its own has closed that; the record refers to it until somebody opens it.
 bool ObjectTable::is_unused(const Entry& entry) const noexcept {
-  if (!entry.openers.empty()) return false;
+  if (!entry.openers.empty() || is_needed(entry)) return false;
   return entry.handle.kind != ObjectKind::overflow || !is_in_transit(entry);
 }
 
@@ -209,6 +254,24 @@ bool ObjectTable::is_in_transit(const Entry& overflow) const noexcept {
   const auto queue = objects_.find(overflow_parent(overflow.spec));
   return queue != objects_.end() && queue->second.handle.kind == ObjectKind::queue &&
          queue_references(layout_of(data_of(queue->second)), queue->second.spec, overflow.handle.generation);
+}
+
+bool ObjectTable::is_needed(const Entry& entry) const noexcept {
+  try {
+    const auto asked = info_of_(entry.spec.kind).is_needed;
+    return asked != nullptr && asked(layout_of(data_of(entry)), entry.spec);
+  } catch (const std::exception& error) {  // spoilt by a participant: nobody can use it any more
+    log(LogLevel::error, error.what());
+    return false;
+  }
+}
+
+// Nobody may be there to tell that an object without openers is no longer needed.
+void ObjectTable::erase_unneeded() noexcept {
+  for (auto next = needable_.begin(); next != needable_.end();) {
+    const auto at = objects_.find(*next++);  // erasing takes the generation out of the set
+    if (at != objects_.end() && is_unused(at->second)) erase(at);
+  }
 }
 
 }  // namespace drover

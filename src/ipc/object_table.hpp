@@ -11,6 +11,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/ipc/membership.hpp"
+#include "ipc/object_kinds.hpp"
 
 namespace drover {
 
@@ -27,13 +28,23 @@ struct ObjectSlab {
 /// objects share memory files; a large one has its own. Not synchronised.
 class ObjectTable {
  public:
-  /// Makes an object and counts `opener` as having it open. Throws `Errc::invalid_argument` for a bad spec,
+  /// What is known of a kind.
+  using Kinds = const ObjectKindInfo& (*)(ObjectKind kind);
+
+  /// Empty. Tests may know kinds of their own.
+  explicit ObjectTable(Kinds kinds = info_of) noexcept : info_of_(kinds) {}
+
+  /// Makes an object, counts `opener` as having it open, and holds `file` until the object goes. Throws
+  /// `Errc::invalid_argument` for a bad spec, for a file that the kind does not have, and where one is missing;
   /// `Errc::out_of_memory` and `Errc::limit_reached` where the system refuses.
-  ObjectHandle create(const ObjectSpec& spec, Owner opener, std::uint64_t departed_before);
+  ObjectHandle create(const ObjectSpec& spec, Owner opener, std::uint64_t departed_before, Fd file = {});
   /// Counts `opener`. Returns the spec; throws `Errc::not_found` if there is no such object.
   const ObjectSpec& open(const ObjectHandle& handle, Owner opener);
+  /// The file of an object that `opener` has open. Throws `Errc::not_found` if there is no such object or it has
+  /// none, `Errc::invalid_argument` if `opener` has not opened it.
+  [[nodiscard]] const Fd& file_of(const ObjectHandle& handle, Owner opener) const;
   /// Ends an opening; unknown ones are ignored. The object goes with the last one; an overflow object not before no
-  /// record refers to it.
+  /// record refers to it, one that its kind needs not before that ends: all of those are looked at again.
   void close(const ObjectHandle& handle, Owner opener) noexcept;
   /// After the kernel has reported a death, or a participant has left: recovers every object, ends the openings,
   /// and wakes everybody who sleeps on an object, so that they see what changed. `pid` is told to who asks; 0 if it
@@ -50,17 +61,23 @@ class ObjectTable {
   [[nodiscard]] std::size_t slab_count() const noexcept { return slabs_.size(); }
   /// Bytes of all memory files.
   [[nodiscard]] std::size_t bytes() const noexcept;
+  /// How many objects have a file.
+  [[nodiscard]] std::size_t file_count() const noexcept;
+  /// Bytes of these files, as the specs say.
+  [[nodiscard]] std::uint64_t file_bytes() const noexcept;
 
  private:
   struct Entry {
     ObjectHandle handle;
     ObjectSpec spec;
     std::size_t bytes = 0;
+    Fd file;
     std::set<Owner> openers;
     std::set<Owner> acquainted;  // those present that have it open, or had
   };
   using Entries = std::map<std::uint64_t, Entry>;  // by generation
 
+  [[nodiscard]] const Entry* find(const ObjectHandle& handle) const noexcept;
   Entry* find(const ObjectHandle& handle) noexcept;
   [[nodiscard]] std::byte* data_of(const Entry& entry) const;
   void place(Entry& entry);
@@ -69,8 +86,12 @@ class ObjectTable {
   void show_counts(const Entry& entry) const;
   [[nodiscard]] bool is_unused(const Entry& entry) const noexcept;
   [[nodiscard]] bool is_in_transit(const Entry& overflow) const noexcept;
+  [[nodiscard]] bool is_needed(const Entry& entry) const noexcept;
+  void erase_unneeded() noexcept;
 
+  Kinds info_of_;
   Entries objects_;
+  std::set<std::uint64_t> needable_;  // generations of kinds with is_needed, and perhaps of some that were never made
   std::map<std::uint32_t, ObjectSlab> slabs_;
   std::uint64_t last_generation_ = 0;
   std::uint32_t last_slab_ = 0;

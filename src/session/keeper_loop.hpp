@@ -94,6 +94,7 @@ class Keeper {
   [[nodiscard]] Outgoing perform(Client& client, const Request& request, IncomingMessage& message);
   [[nodiscard]] Outgoing perform_for(Participant& participant, const Request& request, IncomingMessage& message);
   [[nodiscard]] Outgoing join(Client& client, const Request& request, const Credentials& sender);
+  [[nodiscard]] Outgoing create(Participant& participant, const Request& request, IncomingMessage& message);
   [[nodiscard]] Outgoing hand_over(Participant& participant, const Request& request, const ObjectHandle& handle,
                                    const ObjectSpec& spec);
   static void let_go(Participant& participant, std::uint32_t number);

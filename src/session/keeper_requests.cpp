@@ -45,6 +45,23 @@ void check_name(const std::string& name) {
               "let all processes of a session use the same drover");
 }
 
+[[noreturn]] void throw_wrong_count(const IncomingMessage& message, const std::string& what) {
+  throw Error(Errc::corrupt, fmt::format("the {} came with {} descriptors", what, message.fds.size()),
+              "let all processes of a session use the same drover");
+}
+
+// The descriptor that came with a request, if one did. More than one tells a foreign sender from too many open files.
+Fd take_file(IncomingMessage& message, const std::string& what) {
+  if (message.fds.size() > 1) throw_wrong_count(message, what);
+  if (message.has_lost_fds) {
+    throw Error(
+        Errc::limit_reached,
+        fmt::format("the keeper (process {}) has too many open files to take the {}", ::getpid(), what),
+        "raise the hard limit of open files (ulimit -Hn 65536) before starting the session, or let go of slabs");
+  }
+  return message.fds.empty() ? Fd{} : std::move(message.fds.front());
+}
+
 // The pid comes from the kernel, the start time from the process itself. If they belong together after the pidfd was
 // opened, the pidfd is of the process that asked, and of no later one with the same pid.
 Fd open_pidfd_of(const Credentials& sender, std::uint64_t start_time, const Connection& connection) {
@@ -139,15 +156,15 @@ Keeper::Outgoing Keeper::perform(Client& client, const Request& request, Incomin
 Keeper::Outgoing Keeper::perform_for(Participant& participant, const Request& request, IncomingMessage& message) {
   const Owner number = participant.info.number;
   switch (request.type) {
-    case RequestType::create:
-      return hand_over(participant, request,
-                       objects_.create(request.spec, number, participants_.population().departed), request.spec);
+    case RequestType::create: return create(participant, request, message);
     case RequestType::open:
       return hand_over(participant, request, request.handle, objects_.open(request.handle, number));
     case RequestType::close:
       objects_.close(request.handle, number);
       let_go(participant, request.handle.slab);
       break;
+    case RequestType::file:
+      return {.reply = reply_to(request), .fd = objects_.file_of(request.handle, number).get(), .owned_fd = {}};
     case RequestType::invite: return invite(request);
     case RequestType::deposit: return deposit(request, message);
     case RequestType::fetch:
@@ -187,6 +204,13 @@ Keeper::Outgoing Keeper::join(Client& client, const Request& request, const Cred
   return {.reply = reply, .fd = participants_.page_file().get(), .owned_fd = {}};
 }
 
+Keeper::Outgoing Keeper::create(Participant& participant, const Request& request, IncomingMessage& message) {
+  Fd file = take_file(message, fmt::format("file of a {}", to_string(request.spec.kind)));
+  const ObjectHandle handle =
+      objects_.create(request.spec, participant.info.number, participants_.population().departed, std::move(file));
+  return hand_over(participant, request, handle, request.spec);
+}
+
 // The memory file goes along with the first object in it that the participant opens; the participant lets go of it
 // with the last, and both count the same.
 Keeper::Outgoing Keeper::hand_over(Participant& participant, const Request& request, const ObjectHandle& handle,
@@ -217,19 +241,10 @@ Keeper::Outgoing Keeper::invite(const Request& request) {
 }
 
 Keeper::Outgoing Keeper::deposit(const Request& request, IncomingMessage& message) {
-  if (message.has_lost_fds) {
-    throw Error(
-        Errc::limit_reached,
-        fmt::format("the keeper (process {}) has too many open files to take the slab '{}'", ::getpid(),
-                    request.name),
-        "raise the hard limit of open files (ulimit -Hn 65536) before starting the session, or withdraw slabs");
-  }
-  if (message.fds.size() != 1) {
-    throw Error(Errc::corrupt, fmt::format("a deposit came with {} descriptors", message.fds.size()),
-                "let all processes of a session use the same drover");
-  }
+  Fd slab = take_file(message, fmt::format("slab '{}'", request.name));
+  if (!slab.is_open()) throw_wrong_count(message, "slab '" + request.name + "'");
   Reply reply = reply_to(request);
-  reply.number = deposits_.add(std::move(message.fds.front()), request.name, request.number);
+  reply.number = deposits_.add(std::move(slab), request.name, request.number);
   return {.reply = reply, .owned_fd = {}};
 }
 
@@ -238,7 +253,7 @@ Keeper::Outgoing Keeper::list(const Request& request) const {
   if (const auto slab = deposits_.next(request.number)) {
     reply.number = slab->number;
     reply.text = slab->label;
-    reply.counts.deposit_bytes = slab->bytes;
+    reply.counts.slab_bytes = slab->bytes;
   }
   return {.reply = reply, .owned_fd = {}};
 }
@@ -248,8 +263,8 @@ Keeper::Outgoing Keeper::describe(const Request& request) const {
   reply.text = settings_.name;
   reply.counts = {.objects = objects_.size(),
                   .object_bytes = objects_.bytes(),
-                  .deposits = deposits_.size(),
-                  .deposit_bytes = deposits_.bytes(),
+                  .slabs = deposits_.size() + objects_.file_count(),
+                  .slab_bytes = deposits_.bytes() + objects_.file_bytes(),
                   .idle_limit_s = static_cast<std::uint64_t>(settings_.idle_limit.count())};
   return {.reply = reply, .fd = participants_.page_file().get(), .owned_fd = {}};
 }

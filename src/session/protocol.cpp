@@ -11,7 +11,7 @@ namespace drover {
 namespace {
 
 constexpr std::array kTypeNames = {"hello", "join",     "create", "open",     "close", "invite", "deposit",
-                                   "fetch", "withdraw", "list",   "describe", "leave", "end"};
+                                   "fetch", "withdraw", "list",   "describe", "leave", "end",    "file"};
 
 struct WireHeader {
   std::uint32_t magic;
@@ -138,7 +138,9 @@ WireHeader write_header(RequestType type, std::uint64_t sequence) {
           .sequence = sequence};
 }
 
-bool names_object(RequestType type) { return type == RequestType::open || type == RequestType::close; }
+bool names_object(RequestType type) {
+  return type == RequestType::open || type == RequestType::close || type == RequestType::file;
+}
 
 bool carries_object(RequestType type) { return type == RequestType::create || type == RequestType::open; }
 
@@ -197,7 +199,7 @@ std::string encode(const Reply& reply) {
     wire.handle = write_handle(reply.handle);
   }
   const SessionCounts& counts = reply.counts;
-  wire.counts = {counts.objects, counts.object_bytes, counts.deposits, counts.deposit_bytes, counts.idle_limit_s};
+  wire.counts = {counts.objects, counts.object_bytes, counts.slabs, counts.slab_bytes, counts.idle_limit_s};
   write_text(wire.text, reply.text);
   write_text(wire.remedy, reply.remedy);
   return as_bytes(wire);
@@ -216,8 +218,8 @@ Reply parse_reply(std::span<const std::byte> bytes) {
   }
   reply.counts = {.objects = wire.counts[0],
                   .object_bytes = wire.counts[1],
-                  .deposits = wire.counts[2],
-                  .deposit_bytes = wire.counts[3],
+                  .slabs = wire.counts[2],
+                  .slab_bytes = wire.counts[3],
                   .idle_limit_s = wire.counts[4]};
   reply.text = read_text(wire.text);
   reply.remedy = read_text(wire.remedy);

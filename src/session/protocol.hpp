@@ -32,6 +32,7 @@ enum class RequestType : std::uint16_t {
   describe,   ///< say how the session is; visitors may
   leave,      ///< take part no longer
   end,        ///< end the session; visitors may
+  file,       ///< get the file of an object
 };
 
 /// Whether the keeper answers it.
@@ -44,8 +45,8 @@ enum class RequestType : std::uint16_t {
 struct Request {
   RequestType type = RequestType::join;  ///< what is asked for
   std::uint64_t sequence = 0;            ///< comes back with the reply
-  ObjectSpec spec;                       ///< create
-  ObjectHandle handle;                   ///< open, close
+  ObjectSpec spec;                       ///< create; the object's file comes along if its kind has one
+  ObjectHandle handle;                   ///< open, close, file
   std::uint64_t number = 0;  ///< join: start time of the process; deposit: bytes; fetch, withdraw: slab; list: the
                              ///< slab before; end: 1 by force
   std::string name;          ///< join, invite: the participant's; deposit: a label; at most kMostNameBytes
@@ -53,11 +54,11 @@ struct Request {
 
 /// How a session is, in numbers.
 struct SessionCounts {
-  std::uint64_t objects = 0;        ///< shared objects
-  std::uint64_t object_bytes = 0;   ///< of their memory files
-  std::uint64_t deposits = 0;       ///< slabs in the keeper's hands
-  std::uint64_t deposit_bytes = 0;  ///< as their depositors said
-  std::uint64_t idle_limit_s = 0;   ///< seconds without participants after which it ends; 0 never
+  std::uint64_t objects = 0;       ///< shared objects
+  std::uint64_t object_bytes = 0;  ///< of their memory files
+  std::uint64_t slabs = 0;         ///< in the keeper's hands: deposited ones, and files of objects
+  std::uint64_t slab_bytes = 0;    ///< as their makers said
+  std::uint64_t idle_limit_s = 0;  ///< seconds without participants after which it ends; 0 never
 };
 
 /// One reply. A descriptor may come with it.

@@ -34,7 +34,7 @@ std::vector<SlabInfo> ask_slabs(KeeperLink& link) {
     const std::uint64_t last = slabs.empty() ? 0 : static_cast<std::uint64_t>(slabs.back().id);
     const Reply reply = link.ask({.type = RequestType::list, .number = last}).reply;
     if (reply.number <= last) return slabs;
-    slabs.push_back({.id = SlabId{reply.number}, .label = reply.text, .bytes = reply.counts.deposit_bytes});
+    slabs.push_back({.id = SlabId{reply.number}, .label = reply.text, .bytes = reply.counts.slab_bytes});
   }
 }
 
@@ -57,7 +57,8 @@ SessionInfo ask_info(KeeperLink& link, const std::string& name) {
           .population = page.population(),
           .objects = counts.objects,
           .object_bytes = counts.object_bytes,
-          .slab_bytes = counts.deposit_bytes,
+          .slab_count = counts.slabs,
+          .slab_bytes = counts.slab_bytes,
           .participants = page.participants(),
           .slabs = ask_slabs(link),
           .problem = {}};

@@ -66,6 +66,13 @@ OpenObject SessionState::create(const ObjectSpec& spec) {
   return take_over(link_.ask({.type = RequestType::create, .spec = spec}));
 }
 
+OpenObject SessionState::create(const ObjectSpec& spec, const Fd& file) {
+  require(file.is_open(), "an object was to be made with an empty descriptor as its file");
+  static_cast<void>(require_self());
+  const MutexLock lock(mutex_);
+  return take_over(link_.ask({.type = RequestType::create, .spec = spec}, file.get()));
+}
+
 OpenObject SessionState::open(const ObjectHandle& handle) {
   static_cast<void>(require_self());
   const MutexLock lock(mutex_);

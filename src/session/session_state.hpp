@@ -28,8 +28,12 @@ class SessionState final : public Membership {
   ~SessionState() override;
 
   OpenObject create(const ObjectSpec& spec) override;
+  OpenObject create(const ObjectSpec& spec, const Fd& file) override;
   OpenObject open(const ObjectHandle& handle) override;
   void close(const ObjectHandle& handle) noexcept override;
+  Fd file_of(const ObjectHandle& handle) override {
+    return ask_for_file({.type = RequestType::file, .handle = handle});
+  }
   void check() const override;
   [[nodiscard]] Population population() const noexcept override { return page_.population(); }
 

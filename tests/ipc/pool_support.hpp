@@ -31,6 +31,7 @@ constexpr PoolGeometry chunks(std::uint32_t number) {
 class PoolMember final : public Membership {
  public:
   explicit PoolMember(Owner owner) { set_self(owner); }
+  using Membership::create;
   OpenObject create(const ObjectSpec&) override { throw Error(Errc::unsupported, "a pool member makes no objects"); }
   OpenObject open(const ObjectHandle&) override { throw Error(Errc::unsupported, "a pool member opens no objects"); }
   void close(const ObjectHandle&) noexcept override {}

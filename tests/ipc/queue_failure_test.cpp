@@ -35,6 +35,7 @@ class Unlucky final : public Membership {
   explicit Unlucky(std::shared_ptr<Membership> real) : real_(std::move(real)) { set_self(real_->self()); }
   std::function<void()> fail;
 
+  using Membership::create;
   OpenObject create(const ObjectSpec& spec) override { return real_->create(spec); }
   OpenObject open(const ObjectHandle& handle) override {
     const OpenObject open = real_->open(handle);

@@ -299,7 +299,7 @@ TEST(Keeper, slabs_are_held_until_they_are_withdrawn) {
   const Reply listed = host->ask({.type = RequestType::list, .number = 0}).reply;
   EXPECT_EQ(listed.number, number);
   EXPECT_EQ(listed.text, "weights");
-  EXPECT_EQ(listed.counts.deposit_bytes, 4096U);
+  EXPECT_EQ(listed.counts.slab_bytes, 4096U);
   EXPECT_EQ(host->ask({.type = RequestType::list, .number = number}).reply.number, 0U);
   host->ask({.type = RequestType::withdraw, .number = number});
   host->ask({.type = RequestType::withdraw, .number = number});

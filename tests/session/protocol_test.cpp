@@ -67,7 +67,7 @@ TEST(Protocol, reply_comes_back_whole) {
   reply.number = 3;
   reply.spec = {.kind = ObjectKind::barrier, .parameters = {4}};
   reply.handle = {.kind = ObjectKind::barrier, .slab = 1, .offset = 64, .generation = 2};
-  reply.counts = {.objects = 1, .object_bytes = 2, .deposits = 3, .deposit_bytes = 4, .idle_limit_s = 5};
+  reply.counts = {.objects = 1, .object_bytes = 2, .slabs = 3, .slab_bytes = 4, .idle_limit_s = 5};
   const Reply back = round_trip(reply);
   EXPECT_EQ(back.type, reply.type);
   EXPECT_EQ(back.sequence, 8U);

@@ -9,6 +9,7 @@
 
 #include "drover/base/error.hpp"
 #include "drover/base/mutex.hpp"
+#include "ipc/object_kinds.hpp"
 #include "ipc/object_layout.hpp"
 
 namespace drover::test {
@@ -31,27 +32,38 @@ Population population_of(const SharedPage& page) {
   return {.present = page.present, .starting = 0, .departed = page.departed};
 }
 
+// What a participant in another process was given.
+struct Given {
+  std::vector<OpenObject> objects;
+  std::vector<Mapping> mappings;
+  std::map<ObjectHandle, Fd> files;
+};
+
 // A participant in another process than the table: knows only the objects it was given.
 class Remote final : public Membership {
  public:
-  Remote(Owner owner, std::vector<OpenObject> objects, std::vector<Mapping> mappings, Mapping page)
-      : objects_(std::move(objects)), mappings_(std::move(mappings)), page_(std::move(page)) {
+  Remote(Owner owner, Given given, Mapping page) : given_(std::move(given)), page_(std::move(page)) {
     set_self(owner);
   }
+  using Membership::create;
   OpenObject create(const ObjectSpec&) override { throw std::logic_error("invited peers of a test make no objects"); }
   OpenObject open(const ObjectHandle& handle) override {
-    for (const auto& object : objects_) {
+    for (const auto& object : given_.objects) {
       if (object.handle == handle) return object;
     }
     throw Error(Errc::not_found, fmt::format("the test gave no object {}", handle.to_string()));
   }
   void close(const ObjectHandle&) noexcept override {}
+  Fd file_of(const ObjectHandle& handle) override {
+    const auto at = given_.files.find(handle);
+    if (at != given_.files.end()) return at->second.duplicate();
+    throw Error(Errc::not_found, fmt::format("the test gave no file of {}", handle.to_string()));
+  }
   void check() const override { check_page(page_of(page_)); }
   [[nodiscard]] Population population() const noexcept override { return population_of(page_of(page_)); }
 
  private:
-  std::vector<OpenObject> objects_;
-  std::vector<Mapping> mappings_;
+  Given given_;
   Mapping page_;
 };
 
@@ -64,11 +76,11 @@ class TestSession::Local final : public Membership {
       : table_(std::move(table)), mutex_(std::move(mutex)), page_(std::move(page)) {
     set_self(owner);
   }
-  OpenObject create(const ObjectSpec& spec) override {
+  OpenObject create(const ObjectSpec& spec) override { return create_with(spec, {}); }
+  OpenObject create(const ObjectSpec& spec, const Fd& file) override { return create_with(spec, file.duplicate()); }
+  Fd file_of(const ObjectHandle& handle) override {
     const MutexLock lock(*mutex_);
-    const ObjectHandle handle = table_->create(spec, self(), page_of(*page_).departed);
-    openings_[handle] = 1;
-    return {.handle = handle, .spec = spec, .data = table_->slab(handle.slab).memory.data() + handle.offset};
+    return table_->file_of(handle, self()).duplicate();
   }
   OpenObject open(const ObjectHandle& handle) override {
     const MutexLock lock(*mutex_);
@@ -86,6 +98,13 @@ class TestSession::Local final : public Membership {
   [[nodiscard]] Population population() const noexcept override { return population_of(page_of(*page_)); }
 
  private:
+  OpenObject create_with(const ObjectSpec& spec, Fd file) {
+    const MutexLock lock(*mutex_);
+    const ObjectHandle handle = table_->create(spec, self(), page_of(*page_).departed, std::move(file));
+    openings_[handle] = 1;
+    return {.handle = handle, .spec = spec, .data = table_->slab(handle.slab).memory.data() + handle.offset};
+  }
+
   std::shared_ptr<ObjectTable> table_;
   std::shared_ptr<Mutex> mutex_;
   std::shared_ptr<Mapping> page_;
@@ -115,6 +134,7 @@ Owner TestSession::invite(Channel& channel, std::span<const ObjectHandle> object
     text += " " + handle.to_string();
     for (const auto parameter : spec.parameters) text += fmt::format(" {}", parameter);
     fds.push_back(table_->slab(handle.slab).file.get());
+    if (info_of(handle.kind).has_file) fds.push_back(table_->file_of(handle, owner).get());
   }
   channel.send(text, fds);
   return owner;
@@ -153,21 +173,21 @@ Invited accept_invitation(Channel& channel) {
   Owner owner = kNobody;
   text >> owner;
   Invited invited;
-  std::vector<OpenObject> objects;
-  std::vector<Mapping> mappings;
+  Given given;
   std::string name;
   for (std::size_t index = 1; text >> name; ++index) {
     OpenObject object{.handle = ObjectHandle::parse(name), .spec = {}, .data = nullptr};
     object.spec.kind = object.handle.kind;
     for (auto& parameter : object.spec.parameters) text >> parameter;
     const Fd& file = message.fds.at(index);
-    mappings.push_back(Mapping::shared(file, check_memory_file(file)));
-    object.data = mappings.back().data() + object.handle.offset;
+    given.mappings.push_back(Mapping::shared(file, check_memory_file(file)));
+    object.data = given.mappings.back().data() + object.handle.offset;
     invited.handles.push_back(object.handle);
-    objects.push_back(object);
+    given.objects.push_back(object);
+    if (info_of(object.handle.kind).has_file) given.files[object.handle] = std::move(message.fds.at(++index));
   }
-  invited.membership = std::make_shared<Remote>(owner, std::move(objects), std::move(mappings),
-                                                Mapping::shared(message.fds.front(), kPageBytes));
+  invited.membership =
+      std::make_shared<Remote>(owner, std::move(given), Mapping::shared(message.fds.front(), kPageBytes));
   return invited;
 }
 

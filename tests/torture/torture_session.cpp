@@ -29,6 +29,7 @@ class TortureSession::Member final : public Membership {
   Member(Owner owner, const std::vector<OpenObject>& objects, const Page& page) : objects_(objects), page_(page) {
     set_self(owner);
   }
+  using Membership::create;
   OpenObject create(const ObjectSpec&) override { throw std::logic_error("tortured processes make no objects"); }
   OpenObject open(const ObjectHandle& handle) override {
     for (const OpenObject& object : objects_) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "drover/base/fd.hpp"
+
 namespace drover {
 
 /// Number of a participant in its session, from 1. Stamped, in one atomic step, into everything a participant
@@ -30,6 +32,7 @@ enum class ObjectKind : std::uint16_t {
   value,
   array,
   overflow,  ///< one message that is larger than its queue's memory
+  slab,      ///< memory with a file of its own
 };
 
 /// The kind's name as written above.
@@ -93,11 +96,20 @@ class Membership {
   }
   /// Makes an object and opens it here.
   [[nodiscard]] virtual OpenObject create(const ObjectSpec& spec) = 0;
+  /// The same for a kind of object that has a file: the keeper holds a duplicate of `file` as long as the object
+  /// exists, whoever dies; the descriptor stays the caller's. Done whole or not at all. Throws
+  /// `Errc::invalid_argument` if the kind has none, as `create(spec)` does if it has one; `Errc::limit_reached` when
+  /// the keeper has too many files open; `Errc::unsupported` where nobody is there to hold it.
+  [[nodiscard]] virtual OpenObject create(const ObjectSpec& spec, const Fd& file);
   /// Opens an object another participant made. Throws `Errc::not_found` if it is gone.
   [[nodiscard]] virtual OpenObject open(const ObjectHandle& handle) = 0;
   /// Ends one opening: an object that a process opened twice it closes twice. The object goes with the last opening
   /// of the last process.
   virtual void close(const ObjectHandle& handle) noexcept = 0;
+  /// A new descriptor, closed on exec, of the file of an object that is open here; to be asked for once per process,
+  /// not once per use. Throws `Errc::not_found` if the object is gone or has no file, `Errc::invalid_argument` if it
+  /// is not open here.
+  [[nodiscard]] virtual Fd file_of(const ObjectHandle& handle);
   /// Throws `Errc::peer_lost`, with who and why, if the session is over for this process: the keeper died, the
   /// session ended, or this is a forked child. A system call; for the slow path of waiting.
   virtual void check() const = 0;

@@ -14,7 +14,7 @@
 
 namespace drover {
 
-/// A slab in the hands of a keeper.
+/// A slab that was deposited with a keeper.
 struct SlabInfo {
   SlabId id{};              ///< its number in the session
   std::string label;        ///< for people
@@ -30,9 +30,10 @@ struct SessionInfo {
   Population population;                      ///< who is in it, in numbers
   std::uint64_t objects = 0;                  ///< shared objects
   std::uint64_t object_bytes = 0;             ///< of their memory files
-  std::uint64_t slab_bytes = 0;               ///< of all slabs
+  std::uint64_t slab_count = 0;               ///< slabs in the keeper's hands: deposited ones, and files of objects
+  std::uint64_t slab_bytes = 0;               ///< of all of these
   std::vector<ParticipantInfo> participants;  ///< by number
-  std::vector<SlabInfo> slabs;                ///< by number
+  std::vector<SlabInfo> slabs;                ///< that were deposited, by number
   std::string problem;                        ///< why nothing more is known of it; empty if all is well
 };
 
