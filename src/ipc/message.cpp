@@ -56,6 +56,7 @@ Message& Message::operator=(Message&& other) noexcept {
   small_ = other.small_;
   std::swap(inlined_, other.inlined_);  // its room is for reuse
   held_ = std::move(other.held_);
+  leases_ = std::move(other.leases_);
   size_ = other.size_;
   key_ = other.key_;
   is_inlined_ = other.is_inlined_;
@@ -86,6 +87,7 @@ Delivery& Delivery::operator=(Delivery&& other) noexcept {
   is_flight_ = other.is_flight_;
   is_redelivered_ = other.is_redelivered_;
   held_ = std::move(other.held_);
+  leases_ = std::move(other.leases_);
   return *this;
 }
 

@@ -11,6 +11,7 @@
 #include "drover/base/log.hpp"
 #include "ipc/object_layout.hpp"
 #include "ipc/queue_layout.hpp"
+#include "ipc/slab_layout.hpp"
 
 namespace drover {
 namespace {
@@ -151,6 +152,7 @@ void ObjectTable::close(const ObjectHandle& handle, Owner opener) noexcept {
 
 void ObjectTable::depart(Owner owner, pid_t pid) noexcept {
   for (auto& [generation, entry] : objects_) recover(entry, owner);
+  recover_slabs(owner);
   for (auto at = objects_.begin(); at != objects_.end();) {
     Entry& entry = at->second;
     const bool had_it_open = entry.openers.erase(owner) > 0;
@@ -159,6 +161,7 @@ void ObjectTable::depart(Owner owner, pid_t pid) noexcept {
     show_counts(entry);
     at = is_unused(entry) ? erase(at) : std::next(at);
   }
+  erase_unneeded();
   wake_all();
 }
 
@@ -208,6 +211,7 @@ std::byte* ObjectTable::data_of(const Entry& entry) const {
 
 // An overflow object lives and dies with its queue; a queue goes before those, since it is older.
 ObjectTable::Entries::iterator ObjectTable::erase(Entries::iterator at) noexcept {
+  if (at->second.handle.kind == ObjectKind::queue) drop_leases_of(at->second);
   const Entry entry = std::move(at->second);
   header_of(data_of(entry)).magic = 0;
   auto slab = slabs_.find(entry.handle.slab);
@@ -236,6 +240,36 @@ void ObjectTable::recover(Entry& entry, Owner dead) noexcept {
   } catch (const std::exception& error) {  // spoilt by a participant: it must not cost the others their keeper
     log(LogLevel::error, error.what());
   }
+}
+
+// After all queues, which then say what messages refer to.
+void ObjectTable::recover_slabs(Owner dead) noexcept {
+  if (needable_.empty()) return;
+  std::set<std::pair<std::uint64_t, LeaseRef>> referenced;  // by the slab's generation
+  for (const auto& [generation, entry] : objects_) {
+    if (entry.handle.kind != ObjectKind::queue) continue;
+    for_each_sent_lease(layout_of(data_of(entry)), entry.spec,
+                        [&](const SentLease& sent) { referenced.emplace(sent.slab.generation, sent.lease); });
+  }
+  for (const std::uint64_t generation : needable_) {
+    const Entry& slab = objects_.at(generation);
+    if (slab.handle.kind != ObjectKind::slab) continue;
+    try {
+      recover_slab(layout_of(data_of(slab)), slab.spec, dead,
+                   [&](LeaseRef lease) { return referenced.contains({generation, lease}); });
+    } catch (const std::exception& error) {
+      log(LogLevel::error, error.what());
+    }
+  }
+}
+
+// What nobody received goes with its queue.
+void ObjectTable::drop_leases_of(const Entry& queue) noexcept {
+  for_each_sent_lease(layout_of(data_of(queue)), queue.spec, [&](const SentLease& sent) {
+    const Entry* const slab = find(sent.slab);
+    if (slab == nullptr || slab->handle.kind != ObjectKind::slab) return;
+    SlabLedger(layout_of(data_of(*slab)), slab_geometry(slab->spec)).drop(sent.lease, kInTransit);
+  });
 }
 
 void ObjectTable::show_counts(const Entry& entry) const {

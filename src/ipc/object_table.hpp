@@ -83,6 +83,8 @@ class ObjectTable {
   void place(Entry& entry);
   Entries::iterator erase(Entries::iterator at) noexcept;
   void recover(Entry& entry, Owner dead) noexcept;
+  void recover_slabs(Owner dead) noexcept;
+  void drop_leases_of(const Entry& queue) noexcept;
   void show_counts(const Entry& entry) const;
   [[nodiscard]] bool is_unused(const Entry& entry) const noexcept;
   [[nodiscard]] bool is_in_transit(const Entry& overflow) const noexcept;

@@ -31,6 +31,10 @@ const ObjectHandle& Queue::handle() const { return core().object().handle(); }
 
 PutResult Queue::put(std::span<const std::byte> message, Deadline deadline) { return core().put(message, deadline); }
 
+PutResult Queue::put(std::span<const std::byte> message, std::span<Lease> leases, Deadline deadline) {
+  return core().put(message, leases, deadline);
+}
+
 PutResult Queue::put(std::string_view message, Deadline deadline) {
   return core().put(std::as_bytes(std::span(message)), deadline);
 }

@@ -18,6 +18,7 @@
 #include "ipc/queue_layout.hpp"
 #include "ipc/queue_use.hpp"
 #include "ipc/ring.hpp"
+#include "ipc/sendable_leases.hpp"
 
 namespace drover {
 
@@ -26,7 +27,8 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
  public:
   explicit QueueCore(SharedObject object);
 
-  PutResult put(std::span<const std::byte> message, Deadline deadline);
+  PutResult put(std::span<const std::byte> message, Deadline deadline) { return put(message, {}, deadline); }
+  PutResult put(std::span<const std::byte> message, std::span<Lease> leases, Deadline deadline);
   PutResult publish(Loan& loan, Deadline deadline);
   GetResult get(Message& into, Deadline deadline);
   GetResult receive(Delivery& into, Deadline deadline);
@@ -71,7 +73,8 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
 
   [[nodiscard]] RingHead& head() const noexcept { return view_.ring.head(); }
   [[nodiscard]] Claimed try_claim(Owner me);
-  [[nodiscard]] PutResult put_held(detail::HeldMemory& held, Owner me, Deadline deadline);
+  [[nodiscard]] PutResult put_held(detail::HeldMemory& held, const SendableLeases& leases, Owner me,
+                                   Deadline deadline);
   [[nodiscard]] Claimed claim(Owner me, Deadline deadline);
   void fetch_lines_ahead(Position position, std::size_t bytes) const noexcept;
   void publish_record(Position position, Owner me);
@@ -101,6 +104,11 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
     // relaxed: written before the word that was just read
     return taken.is_flight ? view_.flights[taken.place].position.load(std::memory_order_relaxed) : taken.place;
   }
+  [[nodiscard]] SentLeaseWords* leases_of(const Taken& taken) const noexcept {
+    return taken.is_flight ? view_.leases_of_flight(taken.place)
+                           : view_.leases_of_slot(view_.ring.index_of(taken.place));
+  }
+  [[nodiscard]] std::vector<Lease> receive_leases(const Taken& taken) const;
   void keep_in_flight(Taken& taken, Owner me);
   [[nodiscard]] detail::HeldMemory adopt(const Taken& taken, Owner me);
   [[nodiscard]] detail::HeldMemory allocate(std::size_t bytes, Owner me, Deadline deadline, PutResult& result);

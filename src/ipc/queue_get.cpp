@@ -5,10 +5,20 @@
 
 #include "drover/base/error.hpp"
 #include "ipc/queue_core.hpp"
+#include "ipc/slab_book.hpp"
 
 namespace drover {
 
 using detail::HeldMemory;
+
+namespace {
+
+// Whether nobody could use a record whose use ended like this.
+bool is_useless_after(const Error& error) noexcept {
+  return error.code() == Errc::corrupt || error.code() == Errc::not_found;
+}
+
+}  // namespace
 
 // If the work fails for want of something, the record goes to the others; if nobody could use it, it goes for good.
 template <class Work>
@@ -16,8 +26,7 @@ void QueueCore::use_taken(const Taken& taken, Owner me, Work work) {
   try {
     work();
   } catch (const Error& error) {
-    const bool is_useless = error.code() == Errc::corrupt || error.code() == Errc::not_found;
-    is_useless ? finish(taken, me) : put_back(taken, me);
+    is_useless_after(error) ? finish(taken, me) : put_back(taken, me);
     throw;
   } catch (...) {
     put_back(taken, me);
@@ -37,6 +46,7 @@ GetResult QueueCore::get(Message& into, Deadline deadline) {
       case Storage::inlined: into.inlined_.assign(inlined_of(taken), inlined_of(taken) + size); break;
       default: into.held_ = adopt(taken, me); break;
     }
+    if (taken.head.leases() > 0) into.leases_ = receive_leases(taken);
   });
   if (size > kFirstLineBytes) take_lines_over(taken);
   into.is_inlined_ = taken.head.storage() == Storage::inlined;
@@ -54,7 +64,10 @@ GetResult QueueCore::receive(Delivery& into, Deadline deadline) {
   if (!taken.is_taken) return taken.end;
   const Storage storage = taken.head.storage();
   const bool is_held = storage == Storage::block || storage == Storage::overflow;
-  if (is_held) use_taken(taken, me, [&] { into.held_ = adopt(taken, me); });
+  use_taken(taken, me, [&] {
+    if (is_held) into.held_ = adopt(taken, me);
+    if (taken.head.leases() > 0) into.leases_ = receive_leases(taken);
+  });
   into.key_ = key_of(taken);
   if (!taken.is_flight) keep_in_flight(taken, me);
   const auto* const small = reinterpret_cast<const std::byte*>(record_of(taken).small_words.data());
@@ -75,17 +88,22 @@ void QueueCore::done(Delivery& delivery) {
   taken.is_flight = delivery.is_flight_;
   finish(taken, object_.self());
   delivery.held_.reset();
+  delivery.leases_.clear();
 }
 
-// The memory stays with the record. An object of its own is closed after the record is back, which keeps it.
+// The memory and the leases stay with the record. An object of its own is closed after the record is back, which
+// keeps it.
 void QueueCore::give_back(Delivery& delivery) {
   const auto keep_alive = std::exchange(delivery.core_, nullptr);
+  const Owner me = object_.self();
+  for (Lease& lease : delivery.leases_) SlabBook::sent(lease);
+  delivery.leases_.clear();
   HeldMemory& held = delivery.held_;
   const auto held_core = std::exchange(held.core_, nullptr);
   Taken taken;
   taken.place = delivery.place_;
   taken.is_flight = delivery.is_flight_;
-  put_back(taken, object_.self());
+  put_back(taken, me);
   if (held_core != nullptr && held.is_overflow_) object_.membership().close(held.overflow_);
 }
 
@@ -106,6 +124,9 @@ void QueueCore::keep_in_flight(Taken& taken, Owner me) {
     if (taken.head.storage() == Storage::inlined) {
       std::memcpy(view_.inlined_of_flight(index), inlined_of(taken), taken.head.bytes());
     }
+    for (std::size_t lease = 0; lease < taken.head.leases(); ++lease) {
+      view_.leases_of_flight(index)[lease].copy_from(leases_of(taken)[lease]);
+    }
     flight.word.store(make_slot_word(lap, SlotState::reading, me));
     take_lines_over(taken);
     finish(taken, me);
@@ -113,6 +134,29 @@ void QueueCore::keep_in_flight(Taken& taken, Owner me) {
     taken.is_flight = true;
     return;
   }
+}
+
+// All or none. Where one cannot be had because this process lacks something, those that were taken go back to the
+// record; where one does not exist, the record is of no use to anybody, and the others end with it.
+std::vector<Lease> QueueCore::receive_leases(const Taken& taken) const {
+  const std::span words(leases_of(taken), taken.head.leases());
+  std::vector<Lease> leases;
+  leases.reserve(words.size());
+  try {
+    for (const SentLeaseWords& sent : words) {
+      leases.push_back(SlabBook::receive(object_.shared_membership(), sent.load()));
+    }
+  } catch (const Error& error) {
+    if (is_useless_after(error)) {
+      for (const SentLeaseWords& sent : words.subspan(leases.size())) {
+        SlabBook::end_sent(object_.shared_membership(), sent.load());
+      }
+    } else {
+      for (Lease& lease : leases) SlabBook::sent(lease);
+    }
+    throw;
+  }
+  return leases;
 }
 
 HeldMemory QueueCore::adopt(const Taken& taken, Owner me) {

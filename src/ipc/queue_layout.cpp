@@ -123,10 +123,11 @@ QueueOffsets queue_offsets(const QueueGeometry& geometry) {
   offsets.flights = offsets.slots + geometry.capacity * sizeof(RingSlot);
   offsets.pool_state = offsets.flights + geometry.flights * sizeof(Flight);
   offsets.inlined = round_up(offsets.pool_state + pool_state_bytes(geometry.pool), kPage);
+  const std::uint64_t places = geometry.capacity + geometry.flights;
+  offsets.leases = offsets.inlined + places * kInlineBytes;
   // The blocks begin at a page of the file, as registering them for devices wants.
   offsets.pool_data =
-      round_up(sizeof(ObjectHeader) + offsets.inlined + (geometry.capacity + geometry.flights) * kInlineBytes,
-               kPage) -
+      round_up(sizeof(ObjectHeader) + offsets.leases + places * kMostLeases * sizeof(SentLeaseWords), kPage) -
       sizeof(ObjectHeader);
   offsets.total = offsets.pool_data + geometry.pool.bytes;
   return offsets;
@@ -139,7 +140,25 @@ QueueView::QueueView(std::byte* layout, const QueueGeometry& geometry)
       flight_count(geometry.flights),
       pool(layout + queue_offsets(geometry).pool_state, geometry.pool),
       inlined(layout + queue_offsets(geometry).inlined),
+      leases(reinterpret_cast<SentLeaseWords*>(layout + queue_offsets(geometry).leases)),
       pool_data(layout + queue_offsets(geometry).pool_data) {}
+
+void for_each_sent_lease(std::byte* layout, const ObjectSpec& spec,
+                         const std::function<void(const SentLease&)>& visit) {
+  const QueueView queue(layout, queue_geometry(spec));
+  const auto visit_all = [&](RecordHead head, const SentLeaseWords* leases) {
+    const std::size_t number = std::min(head.leases(), kMostLeases);
+    for (std::size_t index = 0; index < number; ++index) visit(leases[index].load());
+  };
+  for (std::uint64_t index = 0; index < queue.ring.capacity(); ++index) {
+    const RingSlot& slot = queue.ring.slot(index);
+    if (may_be_read(slot.word.load())) visit_all(slot.record.load_head(), queue.leases_of_slot(index));
+  }
+  for (std::uint64_t index = 0; index < queue.flight_count; ++index) {
+    const Flight& flight = queue.flights[index];
+    if (may_be_read(flight.word.load())) visit_all(flight.record.load_head(), queue.leases_of_flight(index));
+  }
+}
 
 BlockRef block_of(const Record& record) noexcept {
   std::uint64_t block = 0;

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "drover/ipc/membership.hpp"
 #include "ipc/block_pool.hpp"
 #include "ipc/object_kinds.hpp"
 #include "ipc/ring.hpp"
 #include "ipc/ring_layout.hpp"
+#include "ipc/sent_lease.hpp"
 
 namespace drover {
 
@@ -35,6 +37,7 @@ struct QueueOffsets {
   std::size_t flights;     ///< Flight[flights]
   std::size_t pool_state;  ///< of the block pool
   std::size_t inlined;     ///< kInlineBytes for each slot, then for each flight
+  std::size_t leases;      ///< SentLeaseWords[kMostLeases] for each slot, then for each flight
   std::size_t pool_data;   ///< the blocks
   std::size_t total;       ///< size of all
 };
@@ -52,11 +55,20 @@ struct QueueView {
     return inlined + (ring.capacity() + index) * kInlineBytes;
   }
 
+  /// The leases that go with the record of a slot or flight.
+  [[nodiscard]] SentLeaseWords* leases_of_slot(std::uint64_t index) const noexcept {
+    return leases + index * kMostLeases;
+  }
+  [[nodiscard]] SentLeaseWords* leases_of_flight(std::uint64_t index) const noexcept {
+    return leases + (ring.capacity() + index) * kMostLeases;
+  }
+
   Ring ring;
   Flight* flights;
   std::uint64_t flight_count;
   BlockPool pool;
   std::byte* inlined;
+  SentLeaseWords* leases;
   std::byte* pool_data;
 };
 
@@ -79,6 +91,10 @@ void for_each_record(const QueueView& queue, Visit visit) {
     if (may_be_read(flight.word.load())) visit(flight.record);
   }
 }
+
+/// Calls `visit` with every lease that goes with such a record.
+void for_each_sent_lease(std::byte* layout, const ObjectSpec& spec,
+                         const std::function<void(const SentLease&)>& visit);
 
 /// The block of a record. Requires: its storage is `block`.
 [[nodiscard]] BlockRef block_of(const Record& record) noexcept;

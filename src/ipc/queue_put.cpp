@@ -20,28 +20,32 @@ constexpr Position kFetchedAhead = 4;  // slots
 
 using detail::HeldMemory;
 
-PutResult QueueCore::put(std::span<const std::byte> message, Deadline deadline) {
+PutResult QueueCore::put(std::span<const std::byte> message, std::span<Lease> leases, Deadline deadline) {
   const Owner me = object_.self();
+  const SendableLeases sendable(leases, object_.membership());
   if (message.size() > kInlineBytes) {
     PutResult result = PutResult::timed_out;
     HeldMemory held = allocate(message.size(), me, deadline, result);
     if (held.core_ == nullptr) return result;
     std::memcpy(held.data_, message.data(), message.size());
     held.is_copied_ = true;
-    return put_held(held, me, deadline);
+    return put_held(held, sendable, me, deadline);
   }
   const Claimed claimed = claim(me, deadline);
   if (claimed.result != PutResult::put) return claimed.result;
   fetch_lines_ahead(claimed.position + kFetchedAhead, message.size());
   Record& record = view_.ring.slot(claimed.position).record;
-  if (message.size() <= kSmallBytes) {
-    record.store_head(RecordHead::of(message.size(), Storage::small));
+  const std::uint64_t index = view_.ring.index_of(claimed.position);
+  const bool is_small = message.size() <= kSmallBytes;
+  const RecordHead plain = RecordHead::of(message.size(), is_small ? Storage::small : Storage::inlined);
+  record.store_head(sendable.write(plain, view_.leases_of_slot(index)));
+  if (is_small) {
     record.store_small(message.data(), message.size());
   } else {
-    record.store_head(RecordHead::of(message.size(), Storage::inlined));
-    std::memcpy(view_.inlined_of_slot(view_.ring.index_of(claimed.position)), message.data(), message.size());
+    std::memcpy(view_.inlined_of_slot(index), message.data(), message.size());
   }
   publish_record(claimed.position, me);
+  sendable.give_away();
   return PutResult::put;
 }
 
@@ -60,7 +64,7 @@ PutResult QueueCore::publish(Loan& loan, Deadline deadline) {
   require(loan.is_open() && loan.held_.core_->object_.handle() == object_.handle(),
           "what is published must be a loan of the same queue",
           "call loan() of the queue to which publish() belongs");
-  return put_held(loan.held_, object_.self(), deadline);
+  return put_held(loan.held_, SendableLeases({}, object_.membership()), object_.self(), deadline);
 }
 
 Loan QueueCore::loan(std::size_t bytes, Deadline deadline) {
@@ -73,12 +77,13 @@ Loan QueueCore::loan(std::size_t bytes, Deadline deadline) {
 }
 
 // The memory belongs to the record from the publication on: recovery leaves what a readable record refers to.
-PutResult QueueCore::put_held(HeldMemory& held, Owner me, Deadline deadline) {
+PutResult QueueCore::put_held(HeldMemory& held, const SendableLeases& leases, Owner me, Deadline deadline) {
   const Claimed claimed = claim(me, deadline);
   if (claimed.result != PutResult::put) return claimed.result;
   Record& record = view_.ring.slot(claimed.position).record;
-  record.store_head(
-      RecordHead::of(held.size_, held.is_overflow_ ? Storage::overflow : Storage::block, held.is_copied_));
+  const auto plain =
+      RecordHead::of(held.size_, held.is_overflow_ ? Storage::overflow : Storage::block, held.is_copied_);
+  record.store_head(leases.write(plain, view_.leases_of_slot(view_.ring.index_of(claimed.position))));
   if (held.is_overflow_) {
     const ObjectHandle& object = held.overflow_;
     const OverflowRef overflow{.generation = object.generation, .offset = object.offset, .slab = object.slab};
@@ -87,6 +92,7 @@ PutResult QueueCore::put_held(HeldMemory& held, Owner me, Deadline deadline) {
     record.store_small(&held.block_, sizeof(held.block_));
   }
   publish_record(claimed.position, me);
+  leases.give_away();
   if (held.is_overflow_) object_.membership().close(held.overflow_);  // the record keeps it
   held.data_ = nullptr;
   held.size_ = 0;

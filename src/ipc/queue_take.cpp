@@ -9,6 +9,7 @@ namespace drover {
 namespace {
 
 bool fits(RecordHead record) noexcept {
+  if (record.leases() > kMostLeases) return false;
   switch (record.storage()) {
     case Storage::small: return record.bytes() <= kSmallBytes && !record.is_copied();
     case Storage::inlined: return record.bytes() <= kInlineBytes && !record.is_copied();

@@ -80,14 +80,17 @@ enum class Storage : std::uint8_t {
   overflow,  ///< in an object of its own; `small` holds an OverflowRef
 };
 
-/// Length and storage of a message, and whether `put` copied it there, in one word.
+/// Length and storage of a message, whether `put` copied it there, and how many leases go with it, in one word.
 struct RecordHead {
   std::uint64_t word = 0;
 
   static RecordHead of(std::uint64_t bytes, Storage storage, bool is_copied = false) noexcept {
-    return {.word = bytes << 8U | (is_copied ? 0x80U : 0U) | static_cast<std::uint64_t>(storage)};
+    return {.word = bytes << 16U | (is_copied ? 0x80U : 0U) | static_cast<std::uint64_t>(storage)};
   }
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return word >> 8U; }
+  [[nodiscard]] RecordHead with_leases(std::size_t number) const noexcept { return {.word = word | number << 8U}; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return word >> 16U; }
+  /// As read from shared memory: may be more than kMostLeases.
+  [[nodiscard]] std::size_t leases() const noexcept { return word >> 8U & 0xffU; }
   /// As read from shared memory: may be none of the enumerators.
   [[nodiscard]] Storage storage() const noexcept { return static_cast<Storage>(word & 0x7fU); }
   [[nodiscard]] bool is_copied() const noexcept { return (word & 0x80U) != 0; }

@@ -36,6 +36,12 @@ SharedObject::SharedObject(std::shared_ptr<Membership> membership, const ObjectS
   object_ = membership_->create(spec);
 }
 
+SharedObject::SharedObject(std::shared_ptr<Membership> membership, const ObjectSpec& spec, const Fd& file)
+    : membership_(std::move(membership)) {
+  require(membership_ != nullptr, "a shared object needs a session", "pass a Session that is open");
+  object_ = membership_->create(spec, file);
+}
+
 SharedObject::SharedObject(std::shared_ptr<Membership> membership, const ObjectHandle& handle, ObjectKind kind)
     : membership_(std::move(membership)) {
   require(membership_ != nullptr, "a shared object needs a session", "pass a Session that is open");

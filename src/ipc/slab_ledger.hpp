@@ -95,9 +95,11 @@ class SlabLedger {
   /// the next user. May be repeated. Throws `Errc::corrupt` if the state was spoiled; what can be used then still
   /// can.
   void recover(Owner dead, const std::function<bool(LeaseRef)>& is_referenced) const;
-  /// For the keeper: ends a lease that `holder`, who is no participant, has; nothing if that is not so. Takes the
-  /// lock in the name of `name`, and waits for nobody, as `recover`.
-  void drop(LeaseRef lease, Owner holder, Owner name) const;
+  /// For the keeper: ends a lease that `holder`, who is no participant, has; nothing if that is not so. Its block is
+  /// freed by the next user, or by `settle`.
+  void drop(LeaseRef lease, Owner holder) const;
+  /// For the keeper, when nobody has the ledger open: frees what waits for the next user.
+  void settle() const;
   /// Wakes all who wait for the ledger's lock, to look at the session.
   void wake_all() const noexcept { pool_.wake_all(); }
 

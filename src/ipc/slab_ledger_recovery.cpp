@@ -101,19 +101,20 @@ void SlabLedger::recover(Owner dead, const IsReferenced& is_referenced) const {
                     [&](std::uint32_t index, const LeaseState& lease) { static_cast<void>(core.end(index, lease)); });
 }
 
-void SlabLedger::drop(LeaseRef lease, Owner holder, Owner name) const {
-  const LedgerCore<> core(view_);
+void SlabLedger::drop(LeaseRef lease, Owner holder) const {
   if (lease.index >= view_.capacity) return;
+  const LedgerCore<> core(view_);
   const LeaseState state = core.at(lease.index);
   if (!state.is_used || state.generation != lease.generation || state.holder != holder) return;
+  static_cast<void>(core.orphan(lease.index, state));
+}
+
+void SlabLedger::settle() const {
+  constexpr Owner kAnyone = kMaxParticipants;  // nobody else is there to mistake it for another
   CellLockLayout& lock = view_.pool.header.lock;
-  if (!try_claim_for(name, lock)) {
-    static_cast<void>(core.orphan(lease.index, state));
-    return;
-  }
-  const LockOfTheDead release(lock, name);
-  core.end_orphans();
-  static_cast<void>(core.end(lease.index, state));
+  if (!try_claim_for(kAnyone, lock)) return;
+  const LockOfTheDead release(lock, kAnyone);
+  LedgerCore<>(view_).end_orphans();
 }
 
 }  // namespace drover

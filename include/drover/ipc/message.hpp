@@ -7,8 +7,10 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "drover/ipc/lease.hpp"
 #include "drover/ipc/membership.hpp"
 
 namespace drover {
@@ -99,11 +101,16 @@ class Message {
   [[nodiscard]] MessageKey key() const noexcept { return key_; }
   /// Whether it may have been delivered before, to a participant that died with it or gave it back.
   [[nodiscard]] bool is_redelivered() const noexcept { return is_redelivered_; }
+  /// The leases that came with it, in the order sent; released when this Message is changed or destroyed.
+  [[nodiscard]] std::span<const Lease> leases() const noexcept { return leases_; }
+  /// Takes them out of the message, to be kept.
+  [[nodiscard]] std::vector<Lease> take_leases() noexcept { return std::exchange(leases_, {}); }
 
  private:
   friend class QueueCore;
   void reset() noexcept {
     held_.reset();
+    leases_.clear();
     size_ = 0;
     key_ = 0;
     is_inlined_ = false;
@@ -113,6 +120,7 @@ class Message {
   std::array<std::byte, 104> small_{};
   std::vector<std::byte> inlined_;
   detail::HeldMemory held_;
+  std::vector<Lease> leases_;
   std::size_t size_ = 0;
   MessageKey key_ = 0;
   bool is_inlined_ = false;
@@ -142,6 +150,9 @@ class Delivery {
   [[nodiscard]] MessageKey key() const noexcept { return key_; }
   /// Whether it may have been delivered before.
   [[nodiscard]] bool is_redelivered() const noexcept { return is_redelivered_; }
+  /// The leases that came with it, in the order sent. They belong to the delivery: share those that shall be kept,
+  /// before it is done.
+  [[nodiscard]] std::span<const Lease> leases() const noexcept { return leases_; }
   /// Whether there is a message that is neither done nor given back.
   [[nodiscard]] bool is_open() const noexcept { return core_ != nullptr; }
   /// Takes it out of the queue for good.
@@ -161,6 +172,7 @@ class Delivery {
   bool is_flight_ = false;
   bool is_redelivered_ = false;
   detail::HeldMemory held_;
+  std::vector<Lease> leases_;
 };
 
 /// Memory of a queue to write a message in, so that it is never copied; publish it with `Queue::publish`. Frees

@@ -44,6 +44,10 @@ class Queue {
   PutResult put(std::span<const std::byte> message, Deadline deadline = Deadline::never());
   /// The same for text.
   PutResult put(std::string_view message, Deadline deadline = Deadline::never());
+  /// Puts a copy of `message` together with leases, at most 32: from then on they belong to the message, and then to
+  /// whoever gets it; those in `leases` are empty. Whatever else the result, they are unchanged. Throws
+  /// `Errc::invalid_argument` for one that is empty or of another session.
+  PutResult put(std::span<const std::byte> message, std::span<Lease> leases, Deadline deadline = Deadline::never());
   /// Puts if there is room now.
   PutResult try_put(std::span<const std::byte> message) { return put(message, Deadline::after({})); }
   /// Puts one after the other until all are in or one fails; returns how many are in, and the last result.

@@ -15,6 +15,8 @@ class SharedObject {
  public:
   /// Makes a new object.
   SharedObject(std::shared_ptr<Membership> membership, const ObjectSpec& spec);
+  /// Makes one of a kind that has a file: Membership::create.
+  SharedObject(std::shared_ptr<Membership> membership, const ObjectSpec& spec, const Fd& file);
   /// Opens an existing one. Throws `Errc::invalid_argument` if the handle names another kind, `Errc::not_found` if
   /// the object is gone, `Errc::corrupt` if what lies there is not one of this version.
   SharedObject(std::shared_ptr<Membership> membership, const ObjectHandle& handle, ObjectKind kind);

@@ -1,0 +1,60 @@
+// ipc/slab_book.hpp: one opening of a slab's ledger by this process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "drover/base/clock.hpp"
+#include "drover/base/fd.hpp"
+#include "drover/ipc/lease.hpp"
+#include "drover/ipc/shared_object.hpp"
+#include "ipc/sent_lease.hpp"
+#include "ipc/slab_layout.hpp"
+#include "ipc/slab_ledger.hpp"
+
+namespace drover {
+
+/// The ledger of a slab as this process uses it: makes leases, sends them, receives them. Safe for all threads.
+class SlabBook : public std::enable_shared_from_this<SlabBook> {
+ public:
+  /// Makes the ledger of a slab of `bytes`, whose memory is `file`; the keeper holds the file as long as the ledger
+  /// exists. `marks` say to the caller's like what memory it is.
+  [[nodiscard]] static std::shared_ptr<SlabBook> make(std::shared_ptr<Membership> membership, std::uint64_t bytes,
+                                                      const Fd& file, const SlabMarks& marks = {});
+  /// Opens one that exists; the same for all callers of this process while anyone has it.
+  [[nodiscard]] static std::shared_ptr<SlabBook> open(const std::shared_ptr<Membership>& membership,
+                                                      const ObjectHandle& handle);
+  explicit SlabBook(SharedObject object);
+
+  /// A block of at least `bytes` with a lease on it; an empty one if the slab has no room for it now, or another
+  /// stood still in its ledger until the deadline.
+  [[nodiscard]] Lease allocate(std::uint64_t bytes, Deadline deadline = Deadline::never());
+  /// One more on the block of `lease`, for this process.
+  [[nodiscard]] Lease share(const Lease& lease);
+  /// Ends it. Requires: it is of this slab.
+  void end(Lease& lease) noexcept;
+
+  /// The words under which a lease travels. Throws `Errc::invalid_argument` if it claims nothing, or a block of
+  /// another session than `membership`'s.
+  [[nodiscard]] static SentLease to_send(const Lease& lease, const Membership& membership);
+  /// After a message that refers to it was published: it is the message's, or already its receiver's.
+  static void sent(Lease& lease);
+  /// Takes over what a message refers to. Throws `Errc::not_found` for what has ended or never was.
+  [[nodiscard]] static Lease receive(const std::shared_ptr<Membership>& membership, const SentLease& sent);
+  /// The same, and ends it; where that is impossible it is logged.
+  static void end_sent(const std::shared_ptr<Membership>& membership, const SentLease& sent) noexcept;
+
+  [[nodiscard]] const SharedObject& object() const noexcept { return object_; }
+  [[nodiscard]] const SlabLedger& ledger() const noexcept { return ledger_; }
+  /// A new descriptor of the slab's memory.
+  [[nodiscard]] Fd file() const { return object_.membership().file_of(object_.handle()); }
+
+ private:
+  [[nodiscard]] Lease lease_of(LeaseRef ref);
+
+  SharedObject object_;
+  SlabLedger ledger_;
+};
+
+}  // namespace drover
