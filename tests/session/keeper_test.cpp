@@ -212,8 +212,9 @@ TEST(Keeper, visitor_may_look_but_not_touch) {
   const test::CapturedLog log;
   KeeperThread keeper;
   auto host = join(keeper);
-  for (const auto type : {RequestType::create, RequestType::open, RequestType::invite, RequestType::deposit,
-                          RequestType::fetch, RequestType::withdraw, RequestType::leave, RequestType::hello}) {
+  for (const auto type :
+       {RequestType::create, RequestType::open, RequestType::invite, RequestType::deposit, RequestType::fetch,
+        RequestType::withdraw, RequestType::leave, RequestType::hello, RequestType::file}) {
     SCOPED_TRACE(to_string(type));
     Channel channel(host->ask_for_file({.type = RequestType::invite, .name = "visitor"}));
     channel.send(encode(Request{.type = RequestType::describe, .sequence = 1}));

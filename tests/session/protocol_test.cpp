@@ -46,7 +46,7 @@ Reply round_trip(const Reply& reply) { return parse_reply(bytes_of(encode(reply)
 
 TEST(Protocol, request_comes_back_with_the_fields_of_its_type) {
   const ObjectHandle handle{.kind = ObjectKind::lock, .slab = 7, .offset = 4096, .generation = 99};
-  for (const auto type : {RequestType::open, RequestType::close}) {
+  for (const auto type : {RequestType::open, RequestType::close, RequestType::file}) {
     const Request request = round_trip(Request{.type = type, .sequence = 5, .handle = handle});
     EXPECT_EQ(request.type, type);
     EXPECT_EQ(request.sequence, 5U);
@@ -103,8 +103,10 @@ TEST(Protocol, texts_that_are_too_long_are_cut_and_end) {
 TEST(Protocol, every_type_has_a_name_and_some_have_no_reply) {
   EXPECT_STREQ(to_string(RequestType::hello), "hello");
   EXPECT_STREQ(to_string(RequestType::end), "end");
+  EXPECT_STREQ(to_string(RequestType::file), "file");
   EXPECT_STREQ(to_string(static_cast<RequestType>(999)), "unknown");
   EXPECT_TRUE(has_reply(RequestType::open));
+  EXPECT_TRUE(has_reply(RequestType::file));
   EXPECT_FALSE(has_reply(RequestType::close));
 }
 
@@ -136,6 +138,8 @@ TEST(Protocol, impossible_fields_are_corrupt) {
                          "unknown kind of object 65537");
   expect_corrupt_request(spoilt(encode(Request{.type = RequestType::open}), kRequestHandleKindAt, std::uint32_t{77}),
                          "unknown kind of object 77");
+  expect_corrupt_request(spoilt(encode(Request{.type = RequestType::file}), kRequestHandleKindAt, std::uint32_t{78}),
+                         "unknown kind of object 78");
   std::string endless = encode(Request{});
   std::fill(endless.begin() + kRequestNameAt, endless.end(), 'x');
   expect_corrupt_request(endless, "text without an end");

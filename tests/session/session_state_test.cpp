@@ -188,6 +188,15 @@ TEST(SessionState, memory_file_that_could_shrink_is_refused) {
                      {"not a sealed memory file"});
 }
 
+TEST(SessionState, file_that_does_not_come_is_corrupt_and_an_empty_one_is_not_sent) {
+  FakeKeeper keeper([](const Request& request) { return say(reply_to(request)); });
+  const auto state = keeper.join();
+  test::expect_error(Errc::corrupt, [&] { static_cast<void>(state->file_of({.kind = ObjectKind::slab})); },
+                     {"without a descriptor"});
+  test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(state->create(kEventSpec, Fd{})); },
+                     {"empty descriptor"});
+}
+
 TEST(SessionState, closing_what_is_not_open_is_ignored) {
   FakeKeeper keeper([](const Request& request) { return say(reply_to(request)); });
   auto state = keeper.join();

@@ -1,0 +1,13 @@
+// tests/support/slab_spec.hpp: the smallest object that has a file.
+#pragma once
+
+#include <cstdint>
+
+#include "drover/ipc/membership.hpp"
+
+namespace drover::test {
+
+/// The spec of a slab whose file has so many bytes.
+inline ObjectSpec slab_spec(std::uint64_t bytes) { return {.kind = ObjectKind::slab, .parameters = {bytes}}; }
+
+}  // namespace drover::test
