@@ -1,0 +1,48 @@
+// tensor/mapped_slab.hpp: a slab that has an address in this process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "drover/base/mapping.hpp"
+#include "drover/device/memory.hpp"
+#include "drover/tensor/place.hpp"
+#include "ipc/slab_book.hpp"
+
+namespace drover {
+
+/// A slab's ledger and its memory, mapped: once per process, for all blocks in it.
+class MappedSlab {
+ public:
+  /// Makes a slab of at least `bytes`, which the keeper holds from now on. Throws `Errc::device_memory` or
+  /// `Errc::out_of_memory`.
+  [[nodiscard]] static std::shared_ptr<MappedSlab> make(const std::shared_ptr<Membership>& membership,
+                                                        const Place& place, std::uint64_t bytes);
+  /// Maps one that another process made. Throws `Errc::not_found` if its device is not visible here, `Errc::corrupt` if
+  /// the file is not what the ledger says.
+  [[nodiscard]] static std::shared_ptr<MappedSlab> open(std::shared_ptr<SlabBook> book);
+
+  [[nodiscard]] const Place& place() const noexcept { return place_; }
+  [[nodiscard]] SlabBook& book() const noexcept { return *book_; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return slab_bytes(book_->object().spec()); }
+  /// Whether this process made it.
+  [[nodiscard]] bool is_own() const noexcept { return is_own_; }
+  /// Where it begins; nullptr if it is a device's.
+  [[nodiscard]] std::byte* host_data() const noexcept { return host_.data(); }
+  /// Where it begins on its device.
+  [[nodiscard]] DevicePtr device_data() const noexcept { return device_ == nullptr ? DevicePtr{} : device_->ptr(); }
+  /// Whether there is no block in it; may change at any time unless this process alone allocates there.
+  [[nodiscard]] bool is_empty() const noexcept { return book_->ledger().used_blocks() == 0; }
+  /// Whether nobody else has it open.
+  [[nodiscard]] bool is_alone() const noexcept;
+
+ private:
+  Place place_;
+  std::shared_ptr<SlabBook> book_;  // shared: with the leases
+  bool is_own_ = false;
+  Mapping host_;
+  std::unique_ptr<DeviceMemory> device_;
+};
+
+}  // namespace drover
