@@ -12,14 +12,14 @@ namespace drover {
 /// it trusts the spec, which the keeper keeps to itself, and nothing that lies in shared memory.
 struct ObjectKindInfo {
   /// Size of the layout; throws `Errc::invalid_argument`, with the limits, for parameters that can not be.
-  std::size_t (*layout_bytes)(const ObjectSpec& spec);
+  std::size_t (*layout_bytes)(const ObjectSpec& spec) = nullptr;
   /// Makes the layout in zeroed memory.
-  void (*format)(std::byte* layout, const ObjectSpec& spec);
+  void (*format)(std::byte* layout, const ObjectSpec& spec) = nullptr;
   /// Sets right everything that `dead` held, and tells or wakes whoever waited for it. Called only after the
   /// kernel has reported the death; may be repeated. Every function here must be derived from shared memory alone.
-  void (*recover)(std::byte* layout, const ObjectSpec& spec, Owner dead);
+  void (*recover)(std::byte* layout, const ObjectSpec& spec, Owner dead) = nullptr;
   /// Wakes everybody who sleeps on the object, so that they look again at the session.
-  void (*wake_all)(std::byte* layout, const ObjectSpec& spec);
+  void (*wake_all)(std::byte* layout, const ObjectSpec& spec) = nullptr;
   /// Whether an object that nobody has open must stay all the same; asked after every death and every closing.
   /// nullptr: such an object is never needed.
   bool (*is_needed)(std::byte* layout, const ObjectSpec& spec) = nullptr;

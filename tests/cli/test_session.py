@@ -13,7 +13,8 @@ import pytest
 
 SECONDS = 60  # ends a run that has gone wrong
 MAGIC, VERSION = 0x52565244, 1
-JOIN, DEPOSIT = 2, 7
+JOIN, CREATE, DEPOSIT = 2, 3, 7
+SLAB = 11  # the kind of object that has a file
 LIST_KEYS = [
     "name",
     "keeper_pid",
@@ -34,6 +35,12 @@ def request(kind: int, number: int, name: str, sequence: int = 1) -> bytes:
     """Give a control message: header, no object, a number and a name."""
     header = struct.pack("<IHHQ", MAGIC, VERSION, kind, sequence)
     return header + bytes(80) + struct.pack("<Q", number) + name.encode().ljust(64, b"\0")
+
+
+def create_slab(size: int, sequence: int) -> bytes:
+    """Give the message that makes an object with a file: header, kind and size, no handle, no name."""
+    header = struct.pack("<IHHQ", MAGIC, VERSION, CREATE, sequence)
+    return header + struct.pack("<7Q", SLAB, size, 0, 0, 0, 0, 0) + bytes(96)
 
 
 def own_start_time() -> int:
@@ -146,6 +153,25 @@ def test_show_tells_who_takes_part_and_what_is_kept(drover):
         "is_worker": False,
     }
     assert details["slabs"] == [{"id": 1, "label": "weights", "bytes": 3 * 2**20}]
+
+
+def test_files_of_objects_count_as_slabs(drover):
+    """A user sees how much memory a session holds, whoever described it."""
+    keeper = Keeper(drover, "train")
+    with keeper.join("tester") as connection, open("/dev/zero", "rb") as slab:
+        socket.send_fds(connection, [create_slab(5 * 2**20, sequence=2)], [slab.fileno()])
+        reply, fds, _, _ = socket.recv_fds(connection, 65536, 4)
+        for fd in fds:
+            os.close(fd)
+        assert struct.unpack_from("<I", reply, 16)[0] == 0, reply[152:]
+        socket.send_fds(connection, [request(DEPOSIT, 3 * 2**20, "weights", sequence=3)], [slab.fileno()])
+        connection.recv(65536)
+        text = drover.run("session", "show", "train").stdout
+        (entry,) = drover.read_json("session", "list")["sessions"]
+    assert "2 slabs of 8.0 MiB" in text
+    assert re.search(r"^1 +3.0 MiB +weights$", text, re.MULTILINE)
+    assert re.search(r"^- +5.0 MiB +of 1 objects$", text, re.MULTILINE)
+    assert (entry["objects"], entry["slabs"], entry["slab_bytes"]) == (1, 2, 8 * 2**20)
 
 
 def test_end_leaves_nothing(drover, tmp_path):
