@@ -29,6 +29,14 @@ def numbers(*values: int) -> bytes:
 # Something to begin with: inputs that get past the first checks. The rest the fuzzers find themselves.
 SEEDS: dict[str, list[bytes]] = {
     "handle": [b"queue:3:0:17", b"rlock:4294967295:18446744073709551615:1", b"condition:1:64", b"barrier:-1:0:0"],
+    "npy": [
+        bytes([0]) + b"\x93NUMPY\x01\0\x41\0{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }      \n123456",
+        *(
+            bytes([255]) + b"{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }" % (descr, order, shape)
+            for descr in (b"<f2", b"<c16", b"|b1", b">i8", b"<f4")
+            for order, shape in ((b"True", b"2, 3"), (b"False", b"30, 41"), (b"False", b""), (b"True", b"0, 9,"))
+        ),
+    ],
     "protocol": [bytes([0]) + b"DRVR" + bytes(60), *(bytes([64 + kind]) + b"\x01" * 40 for kind in range(30))],
     # A few slots, 16 KiB and two flights; puts of several sizes, receive and done, get, recovery, a spoiled word.
     "queue": [

@@ -32,3 +32,8 @@
 #include "drover/session/process.hpp"
 #include "drover/session/session.hpp"
 #include "drover/session/session_list.hpp"
+#include "drover/tensor/dtype.hpp"
+#include "drover/tensor/half.hpp"
+#include "drover/tensor/npy.hpp"
+#include "drover/tensor/tensor_layout.hpp"
+#include "drover/tensor/tensor_text.hpp"

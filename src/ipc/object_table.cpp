@@ -9,6 +9,7 @@
 
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
+#include "ipc/object_kinds.hpp"
 #include "ipc/object_layout.hpp"
 #include "ipc/queue_layout.hpp"
 #include "ipc/slab_layout.hpp"
@@ -73,7 +74,7 @@ void check_file(const ObjectSpec& spec, const ObjectKindInfo& info, const Fd& fi
 }  // namespace
 
 ObjectHandle ObjectTable::create(const ObjectSpec& spec, Owner opener, std::uint64_t departed_before, Fd file) {
-  const ObjectKindInfo& info = info_of_(spec.kind);
+  const ObjectKindInfo& info = info_of(spec.kind);
   check_file(spec, info, file);
   Entry entry{.handle = {.kind = spec.kind, .slab = 0, .offset = 0, .generation = last_generation_ + 1},
               .spec = spec,
@@ -144,7 +145,7 @@ void ObjectTable::close(const ObjectHandle& handle, Owner opener) noexcept {
       erase(objects_.find(handle.generation));
     } else {
       show_counts(*entry);
-      info_of_(entry->spec.kind).wake_all(layout_of(data_of(*entry)), entry->spec);  // they may be alone now
+      info_of(entry->spec.kind).wake_all(layout_of(data_of(*entry)), entry->spec);  // they may be alone now
     }
   }
   erase_unneeded();
@@ -167,7 +168,7 @@ void ObjectTable::depart(Owner owner, pid_t pid) noexcept {
 
 void ObjectTable::wake_all() noexcept {
   for (auto& [generation, entry] : objects_)
-    info_of_(entry.spec.kind).wake_all(layout_of(data_of(entry)), entry.spec);
+    info_of(entry.spec.kind).wake_all(layout_of(data_of(entry)), entry.spec);
 }
 
 const ObjectSlab& ObjectTable::slab(std::uint32_t number) const {
@@ -236,7 +237,7 @@ ObjectTable::Entries::iterator ObjectTable::erase(Entries::iterator at) noexcept
 
 void ObjectTable::recover(Entry& entry, Owner dead) noexcept {
   try {
-    info_of_(entry.spec.kind).recover(layout_of(data_of(entry)), entry.spec, dead);
+    info_of(entry.spec.kind).recover(layout_of(data_of(entry)), entry.spec, dead);
   } catch (const std::exception& error) {  // spoilt by a participant: it must not cost the others their keeper
     log(LogLevel::error, error.what());
   }
@@ -292,7 +293,7 @@ bool ObjectTable::is_in_transit(const Entry& overflow) const noexcept {
 
 bool ObjectTable::is_needed(const Entry& entry) const noexcept {
   try {
-    const auto asked = info_of_(entry.spec.kind).is_needed;
+    const auto asked = info_of(entry.spec.kind).is_needed;
     return asked != nullptr && asked(layout_of(data_of(entry)), entry.spec);
   } catch (const std::exception& error) {  // spoilt by a participant: nobody can use it any more
     log(LogLevel::error, error.what());

@@ -11,7 +11,6 @@
 #include "drover/base/fd.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/ipc/membership.hpp"
-#include "ipc/object_kinds.hpp"
 
 namespace drover {
 
@@ -28,12 +27,6 @@ struct ObjectSlab {
 /// objects share memory files; a large one has its own. Not synchronised.
 class ObjectTable {
  public:
-  /// What is known of a kind.
-  using Kinds = const ObjectKindInfo& (*)(ObjectKind kind);
-
-  /// Empty. Tests may know kinds of their own.
-  explicit ObjectTable(Kinds kinds = info_of) noexcept : info_of_(kinds) {}
-
   /// Makes an object, counts `opener` as having it open, and holds `file` until the object goes. Throws
   /// `Errc::invalid_argument` for a bad spec, for a file that the kind does not have, and where one is missing;
   /// `Errc::out_of_memory` and `Errc::limit_reached` where the system refuses.
@@ -91,7 +84,6 @@ class ObjectTable {
   [[nodiscard]] bool is_needed(const Entry& entry) const noexcept;
   void erase_unneeded() noexcept;
 
-  Kinds info_of_;
   Entries objects_;
   std::set<std::uint64_t> needable_;  // generations of kinds with is_needed, and perhaps of some that were never made
   std::map<std::uint32_t, ObjectSlab> slabs_;

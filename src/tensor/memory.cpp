@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "drover/base/error.hpp"
 #include "tensor/memory_state.hpp"
 
@@ -25,7 +23,7 @@ Place Block::place() const {
 
 std::span<std::byte> Block::bytes() const {
   require(is_open(), "a block that holds nothing has no bytes");
-  require(!slab_->place().is_device, fmt::format("the bytes of a block at {} were asked for", to_string(place())),
+  require(!slab_->place().is_device, "the bytes of a block on a device were asked for",
           "copy it to host memory first, or use device_ptr()");
   return {slab_->host_data() + lease_.offset(), lease_.bytes()};
 }

@@ -1,9 +1,7 @@
 // Objects with a file, as the table of the keeper holds them.
 #include <unistd.h>
 
-#include <array>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -14,6 +12,8 @@
 #include "drover/ipc/event.hpp"
 #include "ipc/object_layout.hpp"
 #include "ipc/object_table.hpp"
+#include "ipc/pool_support.hpp"
+#include "ipc/slab_layout.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
 #include "support/leftovers.hpp"
@@ -40,33 +40,17 @@ bool is_held(const std::string& label) {
 // A file that only the table has.
 Fd labelled_file(const std::string& label) { return make_memory_file(label, 4096); }
 
-// Kinds in which a slab is needed while the first byte of its layout is 1, and 2 cannot be understood.
-const ObjectKindInfo& kinds_with_needs(ObjectKind kind) {
-  static const ObjectKindInfo needy = {.layout_bytes = [](const ObjectSpec&) { return kCacheLine; },
-                                       .format = [](std::byte*, const ObjectSpec&) {},
-                                       .recover =
-                                           [](std::byte* layout, const ObjectSpec&, Owner dead) {
-                                             if (dead == 9) *layout = std::byte{0};
-                                           },
-                                       .wake_all = [](std::byte*, const ObjectSpec&) {},
-                                       .is_needed =
-                                           [](std::byte* layout, const ObjectSpec&) {
-                                             if (*layout == std::byte{2}) throw std::runtime_error("a spoilt slab");
-                                             return *layout == std::byte{1};
-                                           },
-                                       .has_file = true};
-  return kind == ObjectKind::slab ? needy : info_of(kind);
-}
-
-// A table with one slab of participant 1, and a mark in its layout.
+// A table with one slab of participant 1, in which a block is in use.
 struct NeedyTable {
-  ObjectTable table{kinds_with_needs};
+  ObjectTable table;
   ObjectHandle slab = table.create(slab_spec(4096), 1, 0, labelled_file("needy"));
+  test::PoolMember member{1};
+  LeaseRef lease;
 
-  explicit NeedyTable(int mark) { set(mark); }
-  void set(int mark) const {
-    *layout_of(table.slab(slab.slab).memory.data() + slab.offset) = static_cast<std::byte>(mark);
-  }
+  explicit NeedyTable(Owner holder) : lease(ledger().allocate(1, holder, member).value()) {}
+  [[nodiscard]] std::byte* layout() const { return layout_of(table.slab(slab.slab).memory.data() + slab.offset); }
+  [[nodiscard]] SlabLedger ledger() const { return {layout(), slab_geometry(slab_spec(4096))}; }
+  void drop() const { ledger().drop(lease, kKept); }
 };
 
 TEST(ObjectFile, is_held_until_the_last_opening_ends) {
@@ -120,24 +104,24 @@ TEST(ObjectFile, kind_and_file_must_fit) {
 }
 
 TEST(ObjectFile, object_that_is_needed_stays_without_openers) {
-  NeedyTable needy(1);
+  NeedyTable needy(kKept);
   ObjectTable& table = needy.table;
   table.close(needy.slab, 1);
   table.depart(1, 1234);
   ASSERT_EQ(table.file_count(), 1U);
   table.open(needy.slab, 2);
   EXPECT_TRUE(table.file_of(needy.slab, 2).is_open());
-  needy.set(0);
+  needy.drop();
   table.close(needy.slab, 2);
   EXPECT_EQ(table.size(), 0U);
 }
 
 // Nobody has it open, so nobody closes it: somebody else's closing or leaving is the occasion.
 TEST(ObjectFile, object_that_is_no_longer_needed_goes_at_the_next_closing_of_any) {
-  NeedyTable needy(1);
+  NeedyTable needy(kKept);
   const ObjectHandle event = needy.table.create(kEvent, 2, 0);
   needy.table.close(needy.slab, 1);
-  needy.set(0);
+  needy.drop();
   EXPECT_TRUE(is_held("needy"));
   needy.table.close(event, 2);
   EXPECT_FALSE(is_held("needy"));
@@ -145,40 +129,24 @@ TEST(ObjectFile, object_that_is_no_longer_needed_goes_at_the_next_closing_of_any
 }
 
 TEST(ObjectFile, object_that_is_no_longer_needed_goes_at_the_next_departure) {
-  for (const Owner departing : {Owner{7}, Owner{9}}) {
-    NeedyTable needy(1);
+  for (const Owner holder : {kKept, Owner{9}}) {
+    NeedyTable needy(holder);
     needy.table.depart(1, 1234);
     ASSERT_EQ(needy.table.file_count(), 1U);
-    if (departing == 7) needy.set(0);  // what 9 held makes it needed, which recovery sees
-    needy.table.depart(departing, 0);
+    if (holder == kKept) needy.drop();
+    needy.table.depart(9, 0);
     EXPECT_EQ(needy.table.file_count(), 0U);
     EXPECT_FALSE(is_held("needy"));
   }
 }
 
-TEST(ObjectFile, needed_objects_go_one_by_one) {
-  ObjectTable table(kinds_with_needs);
-  std::array<ObjectHandle, 3> slabs;
-  for (auto& slab : slabs) {
-    slab = table.create(slab_spec(100), 1, 0, labelled_file("one of three"));
-    *layout_of(table.slab(slab.slab).memory.data() + slab.offset) = std::byte{1};
-  }
-  table.depart(1, 1234);
-  EXPECT_EQ(table.file_bytes(), 300U);
-  for (const auto& slab : {slabs[0], slabs[2]}) {
-    *layout_of(table.slab(slab.slab).memory.data() + slab.offset) = std::byte{0};
-  }
-  table.close({}, 5);  // unknown, and an occasion all the same
-  EXPECT_EQ(table.file_count(), 1U);
-  EXPECT_NO_THROW(table.open(slabs[1], 2));
-}
-
 TEST(ObjectFile, spoilt_object_is_not_needed) {
   const test::CapturedLog log;
-  NeedyTable needy(2);
+  NeedyTable needy(kKept);
+  LedgerView(needy.layout(), slab_geometry(slab_spec(4096))).header.orphans = 1'000'000;
   needy.table.close(needy.slab, 1);
   EXPECT_EQ(needy.table.size(), 0U);
-  EXPECT_TRUE(log.contains("a spoilt slab"));
+  EXPECT_TRUE(log.contains("is spoiled"));
 }
 
 TEST(ObjectFile, participant_gets_descriptors_of_its_own) {
