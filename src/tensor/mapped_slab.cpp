@@ -45,7 +45,8 @@ void require_device(const Place& place) {
   if (!place.is_device) return;
   const auto& devices = backend_of(place.backend).devices();
   if (place.index >= 0 && static_cast<std::size_t>(place.index) < devices.size()) return;
-  throw Error(Errc::not_found, fmt::format("there is no device {}; this process sees {}", to_string(place), devices.size()),
+  throw Error(Errc::not_found,
+              fmt::format("there is no device {}; this process sees {}", to_string(place), devices.size()),
               "`drover devices` lists them");
 }
 
@@ -78,7 +79,8 @@ std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
   const Fd file = book->file();
   if (!opened->place_.is_device) {
     if (check_memory_file(file) != slab_bytes(spec)) {
-      throw Error(Errc::corrupt, fmt::format("a slab of {} has a file of another size", format_bytes(slab_bytes(spec))),
+      throw Error(Errc::corrupt,
+                  fmt::format("a slab of {} has a file of another size", format_bytes(slab_bytes(spec))),
                   "a process of the session made it wrongly; end the session and look for that process");
     }
     opened->host_ = Mapping::shared(file, slab_bytes(spec));

@@ -19,8 +19,8 @@ class MappedSlab {
   /// `Errc::out_of_memory`.
   [[nodiscard]] static std::shared_ptr<MappedSlab> make(const std::shared_ptr<Membership>& membership,
                                                         const Place& place, std::uint64_t bytes);
-  /// Maps one that another process made. Throws `Errc::not_found` if its device is not visible here, `Errc::corrupt` if
-  /// the file is not what the ledger says.
+  /// Maps one that another process made. Throws `Errc::not_found` if its device is not visible here, `Errc::corrupt`
+  /// if the file is not what the ledger says.
   [[nodiscard]] static std::shared_ptr<MappedSlab> open(std::shared_ptr<SlabBook> book);
 
   [[nodiscard]] const Place& place() const noexcept { return place_; }

@@ -53,7 +53,8 @@ Block MemoryState::allocate(const Place& place, std::uint64_t bytes) {
   add_slab(place, bytes);
   block = try_allocate(place, bytes);
   if (block.is_open()) return block;
-  throw Error(Errc::internal, fmt::format("a new slab at {} has no room for {}", to_string(place), format_bytes(bytes)),
+  throw Error(Errc::internal,
+              fmt::format("a new slab at {} has no room for {}", to_string(place), format_bytes(bytes)),
               "please report this");
 }
 

@@ -1,0 +1,62 @@
+// tests/tensor/memory_support.hpp: tests that run at every place, and numbers in blocks.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "drover/base/error.hpp"
+#include "drover/device/select.hpp"
+#include "drover/tensor/memory.hpp"
+
+namespace drover::test {
+
+/// Writes a number at the start of a block, wherever it lies.
+inline void write_number(const Block& block, std::uint64_t number) {
+  if (block.place().is_device) {
+    backend_of(block.place().backend).open(block.place().index).upload(block.device_ptr(), &number, sizeof(number));
+  } else {
+    std::memcpy(block.bytes().data(), &number, sizeof(number));
+  }
+}
+
+/// Reads it.
+inline std::uint64_t read_number(const Block& block) {
+  std::uint64_t number = 0;
+  if (block.place().is_device) {
+    backend_of(block.place().backend).open(block.place().index).download(&number, block.device_ptr(), sizeof(number));
+  } else {
+    std::memcpy(&number, block.bytes().data(), sizeof(number));
+  }
+  return number;
+}
+
+/// Runs at the place that the parameter names; skipped, with the reason, where there is no such device.
+class PlaceTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!place().is_device) return;
+    try {
+      static_cast<void>(backend_of(place().backend));
+    } catch (const Error& error) {
+      GTEST_SKIP() << "no GPU can be used here: " << error.message();
+    }
+  }
+  [[nodiscard]] static Place place() { return Place::parse(GetParam()); }
+};
+
+/// "cuda:0" as part of a test's name.
+inline std::string place_name(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::erase(name, ':');
+  return name;
+}
+
+}  // namespace drover::test
+
+/// For a suite derived from PlaceTest: host memory, an emulated device, a GPU.
+#define DROVER_INSTANTIATE_AT_PLACES(suite)                                                              \
+  INSTANTIATE_TEST_SUITE_P(Host, suite, ::testing::Values("cpu", "host:0"), ::drover::test::place_name); \
+  INSTANTIATE_TEST_SUITE_P(Cuda, suite, ::testing::Values("cuda:0"), ::drover::test::place_name)

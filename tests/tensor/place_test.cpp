@@ -1,0 +1,27 @@
+#include "drover/tensor/place.hpp"
+
+#include <gtest/gtest.h>
+
+#include "drover/base/error.hpp"
+#include "support/expect_error.hpp"
+
+namespace drover {
+namespace {
+
+TEST(Place, is_written_as_it_is_read) {
+  for (const char* const text : {"cpu", "cuda:0", "host:1", "cuda:12"})
+    EXPECT_EQ(to_string(Place::parse(text)), text);
+  EXPECT_EQ(Place::parse("cpu"), Place::cpu());
+  EXPECT_EQ(Place::parse("host:3"), Place::device(BackendKind::host, 3));
+}
+
+TEST(Place, anything_else_is_an_error_with_the_choices) {
+  for (const char* const text : {"", "gpu", "cuda", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cpu:0", ":0", "cuda: 1",
+                                 "cuda:99999999999999999999"}) {
+    test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(Place::parse(text)); },
+                       {"no place for memory", "cpu, cuda:0 or host:0"});
+  }
+}
+
+}  // namespace
+}  // namespace drover
