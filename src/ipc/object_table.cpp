@@ -167,8 +167,7 @@ void ObjectTable::depart(Owner owner, pid_t pid) noexcept {
 }
 
 void ObjectTable::wake_all() noexcept {
-  for (auto& [generation, entry] : objects_)
-    info_of(entry.spec.kind).wake_all(layout_of(data_of(entry)), entry.spec);
+  for (auto& [generation, entry] : objects_) info_of(entry.spec.kind).wake_all(layout_of(data_of(entry)), entry.spec);
 }
 
 const ObjectSlab& ObjectTable::slab(std::uint32_t number) const {

@@ -1,0 +1,95 @@
+#include <exception>
+#include <random>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "alloc/workload.hpp"
+#include "drover/base/bytes.hpp"
+#include "drover/device/select.hpp"
+#include "drover/session/init.hpp"
+#include "drover/session/session.hpp"
+#include "support/board.hpp"
+
+namespace drover::bench {
+namespace {
+
+constexpr std::size_t kLargest = 16 * kKiB;
+constexpr int kBatch = 16;  // pairs per sample, so that the clock does not count
+constexpr const char* kMetric = "release + allocate";
+
+// While `live` blocks are in use, one at random is released and another size allocated in its place.
+std::vector<double> measure(Allocator& allocator, std::size_t live, std::size_t samples) {
+  std::minstd_rand random(7);
+  const auto any_size = [&] { return 1 + random() % kLargest; };
+  for (std::size_t slot = 0; slot < live; ++slot) allocator.allocate(slot, any_size());
+  std::vector<double> nanoseconds;
+  for (std::size_t sample = 0; sample < samples + 1; ++sample) {
+    const std::int64_t begin = now_ns();
+    for (int pair = 0; pair < kBatch; ++pair) {
+      const std::size_t slot = random() % live;
+      allocator.release(slot);
+      allocator.allocate(slot, any_size());
+    }
+    if (sample > 0) nanoseconds.push_back(static_cast<double>(now_ns() - begin) / kBatch);
+  }
+  for (std::size_t slot = 0; slot < live; ++slot) allocator.release(slot);
+  return nanoseconds;
+}
+
+struct Case {
+  std::string place;
+  std::vector<Contender> contenders;
+  std::vector<std::size_t> live;
+  std::size_t samples;
+};
+
+std::vector<Case> cases(const std::shared_ptr<Membership>& membership, bool is_smoke) {
+  const std::size_t samples = is_smoke ? 2 : 20'000;
+  std::vector<Case> all;
+  const auto drover_at = [membership](const Place& place) {
+    return Contender{"drover", [=](std::size_t slots) { return make_drover(membership, place, slots); }};
+  };
+  all.push_back({"cpu",
+                 {drover_at(Place::cpu()), {"malloc", make_malloc}, {"boost managed memory", make_boost}},
+                 {10, 100, 1000, 10'000},
+                 samples});
+  for (const Backend* const backend : available_backends()) {
+    const Place place = Place::device(backend->kind(), 0);
+    const Contender plain{"Device::allocate", [place](std::size_t slots) { return make_device(place, slots); }};
+    all.push_back({to_string(place), {drover_at(place), plain}, {10, 1000}, samples / 200 + 1});
+  }
+  return all;
+}
+
+void run(const Options& options) {
+  const Session session = Session::start();
+  std::vector<Row> rows;
+  for (const Case& one : cases(session, options.is_smoke)) {
+    fmt::print(stderr, "measuring {}\n", one.place);
+    for (const std::size_t live : one.live) {
+      const std::string workload = fmt::format("{}, {} live blocks", one.place, live);
+      for (const Contender& contender : one.contenders) {
+        if (!options.wants(workload, contender.name, kMetric)) continue;
+        const auto allocator = contender.make(live);
+        rows.push_back(nanosecond_row(workload, contender.name, kMetric, measure(*allocator, live, one.samples)));
+      }
+    }
+  }
+  report(rows, options);
+}
+
+}  // namespace
+}  // namespace drover::bench
+
+int main(int argc, char** argv) {
+  using namespace drover;
+  try {
+    init(argc, argv);
+    bench::run(bench::parse_options(argc, argv, "Blocks of memory that are taken and given back."));
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}
