@@ -20,12 +20,12 @@ struct Places {
 };
 
 // Elements one by one; a constant size makes the copy a move of a register.
-template <std::size_t kSize>
+template <std::size_t Size>
 void copy_row(Places at, const Run& run) noexcept {
-  const auto to_way = run.ways[0] * static_cast<std::int64_t>(kSize);
-  const auto from_way = run.ways[1] * static_cast<std::int64_t>(kSize);
+  const auto to_way = run.ways[0] * static_cast<std::int64_t>(Size);
+  const auto from_way = run.ways[1] * static_cast<std::int64_t>(Size);
   for (std::int64_t i = 0; i < run.size; ++i) {
-    std::memcpy(at.to + i * to_way, at.from + i * from_way, kSize);
+    std::memcpy(at.to + i * to_way, at.from + i * from_way, Size);
   }
 }
 
@@ -93,7 +93,7 @@ void copy_strided(std::span<std::byte> to, const TensorLayout& to_layout, std::s
   if (to_layout.element_count() == 0) return;
   // The order of elements is free here, so the steps in the target may go from large to small: more runs join.
   auto runs = detail::joined_runs(to_layout, from_layout);
-  std::ranges::stable_sort(runs, [](const Run& a, const Run& b) { return a.ways > b.ways; });
+  std::ranges::sort(runs, [](const Run& a, const Run& b) { return a.ways > b.ways; });
   runs = detail::joined(runs);
   if (runs.empty()) runs.push_back({.size = 1, .ways = {1, 1}});
   const Places start = {.to = to.data() + to_layout.extent_bytes().begin,
