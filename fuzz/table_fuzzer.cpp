@@ -61,6 +61,7 @@ class TableRun {
     const bool is_wild = input_.take<std::uint8_t>() % 4 == 0;
     for (auto& parameter : spec.parameters)
       parameter = is_wild ? input_.take<std::uint64_t>() : input_.take_up_to(40);
+    if (spec.kind == ObjectKind::slab && !is_wild) spec.parameters[0] += 512;  // less is refused
     return spec;
   }
 

@@ -12,6 +12,7 @@
 namespace drover::bench {
 namespace {
 
+// NOLINTBEGIN(cppcoreguidelines-no-malloc): it is what is measured
 class Malloc final : public Allocator {
  public:
   explicit Malloc(std::size_t slots) : blocks_(slots) {}
@@ -32,6 +33,7 @@ class Malloc final : public Allocator {
  private:
   std::vector<void*> blocks_;
 };
+// NOLINTEND(cppcoreguidelines-no-malloc)
 
 namespace interprocess = boost::interprocess;
 

@@ -23,7 +23,7 @@ class LedgerCore {
 
   /// A new lease.
   struct Lease {
-    std::uint32_t index;
+    std::uint32_t index = 0;
     LeaseState state;
   };
 

@@ -20,9 +20,6 @@ struct ObjectKindInfo {
   void (*recover)(std::byte* layout, const ObjectSpec& spec, Owner dead) = nullptr;
   /// Wakes everybody who sleeps on the object, so that they look again at the session.
   void (*wake_all)(std::byte* layout, const ObjectSpec& spec) = nullptr;
-  /// Whether an object that nobody has open must stay all the same; asked after every death and every closing.
-  /// nullptr: such an object is never needed.
-  bool (*is_needed)(std::byte* layout, const ObjectSpec& spec) = nullptr;
   /// Each object of the kind has a file, of `parameters[0]` bytes, that the keeper holds for it.
   bool has_file = false;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -94,7 +95,7 @@ ObjectHandle ObjectTable::create(const ObjectSpec& spec, Owner opener, std::uint
   show_counts(entry);
   info.format(layout_of(data), spec);
   header.magic = kObjectMagic;
-  if (info.is_needed != nullptr) needable_.insert(entry.handle.generation);
+  if (spec.kind == ObjectKind::slab) slab_objects_.insert(entry.handle.generation);
   ++last_generation_;
   return objects_.emplace(last_generation_, std::move(entry)).first->second.handle;
 }
@@ -148,7 +149,7 @@ void ObjectTable::close(const ObjectHandle& handle, Owner opener) noexcept {
       info_of(entry->spec.kind).wake_all(layout_of(data_of(*entry)), entry->spec);  // they may be alone now
     }
   }
-  erase_unneeded();
+  erase_unused_slabs();
 }
 
 void ObjectTable::depart(Owner owner, pid_t pid) noexcept {
@@ -162,7 +163,7 @@ void ObjectTable::depart(Owner owner, pid_t pid) noexcept {
     show_counts(entry);
     at = is_unused(entry) ? erase(at) : std::next(at);
   }
-  erase_unneeded();
+  erase_unused_slabs();
   wake_all();
 }
 
@@ -218,7 +219,7 @@ ObjectTable::Entries::iterator ObjectTable::erase(Entries::iterator at) noexcept
   give_range(slab->second, entry.handle.offset, entry.bytes);
   if (slab->second.objects == 0) slabs_.erase(slab);
   at = objects_.erase(at);
-  needable_.erase(entry.handle.generation);
+  slab_objects_.erase(entry.handle.generation);
   if (entry.handle.kind != ObjectKind::queue) return at;
   for (auto other = objects_.begin(); other != objects_.end();) {
     const bool is_mine = other->second.handle.kind == ObjectKind::overflow &&
@@ -244,22 +245,37 @@ void ObjectTable::recover(Entry& entry, Owner dead) noexcept {
 
 // After all queues, which then say what messages refer to.
 void ObjectTable::recover_slabs(Owner dead) noexcept {
-  if (needable_.empty()) return;
-  std::set<std::pair<std::uint64_t, LeaseRef>> referenced;  // by the slab's generation
-  for (const auto& [generation, entry] : objects_) {
-    if (entry.handle.kind != ObjectKind::queue) continue;
-    for_each_sent_lease(layout_of(data_of(entry)), entry.spec,
-                        [&](const SentLease& sent) { referenced.emplace(sent.slab.generation, sent.lease); });
-  }
-  for (const std::uint64_t generation : needable_) {
-    const Entry& slab = objects_.at(generation);
-    if (slab.handle.kind != ObjectKind::slab) continue;
+  for (const std::uint64_t generation : slab_objects_) {
+    const auto at = objects_.find(generation);
+    if (at == objects_.end()) continue;
     try {
-      recover_slab(layout_of(data_of(slab)), slab.spec, dead,
-                   [&](LeaseRef lease) { return referenced.contains({generation, lease}); });
+      const auto sent = leases_sent_by(dead, at->second);
+      recover_slab(layout_of(data_of(at->second)), at->second.spec, dead,
+                   [&](LeaseRef lease) { return sent.contains(lease); });
     } catch (const std::exception& error) {
       log(LogLevel::error, error.what());
     }
+  }
+}
+
+// Those to which a message refers. Nothing comes to belong to the dead any more, so what is not its own now, never
+// will be; and there are no more of them than the slab has leases, whatever a participant wrote into its queues.
+std::set<LeaseRef> ObjectTable::leases_sent_by(Owner dead, const Entry& slab) const {
+  const SlabLedger ledger(layout_of(data_of(slab)), slab_geometry(slab.spec));
+  std::set<LeaseRef> sent;
+  for_each_sent(slab.handle, [&](LeaseRef lease) {
+    if (ledger.is_of(lease, dead)) sent.insert(lease);
+  });
+  return sent;
+}
+
+// Of all queues.
+void ObjectTable::for_each_sent(const ObjectHandle& slab, const std::function<void(LeaseRef)>& visit) const {
+  for (const auto& [generation, entry] : objects_) {
+    if (entry.handle.kind != ObjectKind::queue) continue;
+    for_each_sent_lease(layout_of(data_of(entry)), entry.spec, [&](const SentLease& sent) {
+      if (sent.slab == slab) visit(sent.lease);
+    });
   }
 }
 
@@ -268,7 +284,7 @@ void ObjectTable::drop_leases_of(const Entry& queue) noexcept {
   for_each_sent_lease(layout_of(data_of(queue)), queue.spec, [&](const SentLease& sent) {
     const Entry* const slab = find(sent.slab);
     if (slab == nullptr || slab->handle.kind != ObjectKind::slab) return;
-    SlabLedger(layout_of(data_of(*slab)), slab_geometry(slab->spec)).drop(sent.lease, kInTransit);
+    SlabLedger(layout_of(data_of(*slab)), slab_geometry(slab->spec)).drop(sent.lease);
   });
 }
 
@@ -280,7 +296,8 @@ void ObjectTable::show_counts(const Entry& entry) const {
 
 // Who put a message that has an object of its own has closed that; the record refers to it until somebody opens it.
 bool ObjectTable::is_unused(const Entry& entry) const noexcept {
-  if (!entry.openers.empty() || is_needed(entry)) return false;
+  if (!entry.openers.empty()) return false;
+  if (entry.handle.kind == ObjectKind::slab) return !is_sent(entry);
   return entry.handle.kind != ObjectKind::overflow || !is_in_transit(entry);
 }
 
@@ -290,19 +307,16 @@ bool ObjectTable::is_in_transit(const Entry& overflow) const noexcept {
          queue_references(layout_of(data_of(queue->second)), queue->second.spec, overflow.handle.generation);
 }
 
-bool ObjectTable::is_needed(const Entry& entry) const noexcept {
-  try {
-    const auto asked = info_of(entry.spec.kind).is_needed;
-    return asked != nullptr && asked(layout_of(data_of(entry)), entry.spec);
-  } catch (const std::exception& error) {  // spoilt by a participant: nobody can use it any more
-    log(LogLevel::error, error.what());
-    return false;
-  }
+// Asks the messages, not the ledger: a participant may have written anything there, and nobody is left to use it.
+bool ObjectTable::is_sent(const Entry& slab) const noexcept {
+  bool is_found = false;
+  for_each_sent(slab.handle, [&](LeaseRef) { is_found = true; });
+  return is_found;
 }
 
-// Nobody may be there to tell that an object without openers is no longer needed.
-void ObjectTable::erase_unneeded() noexcept {
-  for (auto next = needable_.begin(); next != needable_.end();) {
+// A slab that only messages need may have nobody to tell that they are gone.
+void ObjectTable::erase_unused_slabs() noexcept {
+  for (auto next = slab_objects_.begin(); next != slab_objects_.end();) {
     const auto at = objects_.find(*next++);  // erasing takes the generation out of the set
     if (at != objects_.end() && is_unused(at->second)) erase(at);
   }

@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 
 #include "drover/base/fd.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/ipc/membership.hpp"
+#include "ipc/slab_ledger.hpp"
 
 namespace drover {
 
@@ -81,11 +83,13 @@ class ObjectTable {
   void show_counts(const Entry& entry) const;
   [[nodiscard]] bool is_unused(const Entry& entry) const noexcept;
   [[nodiscard]] bool is_in_transit(const Entry& overflow) const noexcept;
-  [[nodiscard]] bool is_needed(const Entry& entry) const noexcept;
-  void erase_unneeded() noexcept;
+  [[nodiscard]] bool is_sent(const Entry& slab) const noexcept;
+  [[nodiscard]] std::set<LeaseRef> leases_sent_by(Owner dead, const Entry& slab) const;
+  void for_each_sent(const ObjectHandle& slab, const std::function<void(LeaseRef)>& visit) const;
+  void erase_unused_slabs() noexcept;
 
   Entries objects_;
-  std::set<std::uint64_t> needable_;  // generations of kinds with is_needed, and perhaps of some that were never made
+  std::set<std::uint64_t> slab_objects_;  // their generations, and perhaps some that were never made
   std::map<std::uint32_t, ObjectSlab> slabs_;
   std::uint64_t last_generation_ = 0;
   std::uint32_t last_slab_ = 0;

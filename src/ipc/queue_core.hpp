@@ -88,7 +88,9 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   void finish(const Taken& taken, Owner me);
   void put_back(const Taken& taken, Owner me);
   template <class Work>
-  void use_taken(const Taken& taken, Owner me, Work work);
+  void use_taken(const Taken& taken, Owner me, std::vector<Lease>& leases, Work work);
+  void end_record(const Taken& taken, Owner me, std::vector<Lease>& leases);
+  void hand_back_record(const Taken& taken, Owner me, std::vector<Lease>& leases);
   void pass_records_on() noexcept;
   void watch_again() DROVER_EXCLUDES(watch_mutex_);
   [[nodiscard]] bool has_overflow() const noexcept;
@@ -108,7 +110,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
     return taken.is_flight ? view_.leases_of_flight(taken.place)
                            : view_.leases_of_slot(view_.ring.index_of(taken.place));
   }
-  [[nodiscard]] std::vector<Lease> receive_leases(const Taken& taken) const;
+  void receive_leases(const Taken& taken, std::vector<Lease>& leases) const;
   void keep_in_flight(Taken& taken, Owner me);
   [[nodiscard]] detail::HeldMemory adopt(const Taken& taken, Owner me);
   [[nodiscard]] detail::HeldMemory allocate(std::size_t bytes, Owner me, Deadline deadline, PutResult& result);

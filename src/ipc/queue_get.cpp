@@ -11,27 +11,42 @@ namespace drover {
 
 using detail::HeldMemory;
 
-namespace {
-
-// Whether nobody could use a record whose use ended like this.
-bool is_useless_after(const Error& error) noexcept {
-  return error.code() == Errc::corrupt || error.code() == Errc::not_found;
-}
-
-}  // namespace
-
-// If the work fails for want of something, the record goes to the others; if nobody could use it, it goes for good.
+// Takes over the leases of a record, then does the work on the rest. If that fails for want of something, the record
+// goes to the others, with all its leases; if nobody could use it, it goes for good, and they with it.
 template <class Work>
-void QueueCore::use_taken(const Taken& taken, Owner me, Work work) {
+void QueueCore::use_taken(const Taken& taken, Owner me, std::vector<Lease>& leases, Work work) {
   try {
+    if (taken.head.leases() > 0) receive_leases(taken, leases);
     work();
   } catch (const Error& error) {
-    is_useless_after(error) ? finish(taken, me) : put_back(taken, me);
+    const bool is_useless = error.code() == Errc::corrupt || error.code() == Errc::not_found;
+    is_useless ? end_record(taken, me, leases) : hand_back_record(taken, me, leases);
     throw;
   } catch (...) {
-    put_back(taken, me);
+    hand_back_record(taken, me, leases);
     throw;
   }
+}
+
+void QueueCore::receive_leases(const Taken& taken, std::vector<Lease>& leases) const {
+  leases.reserve(taken.head.leases());
+  for (const SentLeaseWords& sent : std::span(leases_of(taken), taken.head.leases())) {
+    leases.push_back(SlabBook::receive(object_.shared_membership(), sent.load()));
+  }
+}
+
+void QueueCore::end_record(const Taken& taken, Owner me, std::vector<Lease>& leases) {
+  for (const SentLeaseWords& sent : std::span(leases_of(taken), taken.head.leases()).subspan(leases.size())) {
+    SlabBook::end_sent(object_.shared_membership(), sent.load());
+  }
+  leases.clear();
+  finish(taken, me);
+}
+
+void QueueCore::hand_back_record(const Taken& taken, Owner me, std::vector<Lease>& leases) {
+  for (Lease& lease : leases) SlabBook::hand_back(lease);
+  leases.clear();
+  put_back(taken, me);
 }
 
 GetResult QueueCore::get(Message& into, Deadline deadline) {
@@ -40,13 +55,12 @@ GetResult QueueCore::get(Message& into, Deadline deadline) {
   const Taken taken = take(me, deadline);
   if (!taken.is_taken) return taken.end;
   const std::size_t size = taken.head.bytes();
-  use_taken(taken, me, [&] {
+  use_taken(taken, me, into.leases_, [&] {
     switch (taken.head.storage()) {
       case Storage::small: record_of(taken).load_small(into.small_.data(), size); break;
       case Storage::inlined: into.inlined_.assign(inlined_of(taken), inlined_of(taken) + size); break;
       default: into.held_ = adopt(taken, me); break;
     }
-    if (taken.head.leases() > 0) into.leases_ = receive_leases(taken);
   });
   if (size > kFirstLineBytes) take_lines_over(taken);
   into.is_inlined_ = taken.head.storage() == Storage::inlined;
@@ -64,9 +78,8 @@ GetResult QueueCore::receive(Delivery& into, Deadline deadline) {
   if (!taken.is_taken) return taken.end;
   const Storage storage = taken.head.storage();
   const bool is_held = storage == Storage::block || storage == Storage::overflow;
-  use_taken(taken, me, [&] {
+  use_taken(taken, me, into.leases_, [&] {
     if (is_held) into.held_ = adopt(taken, me);
-    if (taken.head.leases() > 0) into.leases_ = receive_leases(taken);
   });
   into.key_ = key_of(taken);
   if (!taken.is_flight) keep_in_flight(taken, me);
@@ -96,7 +109,7 @@ void QueueCore::done(Delivery& delivery) {
 void QueueCore::give_back(Delivery& delivery) {
   const auto keep_alive = std::exchange(delivery.core_, nullptr);
   const Owner me = object_.self();
-  for (Lease& lease : delivery.leases_) SlabBook::sent(lease);
+  for (Lease& lease : delivery.leases_) SlabBook::hand_back(lease);
   delivery.leases_.clear();
   HeldMemory& held = delivery.held_;
   const auto held_core = std::exchange(held.core_, nullptr);
@@ -134,29 +147,6 @@ void QueueCore::keep_in_flight(Taken& taken, Owner me) {
     taken.is_flight = true;
     return;
   }
-}
-
-// All or none. Where one cannot be had because this process lacks something, those that were taken go back to the
-// record; where one does not exist, the record is of no use to anybody, and the others end with it.
-std::vector<Lease> QueueCore::receive_leases(const Taken& taken) const {
-  const std::span words(leases_of(taken), taken.head.leases());
-  std::vector<Lease> leases;
-  leases.reserve(words.size());
-  try {
-    for (const SentLeaseWords& sent : words) {
-      leases.push_back(SlabBook::receive(object_.shared_membership(), sent.load()));
-    }
-  } catch (const Error& error) {
-    if (is_useless_after(error)) {
-      for (const SentLeaseWords& sent : words.subspan(leases.size())) {
-        SlabBook::end_sent(object_.shared_membership(), sent.load());
-      }
-    } else {
-      for (Lease& lease : leases) SlabBook::sent(lease);
-    }
-    throw;
-  }
-  return leases;
 }
 
 HeldMemory QueueCore::adopt(const Taken& taken, Owner me) {

@@ -17,6 +17,13 @@ void SendableLeases::read(const Membership& membership) {
   for (const Lease& lease : leases_) words_.push_back(SlabBook::to_send(lease, membership));
 }
 
+void SendableLeases::write_all(SentLeaseWords* to) const {
+  for (std::size_t index = 0; index < leases_.size(); ++index) {
+    to[index].store(words_[index]);
+    SlabBook::begin_sending(leases_[index]);
+  }
+}
+
 void SendableLeases::give_all_away() const {
   for (Lease& lease : leases_) SlabBook::sent(lease);
 }

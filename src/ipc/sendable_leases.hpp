@@ -21,9 +21,9 @@ class SendableLeases {
     if (!leases.empty()) read(membership);
   }
 
-  /// Writes them beside a record; returns its head with their number.
-  [[nodiscard]] RecordHead write(RecordHead head, SentLeaseWords* to) const noexcept {
-    for (std::size_t index = 0; index < leases_.size(); ++index) to[index].store(words_[index]);
+  /// Writes them beside a record that will be published; returns its head with their number.
+  [[nodiscard]] RecordHead write(RecordHead head, SentLeaseWords* to) const {
+    if (!leases_.empty()) write_all(to);
     return head.with_leases(leases_.size());
   }
   /// After the record was published.
@@ -33,6 +33,7 @@ class SendableLeases {
 
  private:
   void read(const Membership& membership);
+  void write_all(SentLeaseWords* to) const;
   void give_all_away() const;
 
   std::span<Lease> leases_;

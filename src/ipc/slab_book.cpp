@@ -38,15 +38,25 @@ std::shared_ptr<SlabBook> SlabBook::make(std::shared_ptr<Membership> membership,
   return book;
 }
 
+// The keeper is asked without the mutex: it may take its time, and others want books that are open.
 std::shared_ptr<SlabBook> SlabBook::open(const std::shared_ptr<Membership>& membership, const ObjectHandle& handle) {
   OpenBooks& open = open_books();
+  const OpenBooks::Key key{membership.get(), handle.generation};
+  const auto known = [&]() -> std::shared_ptr<SlabBook> {
+    const auto at = open.books.find(key);
+    const auto book = at == open.books.end() ? nullptr : at->second.lock();
+    return book != nullptr && book->object_.handle() == handle ? book : nullptr;
+  };
+  {
+    const MutexLock lock(open.mutex);
+    if (auto book = known()) return book;
+  }
+  auto mine = std::make_shared<SlabBook>(SharedObject(membership, handle, ObjectKind::slab));
   const MutexLock lock(open.mutex);
-  auto& known = open.books[{membership.get(), handle.generation}];
-  if (auto book = known.lock(); book != nullptr && book->object_.handle() == handle) return book;
+  if (auto book = known()) return book;  // another thread was faster
   std::erase_if(open.books, [](const auto& entry) { return entry.second.expired(); });
-  auto book = std::make_shared<SlabBook>(SharedObject(membership, handle, ObjectKind::slab));
-  open.books[{membership.get(), handle.generation}] = book;
-  return book;
+  open.books[key] = mine;
+  return mine;
 }
 
 Lease SlabBook::lease_of(LeaseRef ref) {
@@ -85,13 +95,30 @@ void SlabBook::end(Lease& lease) noexcept {
 SentLease SlabBook::to_send(const Lease& lease, const Membership& membership) {
   require(lease.is_open(), "a lease that claims nothing was to be sent",
           "send one that was not sent or released before");
-  require(&lease.book_->object_.membership() == &membership, "a lease was to be sent to another session",
+  require(is_of(lease, membership), "a lease was to be sent to another session",
           "copy the data into memory of that session");
   return {.slab = lease.book_->object_.handle(), .lease = {.index = lease.index_, .generation = lease.generation_}};
 }
 
-// Whoever got the message may have it already; then the exchange fails, which is right.
+bool SlabBook::is_of(const Lease& lease, const Membership& membership) noexcept {
+  return lease.is_open() && &lease.book_->object_.membership() == &membership;
+}
+
+void SlabBook::begin_sending(const Lease& lease) {
+  const SlabBook& book = *lease.book_;
+  const Owner me = book.object_.self();
+  const LeaseRef ref{.index = lease.index_, .generation = lease.generation_};
+  static_cast<void>(book.ledger_.hand_over(ref, me, sending_by(me)));
+}
+
+// Whoever got the message may have it already: then it is not being sent any more, and the exchange fails.
 void SlabBook::sent(Lease& lease) {
+  const auto book = std::exchange(lease.book_, nullptr);
+  const LeaseRef ref{.index = lease.index_, .generation = lease.generation_};
+  static_cast<void>(book->ledger_.hand_over(ref, sending_by(book->object_.self()), kInTransit));
+}
+
+void SlabBook::hand_back(Lease& lease) {
   const auto book = std::exchange(lease.book_, nullptr);
   const LeaseRef ref{.index = lease.index_, .generation = lease.generation_};
   static_cast<void>(book->ledger_.hand_over(ref, book->object_.self(), kInTransit));

@@ -38,8 +38,14 @@ class SlabBook : public std::enable_shared_from_this<SlabBook> {
   /// The words under which a lease travels. Throws `Errc::invalid_argument` if it claims nothing, or a block of
   /// another session than `membership`'s.
   [[nodiscard]] static SentLease to_send(const Lease& lease, const Membership& membership);
-  /// After a message that refers to it was published: it is the message's, or already its receiver's.
+  /// Before a message that refers to it is published.
+  static void begin_sending(const Lease& lease);
+  /// After that: it is the message's, or already its receiver's, who may be another thread of this process.
   static void sent(Lease& lease);
+  /// Gives a lease that was received back to its message, which nobody else can read yet.
+  static void hand_back(Lease& lease);
+  /// Whether it is of this session.
+  [[nodiscard]] static bool is_of(const Lease& lease, const Membership& membership) noexcept;
   /// Takes over what a message refers to. Throws `Errc::not_found` for what has ended or never was.
   [[nodiscard]] static Lease receive(const std::shared_ptr<Membership>& membership, const SentLease& sent);
   /// The same, and ends it; where that is impossible it is logged.

@@ -17,6 +17,9 @@ inline constexpr std::uint64_t kMaxSlabBytes = std::uint64_t{1} << 42U;
 
 /// From what the keeper makes the ledger of a slab of `bytes`.
 [[nodiscard]] ObjectSpec slab_spec(std::uint64_t bytes, const SlabMarks& marks);
+/// The smallest size of a slab in which one block of `bytes` fits, in multiples of `unit`, a power of two. Requires:
+/// bytes <= kMaxSlabBytes.
+[[nodiscard]] std::uint64_t whole_slab_bytes(std::uint64_t bytes, std::uint64_t unit);
 /// What `slab_spec` was told.
 [[nodiscard]] SlabMarks marks_of(const ObjectSpec& spec) noexcept;
 /// Size of the slab's memory.

@@ -29,8 +29,9 @@ namespace {
 }
 
 void require_holder(Owner holder) {
-  const bool is_participant = holder != kNobody && holder <= kMaxParticipants;
-  require(is_participant || holder == kInTransit || holder == kKept, "a lease has a holder");
+  const Owner participant = participant_of(holder);
+  const bool is_participant = participant != kNobody && participant <= kMaxParticipants;
+  require(is_participant || holder == kInTransit, "a lease has a holder");
 }
 
 }  // namespace
@@ -141,8 +142,9 @@ std::uint32_t SlabLedger::leases_beside(LeaseRef lease) const {
   return view_.pool.cells[state.chunk].leases.load(std::memory_order_relaxed);
 }
 
-LedgerUsage SlabLedger::usage(const Membership& membership) const {
-  const CellGuard guard(view_.pool.header.lock, membership);
+std::optional<LedgerUsage> SlabLedger::usage(const Membership& membership, Deadline deadline) const {
+  const PoolGuard guard(view_.pool.header.lock, membership, deadline);
+  if (!guard.is_held()) return std::nullopt;
   const LedgerCore<> core(view_);
   core.end_orphans();
   LedgerUsage usage{.total_bytes = std::uint64_t{view_.pool.chunks} << chunk_shift_};
@@ -159,12 +161,18 @@ LedgerUsage SlabLedger::usage(const Membership& membership) const {
   }
   for (std::uint32_t index = 0; index < core.fresh(); ++index) {
     const LeaseState lease = core.at(index);
-    if (!lease.is_used) continue;
-    LedgerUsage::Share& share = usage.holders[lease.holder];
+    if (!lease.is_used || LedgerCore<>::is_orphan(lease)) continue;
+    LedgerUsage::Share& share = usage.holders[participant_of(lease.holder)];
     ++share.leases;
     share.bytes += std::uint64_t{core.checked_block(index, lease.chunk).length} << chunk_shift_;
   }
   return usage;
+}
+
+bool SlabLedger::is_of(LeaseRef lease, Owner participant) const noexcept {
+  if (lease.index >= view_.capacity) return false;
+  const LeaseState state = LedgerCore<>(view_).at(lease.index);
+  return state.is_used && state.generation == lease.generation && participant_of(state.holder) == participant;
 }
 
 }  // namespace drover

@@ -44,7 +44,7 @@ struct LedgerUsage {
   std::uint64_t free_bytes = 0;          ///< that are not
   std::uint64_t largest_free_bytes = 0;  ///< what one block can have now
   std::uint64_t blocks = 0;              ///< how many there are
-  std::map<Owner, Share> holders;        ///< participants, `kInTransit`, `kKept`
+  std::map<Owner, Share> holders;        ///< participants, `kInTransit`
 };
 
 /// Gives out blocks of a slab, and leases on them: a block lives as long as there is a lease on it. Manages numbers
@@ -86,8 +86,12 @@ class SlabLedger {
   [[nodiscard]] std::uint64_t free_bytes() const noexcept { return pool_.free_bytes(); }
   /// Blocks in use; may lag behind for a moment.
   [[nodiscard]] std::uint64_t used_blocks() const noexcept { return pool_.used_blocks(); }
-  /// All of it, exactly; looks at every block and lease, and the others wait for that long.
-  [[nodiscard]] LedgerUsage usage(const Membership& membership) const;
+  /// Whether it is a lease that `participant` holds, or is about to send.
+  [[nodiscard]] bool is_of(LeaseRef lease, Owner participant) const noexcept;
+  /// All of it, exactly; looks at every block and lease, and the others wait for that long. Nothing if the lock was
+  /// not free in time.
+  [[nodiscard]] std::optional<LedgerUsage> usage(const Membership& membership,
+                                                 Deadline deadline = Deadline::never()) const;
 
   /// For the keeper, after the kernel has reported the death of `dead`: makes the state whole if it died in the
   /// middle of an operation and ends its leases, except those of which `is_referenced` says that a message refers to
@@ -95,11 +99,8 @@ class SlabLedger {
   /// the next user. May be repeated. Throws `Errc::corrupt` if the state was spoiled; what can be used then still
   /// can.
   void recover(Owner dead, const std::function<bool(LeaseRef)>& is_referenced) const;
-  /// For the keeper: ends a lease that `holder`, who is no participant, has; nothing if that is not so. Its block is
-  /// freed by the next user, or by `settle`.
-  void drop(LeaseRef lease, Owner holder) const;
-  /// For the keeper, when nobody has the ledger open: frees what waits for the next user.
-  void settle() const;
+  /// For the keeper: ends a lease in transit; nothing if it is not. Its block is freed by the next user.
+  void drop(LeaseRef lease) const;
   /// Wakes all who wait for the ledger's lock, to look at the session.
   void wake_all() const noexcept { pool_.wake_all(); }
 

@@ -1,4 +1,5 @@
 // What the keeper does with the ledger of a slab after a death.
+#include <exception>
 #include <functional>
 
 #include "ipc/ledger_core.hpp"
@@ -70,7 +71,7 @@ template <class End>
 void for_each_lease_of(Owner dead, const LedgerCore<>& core, const IsReferenced& is_referenced, End end) {
   for (std::uint32_t index = 0; index < core.fresh(); ++index) {
     const LeaseState lease = core.at(index);
-    if (!lease.is_used || lease.holder != dead) continue;
+    if (!lease.is_used || participant_of(lease.holder) != dead) continue;
     if (!is_referenced({.index = index, .generation = lease.generation})) {
       end(index, lease);
       continue;
@@ -78,6 +79,17 @@ void for_each_lease_of(Owner dead, const LedgerCore<>& core, const IsReferenced&
     LeaseState in_transit = lease;
     in_transit.holder = kInTransit;
     static_cast<void>(core.exchange(index, lease, in_transit));  // not if somebody alive has adopted it
+  }
+}
+
+// One lease that was spoilt must not keep the others of the dead.
+template <class Work>
+std::exception_ptr try_to(Work work) {
+  try {
+    work();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
   }
 }
 
@@ -96,25 +108,22 @@ void SlabLedger::recover(Owner dead, const IsReferenced& is_referenced) const {
     });
     return;
   }
-  core.end_orphans();
-  for_each_lease_of(dead, core, is_referenced,
-                    [&](std::uint32_t index, const LeaseState& lease) { static_cast<void>(core.end(index, lease)); });
+  std::exception_ptr problem = try_to([&] { core.end_orphans(); });
+  for_each_lease_of(dead, core, is_referenced, [&](std::uint32_t index, const LeaseState& lease) {
+    const auto failure = try_to([&] { static_cast<void>(core.end(index, lease)); });
+    if (failure == nullptr) return;
+    static_cast<void>(core.orphan(index, lease));  // invalid, if nothing more: the number will be another's
+    problem = failure;
+  });
+  if (problem != nullptr) std::rethrow_exception(problem);
 }
 
-void SlabLedger::drop(LeaseRef lease, Owner holder) const {
+void SlabLedger::drop(LeaseRef lease) const {
   if (lease.index >= view_.capacity) return;
   const LedgerCore<> core(view_);
   const LeaseState state = core.at(lease.index);
-  if (!state.is_used || state.generation != lease.generation || state.holder != holder) return;
+  if (!state.is_used || state.generation != lease.generation || state.holder != kInTransit) return;
   static_cast<void>(core.orphan(lease.index, state));
-}
-
-void SlabLedger::settle() const {
-  constexpr Owner kAnyone = kMaxParticipants;  // nobody else is there to mistake it for another
-  CellLockLayout& lock = view_.pool.header.lock;
-  if (!try_claim_for(kAnyone, lock)) return;
-  const LockOfTheDead release(lock, kAnyone);
-  LedgerCore<>(view_).end_orphans();
 }
 
 }  // namespace drover

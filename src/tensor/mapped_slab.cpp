@@ -59,14 +59,14 @@ std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& 
   made->place_ = place;
   made->is_own_ = true;
   if (!place.is_device) {
-    const std::uint64_t whole = (bytes + kPage - 1) / kPage * kPage;
+    const std::uint64_t whole = whole_slab_bytes(bytes, kPage);
     const Fd file = make_memory_file("drover slab", whole);
     made->host_ = Mapping::shared(file, whole);
     made->book_ = SlabBook::make(membership, whole, file, marks_for(place));
     return made;
   }
   Backend& backend = backend_of(place.backend);
-  const auto slab = backend.create_slab(place.index, bytes);
+  const auto slab = backend.create_slab(place.index, whole_slab_bytes(bytes, kPage));
   made->device_ = backend.open(place.index).map(*slab);
   made->book_ = SlabBook::make(membership, slab->size(), slab->export_fd(), marks_for(place));
   return made;

@@ -55,7 +55,7 @@ Memory::Memory(std::shared_ptr<Membership> membership, const MemoryOptions& opti
     : state_(std::make_shared<MemoryState>(std::move(membership), options)) {}
 
 Block Memory::allocate(const Place& place, std::uint64_t bytes) { return state_->allocate(place, bytes); }
-Block Memory::open(Lease lease) { return state_->open(std::move(lease)); }
+Block Memory::open(Lease&& lease) { return state_->open(std::move(lease)); }
 std::uint64_t Memory::claimed(const Place& place) const { return state_->claimed(place); }
 std::vector<SlabUsage> Memory::usage() const { return state_->usage(); }
 void Memory::trim() { state_->trim(); }

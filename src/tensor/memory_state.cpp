@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
 
 namespace drover {
 namespace {
@@ -15,23 +18,23 @@ namespace {
 // Somebody may stand still in the ledger of a slab; then another slab is better than waiting.
 constexpr std::chrono::milliseconds kLedgerPatience{100};
 
-std::string name_of(Owner holder) {
-  if (holder == kInTransit) return "in transit";
-  if (holder == kKept) return "kept";
-  return fmt::format("participant {}", holder);
+std::uint64_t generation_of(const MappedSlab& slab) { return slab.book().object().handle().generation; }
+
+bool is_want_of_memory(const Error& error) {
+  return error.code() == Errc::device_memory || error.code() == Errc::out_of_memory;
 }
 
 SlabUsage usage_of(const MappedSlab& slab, const Membership& membership) {
-  const LedgerUsage ledger = slab.book().ledger().usage(membership);
-  SlabUsage usage{.place = slab.place(),
-                  .handle = slab.book().object().handle(),
-                  .is_own = slab.is_own(),
-                  .bytes = slab.bytes(),
-                  .free_bytes = ledger.free_bytes,
-                  .blocks = ledger.blocks,
-                  .holders = {}};
-  for (const auto& [holder, share] : ledger.holders) {
-    usage.holders.push_back({.name = name_of(holder), .leases = share.leases, .bytes = share.bytes});
+  SlabUsage usage{
+      .place = slab.place(), .handle = slab.book().object().handle(), .is_own = slab.is_own(), .bytes = slab.bytes()};
+  const auto ledger = slab.book().ledger().usage(membership, Deadline::after(kLedgerPatience));
+  usage.is_known = ledger.has_value();
+  if (!ledger) return usage;
+  usage.free_bytes = ledger->free_bytes;
+  usage.blocks = ledger->blocks;
+  for (const auto& [holder, share] : ledger->holders) {
+    const auto name = holder == kInTransit ? std::string("in transit") : fmt::format("participant {}", holder);
+    usage.holders.push_back({.name = name, .leases = share.leases, .bytes = share.bytes});
   }
   return usage;
 }
@@ -45,17 +48,14 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
 }
 
 Block MemoryState::allocate(const Place& place, std::uint64_t bytes) {
+  static_cast<void>(membership_->require_self());
   require(bytes > 0, "a block has at least one byte");
-  const MutexLock lock(mutex_);
-  check_budget(place, bytes);
-  Block block = try_allocate(place, bytes);
-  if (block.is_open()) return block;
-  add_slab(place, bytes);
-  block = try_allocate(place, bytes);
-  if (block.is_open()) return block;
-  throw Error(Errc::internal,
-              fmt::format("a new slab at {} has no room for {}", to_string(place), format_bytes(bytes)),
-              "please report this");
+  if (bytes > kMaxSlabBytes) {
+    throw Error(Errc::invalid_argument, fmt::format("a block of {} was asked for", format_bytes(bytes)),
+                fmt::format("a block has at most {}", format_bytes(kMaxSlabBytes)));
+  }
+  Block block = allocate_in_known(place, bytes);
+  return block.is_open() ? std::move(block) : allocate_in_new(place, bytes);
 }
 
 void MemoryState::check_budget(const Place& place, std::uint64_t bytes) const {
@@ -70,106 +70,165 @@ void MemoryState::check_budget(const Place& place, std::uint64_t bytes) const {
               "release what is no longer used, or raise MemoryOptions::budgets");
 }
 
-// The slab made last is the one with most room.
-Block MemoryState::try_allocate(const Place& place, std::uint64_t bytes) {
-  auto& slabs = own_[place];
-  for (auto at = slabs.rbegin(); at != slabs.rend(); ++at) {
-    Lease lease = (*at)->book().allocate(bytes, Deadline::after(kLedgerPatience));
-    if (lease.is_open()) return claim(std::move(lease), *at);
+MemoryState::Slabs MemoryState::own_at(const Place& place) const {
+  const MutexLock lock(mutex_);
+  Slabs slabs;
+  for (const auto& [generation, known] : slabs_) {
+    if (known.slab->is_own() && known.slab->place() == place) slabs.push_back(known.slab);
+  }
+  return slabs;
+}
+
+// The slab made last is the one with most room. One that was spoilt is not looked at again; one that has no more
+// leases to give may have some later.
+Block MemoryState::allocate_in_known(const Place& place, std::uint64_t bytes) {
+  {
+    const MutexLock lock(mutex_);
+    check_budget(place, bytes);
+  }
+  const Slabs slabs = own_at(place);
+  for (const auto& slab : std::views::reverse(slabs)) {
+    try {
+      Lease lease = slab->book().allocate(bytes, Deadline::after(kLedgerPatience));
+      if (!lease.is_open()) continue;
+      const MutexLock lock(mutex_);
+      return claim(std::move(lease), slab);
+    } catch (const Error& error) {
+      if (error.code() != Errc::corrupt && error.code() != Errc::limit_reached) throw;
+      log(LogLevel::warn, error.what());
+      if (error.code() == Errc::corrupt) forget(slab);
+    }
   }
   return {};
 }
 
-void MemoryState::add_slab(const Place& place, std::uint64_t bytes) {
+Block MemoryState::allocate_in_new(const Place& place, std::uint64_t bytes) {
+  const auto slab = make_slab(place, bytes);
+  Lease lease = slab->book().allocate(bytes);
+  if (!lease.is_open()) {
+    throw Error(Errc::internal,
+                fmt::format("a new slab at {} has no room for {}", to_string(place), format_bytes(bytes)),
+                "please report this");
+  }
+  const MutexLock lock(mutex_);
+  check_budget(place, bytes);  // another thread may have used it up
+  return claim(std::move(lease), slab);
+}
+
+std::shared_ptr<MappedSlab> MemoryState::make_slab(const Place& place, std::uint64_t bytes) {
   const std::uint64_t wanted = bytes > options_.slab_bytes / 2 ? bytes : options_.slab_bytes;
-  drop_idle(0);
   try {
-    own_[place].push_back(MappedSlab::make(membership_, place, wanted));
+    return MappedSlab::make(membership_, place, wanted);
   } catch (const Error& error) {
-    if (error.code() != Errc::device_memory && error.code() != Errc::out_of_memory) throw;
-    throw Error(error.code(), fmt::format("{}; {}", error.what(), who_holds_what(place)),
+    if (!is_want_of_memory(error)) throw;
+  }
+  trim();
+  try {
+    return MappedSlab::make(membership_, place, wanted);
+  } catch (const Error& error) {
+    if (!is_want_of_memory(error)) throw;
+    throw Error(error.code(), fmt::format("{}; {}", error.message(), who_holds_what(place)),
                 "release what is no longer used, here or in the processes named, or use smaller blocks");
   }
 }
 
-Block MemoryState::open(Lease lease) {
-  require(lease.is_open(), "a lease that claims nothing was to be opened", "open one that came with a message");
+void MemoryState::forget(const std::shared_ptr<MappedSlab>& slab) {
   const MutexLock lock(mutex_);
-  auto slab = mapped(lease);
-  return claim(std::move(lease), std::move(slab));
+  slabs_.erase(generation_of(*slab));
+}
+
+Block MemoryState::open(Lease&& lease) {
+  static_cast<void>(membership_->require_self());
+  require(lease.is_open(), "a lease that claims nothing was to be opened", "open one that came with a message");
+  require(SlabBook::is_of(lease, *membership_), "a lease of another session was to be opened",
+          "open it with a Memory of that session");
+  const auto slab = mapped(lease);
+  const MutexLock lock(mutex_);
+  return claim(std::move(lease), slab);
 }
 
 std::shared_ptr<MappedSlab> MemoryState::mapped(const Lease& lease) {
   const ObjectHandle& handle = lease.slab();
-  for (const auto& [place, slabs] : own_) {
-    for (const auto& slab : slabs) {
-      if (slab->book().object().handle() == handle) return slab;
-    }
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = slabs_.find(handle.generation); known != slabs_.end()) return known->second.slab;
   }
-  if (const auto known = received_.find(handle.generation); known != received_.end()) return known->second;
-  drop_idle(1);
-  auto slab = MappedSlab::open(SlabBook::open(membership_, handle));
-  received_.emplace(handle.generation, slab);
-  return slab;
+  return MappedSlab::open(SlabBook::open(membership_, handle));
 }
 
-Block MemoryState::claim(Lease lease, std::shared_ptr<MappedSlab> slab) {
+// Where two threads have mapped the same slab, the first one's mapping is used from then on.
+Block MemoryState::claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) {
+  Known& known = slabs_.try_emplace(generation_of(*slab), Known{.slab = slab}).first->second;
+  ++known.claims;
   claimed_[slab->place()] += lease.bytes();
   Block block;
-  block.lease_ = std::move(lease);
-  block.slab_ = std::move(slab);
+  block.slab_ = known.slab;
   block.state_ = shared_from_this();
+  block.lease_ = std::move(lease);
   return block;
 }
 
+// What is dropped is destroyed, and thereby unmapped, after the mutex is free.
 void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
   if (membership_->self() == kNobody) return;
+  std::shared_ptr<MappedSlab> dropped;
   const MutexLock lock(mutex_);
   claimed_[slab->place()] -= bytes;
-  if (slab->is_empty()) drop_if_idle(slab);
+  const auto at = slabs_.find(generation_of(*slab));
+  if (at == slabs_.end()) return;
+  --at->second.claims;
+  if (!is_idle(at->second)) return;
+  dropped = std::move(at->second.slab);
+  slabs_.erase(at);
 }
 
-// Of its own one stays for the next block. Another's stays mapped while its maker may put more into it.
-void MemoryState::drop_if_idle(const std::shared_ptr<MappedSlab>& slab) noexcept {
-  if (!slab->is_own()) {
-    if (slab->is_alone()) received_.erase(slab->book().object().handle().generation);
-    return;
-  }
-  Slabs& slabs = own_[slab->place()];
-  if (slabs.size() > 1) std::erase(slabs, slab);
-}
-
-void MemoryState::drop_idle(std::size_t kept_of_each_place) noexcept {
-  for (auto& [place, slabs] : own_) {
-    std::size_t kept = 0;
-    std::erase_if(slabs, [&](const auto& slab) { return slab->is_empty() && ++kept > kept_of_each_place; });
-  }
-  std::erase_if(received_, [](const auto& entry) { return entry.second->is_empty() && entry.second->is_alone(); });
+// Whether it is better given back: not the last of its own at a place, which stays for the next block; nor another's
+// that is in use elsewhere anyway, or of the common size, in which more will come. But one that nobody else has open.
+bool MemoryState::is_idle(const Known& known) const {
+  const MappedSlab& slab = *known.slab;
+  if (known.claims > 0) return false;
+  if (!slab.is_own()) return slab.is_alone() || (slab.is_empty() && slab.bytes() > options_.slab_bytes);
+  return slab.is_empty() && std::ranges::any_of(slabs_, [&](const auto& other) {
+           return other.second.slab != known.slab && other.second.slab->is_own() &&
+                  other.second.slab->place() == slab.place();
+         });
 }
 
 void MemoryState::trim() {
+  static_cast<void>(membership_->require_self());
+  Slabs dropped;
   const MutexLock lock(mutex_);
-  drop_idle(0);
-  std::erase_if(received_, [](const auto& entry) { return entry.second->is_empty(); });
+  for (auto at = slabs_.begin(); at != slabs_.end();) {
+    const Known& known = at->second;
+    const bool is_kept = known.claims > 0 || (known.slab->is_own() && !known.slab->is_empty());
+    if (!is_kept) dropped.push_back(known.slab);
+    at = is_kept ? std::next(at) : slabs_.erase(at);
+  }
 }
 
 std::uint64_t MemoryState::claimed(const Place& place) const {
+  static_cast<void>(membership_->require_self());
   const MutexLock lock(mutex_);
   const auto at = claimed_.find(place);
   return at == claimed_.end() ? 0 : at->second;
 }
 
 std::vector<SlabUsage> MemoryState::usage() const {
-  const MutexLock lock(mutex_);
-  return usage_of_all();
-}
-
-std::vector<SlabUsage> MemoryState::usage_of_all() const {
-  std::vector<SlabUsage> all;
-  for (const auto& [place, slabs] : own_) {
-    for (const auto& slab : slabs) all.push_back(usage_of(*slab, *membership_));
+  static_cast<void>(membership_->require_self());
+  Slabs slabs;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [generation, known] : slabs_) slabs.push_back(known.slab);
   }
-  for (const auto& [generation, slab] : received_) all.push_back(usage_of(*slab, *membership_));
+  std::vector<SlabUsage> all;
+  for (const auto& slab : slabs) {
+    try {
+      all.push_back(usage_of(*slab, *membership_));
+    } catch (const Error& error) {  // spoilt: it must not hide the others
+      if (error.code() != Errc::corrupt) throw;
+      log(LogLevel::warn, error.what());
+    }
+  }
   return all;
 }
 
@@ -177,7 +236,7 @@ std::string MemoryState::who_holds_what(const Place& place) const {
   std::map<std::string, std::uint64_t> holders;
   std::uint64_t bytes = 0;
   std::uint64_t free_bytes = 0;
-  for (const SlabUsage& slab : usage_of_all()) {
+  for (const SlabUsage& slab : usage()) {
     if (slab.place != place) continue;
     bytes += slab.bytes;
     free_bytes += slab.free_bytes;

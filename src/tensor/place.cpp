@@ -15,7 +15,7 @@ Place Place::parse(std::string_view text) {
   const std::string_view digits = colon == std::string_view::npos ? "" : text.substr(colon + 1);
   int index = 0;
   const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-  const bool is_number = problem == std::errc{} && end == digits.data() + digits.size() && index >= 0;
+  const bool is_number = problem == std::errc{} && end == digits.data() + digits.size() && !digits.starts_with('-');
   if (is_number && name == "cuda") return device(BackendKind::cuda, index);
   if (is_number && name == "host") return device(BackendKind::host, index);
   throw Error(Errc::invalid_argument, fmt::format("'{}' is no place for memory", text),

@@ -1,6 +1,7 @@
 // Objects with a file, as the table of the keeper holds them.
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,8 +13,6 @@
 #include "drover/ipc/event.hpp"
 #include "ipc/object_layout.hpp"
 #include "ipc/object_table.hpp"
-#include "ipc/pool_support.hpp"
-#include "ipc/slab_layout.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
 #include "support/leftovers.hpp"
@@ -39,19 +38,6 @@ bool is_held(const std::string& label) {
 
 // A file that only the table has.
 Fd labelled_file(const std::string& label) { return make_memory_file(label, 4096); }
-
-// A table with one slab of participant 1, in which a block is in use.
-struct NeedyTable {
-  ObjectTable table;
-  ObjectHandle slab = table.create(slab_spec(4096), 1, 0, labelled_file("needy"));
-  test::PoolMember member{1};
-  LeaseRef lease;
-
-  explicit NeedyTable(Owner holder) : lease(ledger().allocate(1, holder, member).value()) {}
-  [[nodiscard]] std::byte* layout() const { return layout_of(table.slab(slab.slab).memory.data() + slab.offset); }
-  [[nodiscard]] SlabLedger ledger() const { return {layout(), slab_geometry(slab_spec(4096))}; }
-  void drop() const { ledger().drop(lease, kKept); }
-};
 
 TEST(ObjectFile, is_held_until_the_last_opening_ends) {
   ObjectTable table;
@@ -103,50 +89,15 @@ TEST(ObjectFile, kind_and_file_must_fit) {
   EXPECT_EQ(table.bytes(), 0U);
 }
 
-TEST(ObjectFile, object_that_is_needed_stays_without_openers) {
-  NeedyTable needy(kKept);
-  ObjectTable& table = needy.table;
-  table.close(needy.slab, 1);
-  table.depart(1, 1234);
-  ASSERT_EQ(table.file_count(), 1U);
-  table.open(needy.slab, 2);
-  EXPECT_TRUE(table.file_of(needy.slab, 2).is_open());
-  needy.drop();
-  table.close(needy.slab, 2);
-  EXPECT_EQ(table.size(), 0U);
-}
-
-// Nobody has it open, so nobody closes it: somebody else's closing or leaving is the occasion.
-TEST(ObjectFile, object_that_is_no_longer_needed_goes_at_the_next_closing_of_any) {
-  NeedyTable needy(kKept);
-  const ObjectHandle event = needy.table.create(kEvent, 2, 0);
-  needy.table.close(needy.slab, 1);
-  needy.drop();
-  EXPECT_TRUE(is_held("needy"));
-  needy.table.close(event, 2);
-  EXPECT_FALSE(is_held("needy"));
-  EXPECT_EQ(needy.table.size(), 0U);
-}
-
-TEST(ObjectFile, object_that_is_no_longer_needed_goes_at_the_next_departure) {
-  for (const Owner holder : {kKept, Owner{9}}) {
-    NeedyTable needy(holder);
-    needy.table.depart(1, 1234);
-    ASSERT_EQ(needy.table.file_count(), 1U);
-    if (holder == kKept) needy.drop();
-    needy.table.depart(9, 0);
-    EXPECT_EQ(needy.table.file_count(), 0U);
-    EXPECT_FALSE(is_held("needy"));
-  }
-}
-
-TEST(ObjectFile, spoilt_object_is_not_needed) {
+TEST(ObjectFile, spoilt_ledger_does_not_keep_its_slab) {
+  ObjectTable table;
+  const ObjectHandle slab = table.create(slab_spec(4096), 1, 0, labelled_file("spoilt"));
+  const auto& memory = table.slab(slab.slab).memory;
+  std::ranges::fill(memory.bytes().subspan(slab.offset + sizeof(ObjectHeader), 4096), std::byte{0xff});
   const test::CapturedLog log;
-  NeedyTable needy(kKept);
-  LedgerView(needy.layout(), slab_geometry(slab_spec(4096))).header.orphans = 1'000'000;
-  needy.table.close(needy.slab, 1);
-  EXPECT_EQ(needy.table.size(), 0U);
-  EXPECT_TRUE(log.contains("is spoiled"));
+  table.depart(1, 1234);
+  EXPECT_EQ(table.size(), 0U);
+  EXPECT_FALSE(is_held("spoilt"));
 }
 
 TEST(ObjectFile, participant_gets_descriptors_of_its_own) {

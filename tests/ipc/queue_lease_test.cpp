@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -45,7 +46,7 @@ class QueueLease : public ::testing::Test {
   }
   // As the keeper sees it: where a lease is between publication and being given away.
   void pretend_not_given_away(const SentLease& sent) {
-    ASSERT_TRUE(slab_->ledger().hand_over(sent.lease, kInTransit, producer_->self()));
+    ASSERT_TRUE(slab_->ledger().hand_over(sent.lease, kInTransit, sending_by(producer_->self())));
   }
 
   TestSession session_;
@@ -176,7 +177,7 @@ TEST_F(QueueLease, what_is_given_back_goes_to_the_next_with_its_leases) {
   Message message;
   ASSERT_EQ(queue_.get(message, now()), GetResult::got);
   EXPECT_TRUE(message.is_redelivered());
-  EXPECT_EQ(slab_->ledger().usage(*producer_).holders.at(producer_->self()).leases, 1U);
+  EXPECT_EQ(slab_->ledger().usage(*producer_).value().holders.at(producer_->self()).leases, 1U);
 }
 
 TEST_F(QueueLease, a_killed_producer_s_lease_is_received) {
@@ -270,6 +271,57 @@ TEST_F(QueueLease, a_record_with_a_lease_that_has_ended_is_dropped_with_its_othe
   expect_error(Errc::not_found, [&] { static_cast<void>(theirs_.get(message)); }, {"has ended"});
   EXPECT_EQ(used_blocks(), 0U);
   EXPECT_EQ(queue_.size(), 0U);
+}
+
+// Its large part lies in a block of the queue; that must not go with who could not have the leases.
+TEST_F(QueueLease, a_message_whose_leases_could_not_be_had_goes_to_the_next_whole) {
+  class Limited final : public Membership {
+   public:
+    explicit Limited(std::shared_ptr<Membership> real) : real_(std::move(real)) { set_self(real_->self()); }
+    using Membership::create;
+    OpenObject create(const ObjectSpec& spec) override { return real_->create(spec); }
+    OpenObject open(const ObjectHandle& handle) override {
+      if (handle.kind == ObjectKind::slab) throw Error(Errc::limit_reached, "too many files are open");
+      return real_->open(handle);
+    }
+    void close(const ObjectHandle& handle) noexcept override { real_->close(handle); }
+    void check() const override { real_->check(); }
+    [[nodiscard]] Population population() const noexcept override { return real_->population(); }
+
+   private:
+    std::shared_ptr<Membership> real_;
+  };
+  ASSERT_EQ(send(one(slab_->allocate(1)), 4000), PutResult::put);
+  {
+    Queue limited(std::make_shared<Limited>(session_.join()), queue_.handle());
+    Message message;
+    expect_error(Errc::limit_reached, [&] { static_cast<void>(limited.get(message)); });
+    Delivery delivery;
+    expect_error(Errc::limit_reached, [&] { static_cast<void>(limited.receive(delivery)); });
+  }
+  Message message;
+  ASSERT_EQ(theirs_.get(message, now()), GetResult::got);
+  EXPECT_EQ(message.text(), std::string(4000, 'm'));
+  EXPECT_EQ(message.leases().size(), 1U);
+}
+
+// One thread sends, another of the same process receives: the sender must not give away what the receiver has.
+TEST_F(QueueLease, threads_of_one_process_send_leases_to_each_other) {
+  constexpr int kRounds = 3000;
+  Queue same(producer_, queue_.handle());
+  std::thread receiver([&] {
+    for (int round = 0; round < kRounds; ++round) {
+      Message message;
+      ASSERT_EQ(same.get(message), GetResult::got);
+      ASSERT_EQ(message.leases().size(), 1U);
+    }
+  });
+  for (int round = 0; round < kRounds; ++round) {
+    auto leases = one(slab_->allocate(1));
+    ASSERT_EQ(queue_.put(std::as_bytes(std::span("x")), leases), PutResult::put);
+  }
+  receiver.join();
+  EXPECT_EQ(used_blocks(), 0U);
 }
 
 TEST_F(QueueLease, nonsense_in_a_number_of_leases_is_corrupt) {

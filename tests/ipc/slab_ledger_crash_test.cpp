@@ -188,6 +188,22 @@ TEST_F(LedgerRecovery, only_what_was_sent_is_in_transit) {
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(common_)); });
 }
 
+TEST_F(LedgerRecovery, what_the_dead_was_about_to_send_ends_or_is_in_transit) {
+  ASSERT_TRUE(ledger_.hand_over(common_, kDead, sending_by(kDead)));
+  ASSERT_TRUE(ledger_.hand_over(dead_one_, kDead, sending_by(kDead)));
+  ledger_.recover(kDead, [&](LeaseRef lease) { return lease == dead_one_; });
+  EXPECT_EQ(audit(memory_.view()), "");
+  EXPECT_EQ(ledger_.holder_of(dead_one_), kInTransit);
+  expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(common_)); });
+}
+
+TEST_F(LedgerRecovery, one_spoilt_lease_does_not_keep_the_others_of_the_dead) {
+  memory_.view().pool.cells[0].leases = 0;  // of the block of common_
+  expect_error(Errc::corrupt, [&] { ledger_.recover(kDead, never_sent); });
+  expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(common_)); });
+  expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(dead_one_)); });
+}
+
 TEST_F(LedgerRecovery, while_another_stands_still_leases_become_orphans_that_the_next_user_ends) {
   ASSERT_TRUE(try_lock(memory_.view().pool.header.lock, kStopped, 1));
   ledger_.recover(kDead, never_sent);

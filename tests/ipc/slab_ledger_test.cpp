@@ -96,7 +96,7 @@ TEST_F(SlabLedgerTest, a_lease_that_cannot_be_is_an_error) {
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(nonsense)); });
   expect_error(Errc::not_found, [&] { ledger_.release(nonsense, kOne, member_); });
   EXPECT_FALSE(ledger_.hand_over(nonsense, kOne, kTwo));
-  ledger_.drop(nonsense, kInTransit);
+  ledger_.drop(nonsense);
   const LeaseRef unused{.index = 3, .generation = 0};
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(unused)); });
 }
@@ -130,7 +130,7 @@ TEST_F(SlabLedgerTest, usage_says_who_holds_what) {
   static_cast<void>(allocate(4, kTwo));
   const LeaseRef sent = allocate(8);
   ASSERT_TRUE(ledger_.hand_over(sent, kOne, kInTransit));
-  const LedgerUsage usage = ledger_.usage(member_);
+  const LedgerUsage usage = ledger_.usage(member_).value();
   EXPECT_EQ(usage.total_bytes, 64U * kChunk);
   EXPECT_EQ(usage.free_bytes, 50U * kChunk);
   EXPECT_EQ(usage.largest_free_bytes, 50U * kChunk);
@@ -141,10 +141,22 @@ TEST_F(SlabLedgerTest, usage_says_who_holds_what) {
   EXPECT_EQ(usage.holders.at(kInTransit).bytes, 8U * kChunk);
 }
 
+TEST_F(SlabLedgerTest, what_is_being_sent_is_its_sender_s_until_somebody_takes_it) {
+  const LeaseRef lease = allocate(1);
+  ASSERT_TRUE(ledger_.hand_over(lease, kOne, sending_by(kOne)));
+  EXPECT_TRUE(ledger_.is_of(lease, kOne));
+  EXPECT_FALSE(ledger_.is_of(lease, kTwo));
+  EXPECT_FALSE(ledger_.is_of({.index = 1'000'000, .generation = 0}, kOne));
+  EXPECT_EQ(ledger_.usage(member_).value().holders.at(kOne).leases, 1U);
+  ledger_.adopt(lease, kOne);  // another thread of the sender has received it
+  EXPECT_FALSE(ledger_.hand_over(lease, sending_by(kOne), kInTransit)) << "then the sender has nothing to give away";
+  ledger_.release(lease, kOne, member_);
+}
+
 TEST_F(SlabLedgerTest, holders_that_cannot_be_are_refused) {
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(ledger_.allocate(1, kNobody, member_)); });
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(ledger_.allocate(1, kSlabItself, member_)); });
-  expect_error(Errc::invalid_argument, [&] { static_cast<void>(ledger_.hand_over({}, kOne, 2000)); });
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(ledger_.hand_over({}, kOne, 3000)); });
 }
 
 TEST_F(SlabLedgerTest, geometries_that_cannot_be_are_refused) {
@@ -155,13 +167,14 @@ TEST_F(SlabLedgerTest, geometries_that_cannot_be_are_refused) {
 
 TEST_F(SlabLedgerTest, the_keeper_drops_what_nobody_received) {
   const LeaseRef sent = allocate(2);
-  ledger_.drop(sent, kInTransit);
+  ledger_.drop(sent);
   EXPECT_EQ(ledger_.holder_of(sent), kOne) << "it is not in transit";
   ASSERT_TRUE(ledger_.hand_over(sent, kOne, kInTransit));
-  ledger_.drop(sent, kInTransit);
+  ledger_.drop(sent);
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(sent)); });
-  ledger_.drop(sent, kInTransit);
-  ledger_.settle();
+  ledger_.drop(sent);
+  EXPECT_EQ(ledger_.used_blocks(), 1U);
+  ledger_.release(allocate(64), kOne, member_);
   EXPECT_EQ(ledger_.used_blocks(), 0U);
 }
 
@@ -169,7 +182,7 @@ TEST_F(SlabLedgerTest, what_the_keeper_drops_while_another_works_is_ended_by_the
   const LeaseRef sent = allocate(2);
   ASSERT_TRUE(ledger_.hand_over(sent, kOne, kInTransit));
   ASSERT_TRUE(try_lock(memory_.view().pool.header.lock, kTwo, 7));
-  ledger_.drop(sent, kInTransit);
+  ledger_.drop(sent);
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(sent)); });
   EXPECT_EQ(ledger_.used_blocks(), 1U);
   recover(memory_.view().pool.header.lock, kTwo);
@@ -182,6 +195,7 @@ TEST_F(SlabLedgerTest, who_waits_for_the_lock_learns_that_the_session_is_over) {
   expect_error(Errc::peer_lost, [&] { static_cast<void>(ledger_.allocate(1, kOne, member_)); });
   member_.is_over = false;
   EXPECT_FALSE(ledger_.allocate(1, kOne, member_, Deadline::after({}))) << "another stands still in it";
+  EXPECT_FALSE(ledger_.usage(member_, Deadline::after({})));
   recover(memory_.view().pool.header.lock, kTwo);
 }
 

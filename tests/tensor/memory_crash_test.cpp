@@ -73,7 +73,9 @@ class MemoryCrash : public PlaceTest {
  protected:
   void SetUp() override {
     PlaceTest::SetUp();
-    if (!IsSkipped()) used_before_ = used();
+    if (IsSkipped()) return;
+    if (place().is_device) static_cast<void>(backend_of(place().backend).open(place().index));  // its context stays
+    used_before_ = used();
   }
   // Also after a failure: the next test must not begin with memory that is still on its way back.
   void TearDown() override {

@@ -15,9 +15,15 @@ TEST(Place, is_written_as_it_is_read) {
   EXPECT_EQ(Place::parse("host:3"), Place::device(BackendKind::host, 3));
 }
 
+TEST(Place, host_memory_is_one_place) {
+  EXPECT_EQ((Place{.is_device = false, .backend = BackendKind::cuda, .index = 3}), Place::cpu());
+  EXPECT_NE(Place::cpu(), Place::parse("host:0"));
+  EXPECT_LT(Place::parse("cuda:0"), Place::parse("cuda:1"));
+}
+
 TEST(Place, anything_else_is_an_error_with_the_choices) {
-  for (const char* const text : {"", "gpu", "cuda", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cpu:0", ":0", "cuda: 1",
-                                 "cuda:99999999999999999999"}) {
+  for (const char* const text : {"", "gpu", "cuda", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda:-0", "cpu:0", ":0",
+                                 "cuda: 1", "cuda:99999999999999999999"}) {
     test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(Place::parse(text)); },
                        {"no place for memory", "cpu, cuda:0 or host:0"});
   }

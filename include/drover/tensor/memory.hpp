@@ -68,15 +68,16 @@ struct MemoryOptions {
 
 /// One slab that this process has mapped, and who has how much of it.
 struct SlabUsage {
-  /// What one participant, the messages ("in transit") or the session ("kept") have.
+  /// What one participant has, or the messages have.
   struct Holder {
-    std::string name;          ///< "participant 3", "in transit", "kept"
+    std::string name;          ///< "participant 3", "in transit"
     std::uint64_t leases = 0;  ///< how many
     std::uint64_t bytes = 0;   ///< of their blocks
   };
   Place place;                   ///< where it lies
   ObjectHandle handle;           ///< its name in the session
   bool is_own = false;           ///< whether this process made it
+  bool is_known = true;          ///< else somebody stands still in its ledger, and what follows `bytes` is unknown
   std::uint64_t bytes = 0;       ///< all of it
   std::uint64_t free_bytes = 0;  ///< not in any block
   std::uint64_t blocks = 0;      ///< in use
@@ -84,25 +85,27 @@ struct SlabUsage {
 };
 
 /// The shared memory of a session as this process uses it. Takes slabs as needed and gives them back when they are
-/// empty, but for one of each place, which stays for the next block. A handle: copies refer to the same. Safe for all
-/// threads. Devices are opened when their memory is first used.
+/// empty, but for one of each place, which stays for the next block. Slabs of others stay mapped for more to come:
+/// those of the common size, or in use elsewhere, until this process uses its last block in one, or trims. A handle:
+/// copies refer to the same. Safe for all threads. Devices are opened when their memory is first used.
 class Memory {
  public:
   /// Nothing is taken until a block is asked for.
   explicit Memory(std::shared_ptr<Membership> membership, const MemoryOptions& options = {});
 
   /// A block of at least `bytes`, aligned to 512. Throws `Errc::limit_reached` if that exceeds the budget of this
-  /// process, and `Errc::device_memory` or `Errc::out_of_memory` if there is no more, saying who holds what.
-  /// Requires: bytes > 0.
+  /// process, in which blocks count in whole chunks and received ones count too, and `Errc::device_memory` or
+  /// `Errc::out_of_memory` if there is no more, saying who holds what. Requires: bytes > 0.
   [[nodiscard]] Block allocate(const Place& place, std::uint64_t bytes);
-  /// The memory of a lease that came with a message. Throws `Errc::not_found` if its device is not visible here.
-  [[nodiscard]] Block open(Lease lease);
+  /// The memory of a lease that came with a message. Throws `Errc::not_found` if its device is not visible here;
+  /// where it throws, the lease is still the caller's.
+  [[nodiscard]] Block open(Lease&& lease);
 
   /// Bytes this process claims there.
   [[nodiscard]] std::uint64_t claimed(const Place& place) const;
-  /// All slabs that are mapped here. Waits for other users of their ledgers.
+  /// All slabs that are mapped here. Waits for other users of their ledgers, a moment.
   [[nodiscard]] std::vector<SlabUsage> usage() const;
-  /// Gives back every slab that has no block in use.
+  /// Gives back every slab of its own that has no block in use, and every other in which this process has none.
   void trim();
 
  private:

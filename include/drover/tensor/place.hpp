@@ -1,8 +1,10 @@
 // drover/tensor/place.hpp: where memory lies.
 #pragma once
 
+#include <compare>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "drover/device/info.hpp"
 
@@ -26,9 +28,14 @@ struct Place {
   [[nodiscard]] static Place parse(std::string_view text);
 
   /// Same place.
-  friend bool operator==(const Place&, const Place&) = default;
+  friend bool operator==(const Place& one, const Place& other) noexcept { return (one <=> other) == 0; }
   /// Some order, for maps.
-  friend auto operator<=>(const Place&, const Place&) = default;
+  friend std::strong_ordering operator<=>(const Place& one, const Place& other) noexcept {
+    if (one.is_device != other.is_device)
+      return static_cast<int>(one.is_device) <=> static_cast<int>(other.is_device);
+    if (!one.is_device) return std::strong_ordering::equal;
+    return std::pair(one.backend, one.index) <=> std::pair(other.backend, other.index);
+  }
 };
 
 /// "cpu", "cuda:0", "host:1".
