@@ -11,11 +11,9 @@
 
 #include "drover/base/mapping.hpp"
 #include "drover/device/select.hpp"
+#include "support/backends.hpp"
 
 namespace drover::test {
-
-/// Why the tests of `kind` cannot run here; empty if they can.
-[[nodiscard]] std::string reason_to_skip(BackendKind kind);
 
 /// Names the instances: ".../host", ".../cuda".
 [[nodiscard]] std::string backend_name(const testing::TestParamInfo<BackendKind>& info);

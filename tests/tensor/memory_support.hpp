@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include "drover/base/error.hpp"
 #include "drover/device/select.hpp"
 #include "drover/tensor/memory.hpp"
+#include "support/backends.hpp"
 
 namespace drover::test {
 
@@ -38,11 +38,7 @@ class PlaceTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (!place().is_device) return;
-    try {
-      static_cast<void>(backend_of(place().backend));
-    } catch (const Error& error) {
-      GTEST_SKIP() << "no GPU can be used here: " << error.message();
-    }
+    if (const auto reason = reason_to_skip(place().backend); !reason.empty()) GTEST_SKIP() << reason;
   }
   [[nodiscard]] static Place place() { return Place::parse(GetParam()); }
 };
