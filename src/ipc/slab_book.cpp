@@ -17,6 +17,13 @@ struct OpenBooks {
   using Key = std::pair<const Membership*, std::uint64_t>;
   Mutex mutex;
   std::map<Key, std::weak_ptr<SlabBook>> books DROVER_GUARDED_BY(mutex);
+
+  [[nodiscard]] std::shared_ptr<SlabBook> find(const Key& key, const ObjectHandle& handle) const
+      DROVER_REQUIRES(mutex) {
+    const auto at = books.find(key);
+    auto book = at == books.end() ? nullptr : at->second.lock();
+    return book != nullptr && book->object().handle() == handle ? book : nullptr;
+  }
 };
 
 OpenBooks& open_books() {
@@ -42,18 +49,13 @@ std::shared_ptr<SlabBook> SlabBook::make(std::shared_ptr<Membership> membership,
 std::shared_ptr<SlabBook> SlabBook::open(const std::shared_ptr<Membership>& membership, const ObjectHandle& handle) {
   OpenBooks& open = open_books();
   const OpenBooks::Key key{membership.get(), handle.generation};
-  const auto known = [&]() -> std::shared_ptr<SlabBook> {
-    const auto at = open.books.find(key);
-    const auto book = at == open.books.end() ? nullptr : at->second.lock();
-    return book != nullptr && book->object_.handle() == handle ? book : nullptr;
-  };
   {
     const MutexLock lock(open.mutex);
-    if (auto book = known()) return book;
+    if (auto book = open.find(key, handle)) return book;
   }
   auto mine = std::make_shared<SlabBook>(SharedObject(membership, handle, ObjectKind::slab));
   const MutexLock lock(open.mutex);
-  if (auto book = known()) return book;  // another thread was faster
+  if (auto book = open.find(key, handle)) return book;  // another thread was faster
   std::erase_if(open.books, [](const auto& entry) { return entry.second.expired(); });
   open.books[key] = mine;
   return mine;
