@@ -1,6 +1,7 @@
 #include <exception>
 #include <random>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -50,10 +51,9 @@ std::vector<Case> cases(const std::shared_ptr<Membership>& membership, bool is_s
   const auto drover_at = [membership](const Place& place) {
     return Contender{"drover", [=](std::size_t slots) { return make_drover(membership, place, slots); }};
   };
-  all.push_back({"cpu",
-                 {drover_at(Place::cpu()), {"malloc", make_malloc}, {"boost managed memory", make_boost}},
-                 {10, 100, 1000, 10'000},
-                 samples});
+  Case host{"cpu", {drover_at(Place::cpu()), {"malloc", make_malloc}}, {10, 100, 1000, 10'000}, samples};
+  if (has_boost()) host.contenders.push_back({"boost managed memory", make_boost});
+  all.push_back(std::move(host));
   for (const Backend* const backend : available_backends()) {
     const Place place = Place::device(backend->kind(), 0);
     const Contender plain{"Device::allocate", [place](std::size_t slots) { return make_device(place, slots); }};

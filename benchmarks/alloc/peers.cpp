@@ -1,7 +1,4 @@
-// The peers: memory of one process, and shared memory that is lost when a process dies in an operation.
-#include <boost/interprocess/anonymous_shared_memory.hpp>
-#include <boost/interprocess/managed_external_buffer.hpp>
-
+// The peers that are always there: memory of one process, of the host and of a device.
 #include <cstdlib>
 #include <new>
 
@@ -35,24 +32,6 @@ class Malloc final : public Allocator {
 };
 // NOLINTEND(cppcoreguidelines-no-malloc)
 
-namespace interprocess = boost::interprocess;
-
-class Boost final : public Allocator {
- public:
-  explicit Boost(std::size_t slots)
-      : region_(interprocess::anonymous_shared_memory(kBytes)),
-        buffer_(interprocess::create_only, region_.get_address(), kBytes),
-        blocks_(slots) {}
-  void allocate(std::size_t slot, std::size_t bytes) override { blocks_[slot] = buffer_.allocate(bytes); }
-  void release(std::size_t slot) override { buffer_.deallocate(blocks_[slot]); }
-
- private:
-  static constexpr std::size_t kBytes = kGiB;
-  interprocess::mapped_region region_;
-  interprocess::managed_external_buffer buffer_;
-  std::vector<void*> blocks_;
-};
-
 class DeviceBlocks final : public Allocator {
  public:
   DeviceBlocks(const Place& place, std::size_t slots)
@@ -68,7 +47,6 @@ class DeviceBlocks final : public Allocator {
 }  // namespace
 
 std::unique_ptr<Allocator> make_malloc(std::size_t slots) { return std::make_unique<Malloc>(slots); }
-std::unique_ptr<Allocator> make_boost(std::size_t slots) { return std::make_unique<Boost>(slots); }
 std::unique_ptr<Allocator> make_device(const Place& place, std::size_t slots) {
   return std::make_unique<DeviceBlocks>(place, slots);
 }

@@ -38,7 +38,9 @@ struct Contender {
                                                      const Place& place, std::size_t slots);
 /// Memory of one process: malloc.
 [[nodiscard]] std::unique_ptr<Allocator> make_malloc(std::size_t slots);
-/// Memory that processes share: Boost's managed_shared_memory, in anonymous memory.
+/// Whether the program was built with Boost.
+[[nodiscard]] bool has_boost();
+/// Memory that processes share: Boost's managed memory, in anonymous shared memory.
 [[nodiscard]] std::unique_ptr<Allocator> make_boost(std::size_t slots);
 /// Memory of a device for one process: Device::allocate, which is the driver's own call.
 [[nodiscard]] std::unique_ptr<Allocator> make_device(const Place& place, std::size_t slots);

@@ -58,6 +58,6 @@ Block Memory::allocate(const Place& place, std::uint64_t bytes) { return state_-
 Block Memory::open(Lease&& lease) { return state_->open(std::move(lease)); }
 std::uint64_t Memory::claimed(const Place& place) const { return state_->claimed(place); }
 std::vector<SlabUsage> Memory::usage() const { return state_->usage(); }
-void Memory::trim() { state_->trim(); }
+void Memory::trim() { static_cast<void>(state_->trim()); }
 
 }  // namespace drover

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <ranges>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +18,9 @@ namespace {
 
 // Somebody may stand still in the ledger of a slab; then another slab is better than waiting.
 constexpr std::chrono::milliseconds kLedgerPatience{100};
+// Between attempts to get memory that was given back a moment ago.
+constexpr std::chrono::milliseconds kFirstPause{1};
+constexpr std::chrono::milliseconds kLastPause{64};
 
 std::uint64_t generation_of(const MappedSlab& slab) { return slab.book().object().handle().generation; }
 
@@ -117,19 +121,22 @@ Block MemoryState::allocate_in_new(const Place& place, std::uint64_t bytes) {
 
 std::shared_ptr<MappedSlab> MemoryState::make_slab(const Place& place, std::uint64_t bytes) {
   const std::uint64_t wanted = bytes > options_.slab_bytes / 2 ? bytes : options_.slab_bytes;
-  try {
-    return MappedSlab::make(membership_, place, wanted);
-  } catch (const Error& error) {
-    if (!is_want_of_memory(error)) throw;
+  bool may_come_back = true;
+  for (auto pause = kFirstPause;; pause *= 4) {
+    try {
+      return MappedSlab::make(membership_, place, wanted);
+    } catch (const Error& error) {
+      if (!is_want_of_memory(error)) throw;
+      if (!may_come_back || pause > kLastPause) throw_exhausted(error, place);
+    }
+    may_come_back = trim() || pause > kFirstPause;
+    std::this_thread::sleep_for(pause);  // the keeper lets go of what was given back a little later
   }
-  trim();
-  try {
-    return MappedSlab::make(membership_, place, wanted);
-  } catch (const Error& error) {
-    if (!is_want_of_memory(error)) throw;
-    throw Error(error.code(), fmt::format("{}; {}", error.message(), who_holds_what(place)),
-                "release what is no longer used, here or in the processes named, or use smaller blocks");
-  }
+}
+
+void MemoryState::throw_exhausted(const Error& error, const Place& place) const {
+  throw Error(error.code(), fmt::format("{}; {}", error.message(), who_holds_what(place)),
+              "release what is no longer used, here or in the processes named, or use smaller blocks");
 }
 
 void MemoryState::forget(const std::shared_ptr<MappedSlab>& slab) {
@@ -153,7 +160,20 @@ std::shared_ptr<MappedSlab> MemoryState::mapped(const Lease& lease) {
     const MutexLock lock(mutex_);
     if (const auto known = slabs_.find(handle.generation); known != slabs_.end()) return known->second.slab;
   }
+  drop_emptied();
   return MappedSlab::open(SlabBook::open(membership_, handle));
+}
+
+// Others' slabs that were kept for more to come, and whose blocks have all ended since: when new ones come instead.
+void MemoryState::drop_emptied() {
+  Slabs dropped;
+  const MutexLock lock(mutex_);
+  for (auto at = slabs_.begin(); at != slabs_.end();) {
+    const Known& known = at->second;
+    const bool is_dropped = !known.slab->is_own() && known.claims == 0 && known.slab->is_empty();
+    if (is_dropped) dropped.push_back(known.slab);
+    at = is_dropped ? slabs_.erase(at) : std::next(at);
+  }
 }
 
 // Where two threads have mapped the same slab, the first one's mapping is used from then on.
@@ -194,7 +214,7 @@ bool MemoryState::is_idle(const Known& known) const {
          });
 }
 
-void MemoryState::trim() {
+bool MemoryState::trim() {
   static_cast<void>(membership_->require_self());
   Slabs dropped;
   const MutexLock lock(mutex_);
@@ -204,6 +224,7 @@ void MemoryState::trim() {
     if (!is_kept) dropped.push_back(known.slab);
     at = is_kept ? std::next(at) : slabs_.erase(at);
   }
+  return !dropped.empty();
 }
 
 std::uint64_t MemoryState::claimed(const Place& place) const {

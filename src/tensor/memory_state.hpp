@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "drover/base/error.hpp"
 #include "drover/base/mutex.hpp"
 #include "drover/tensor/memory.hpp"
 #include "tensor/mapped_slab.hpp"
@@ -23,7 +24,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] Block open(Lease&& lease) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t claimed(const Place& place) const DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<SlabUsage> usage() const DROVER_EXCLUDES(mutex_);
-  void trim() DROVER_EXCLUDES(mutex_);
+  /// Returns whether there was anything to give back.
+  bool trim() DROVER_EXCLUDES(mutex_);
   /// After a claim of `bytes` in `slab` has ended, or was given away. Nothing in a forked child.
   void claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept DROVER_EXCLUDES(mutex_);
 
@@ -44,6 +46,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] std::shared_ptr<MappedSlab> mapped(const Lease& lease) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] Block claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) DROVER_REQUIRES(mutex_);
   [[nodiscard]] bool is_idle(const Known& known) const DROVER_REQUIRES(mutex_);
+  void drop_emptied() DROVER_EXCLUDES(mutex_);
+  [[noreturn]] void throw_exhausted(const Error& error, const Place& place) const DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::string who_holds_what(const Place& place) const DROVER_EXCLUDES(mutex_);
 
   const std::shared_ptr<Membership> membership_;

@@ -162,4 +162,18 @@ TEST_P(MemoryCrash, without_a_keeper_there_is_an_error_and_what_is_mapped_stays)
 
 DROVER_INSTANTIATE_AT_PLACES(MemoryCrash);
 
+// A device that is full of what this process keeps for its next block; the keeper lets go of that a moment later.
+TEST(MemoryOfASession, what_was_given_back_is_found_by_who_needs_it) {
+  ASSERT_EQ(reason_to_skip(BackendKind::host), "");
+  const Place place = Place::parse("host:0");
+  const std::uint64_t all = backend_of(BackendKind::host).memory_info(0).free;
+  {
+    const Session session = Session::start();
+    Memory memory(session);
+    memory.allocate(place, all - 64 * kMiB).release();
+    EXPECT_TRUE(memory.allocate(place, all - 32 * kMiB).is_open());
+  }
+  EXPECT_TRUE(eventually([&] { return backend_of(BackendKind::host).memory_info(0).free == all; }));
+}
+
 }  // namespace drover::test

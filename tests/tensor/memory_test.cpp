@@ -204,6 +204,23 @@ TEST_P(MemoryAt, large_slabs_of_others_are_let_go_when_they_are_empty) {
   EXPECT_TRUE(theirs.usage().empty());
 }
 
+// What was kept for more to come goes when all its blocks have ended and something new comes.
+TEST_P(MemoryAt, slabs_of_others_do_not_pile_up) {
+  const auto other = session_.join();
+  Memory theirs(other, small_slabs());
+  for (int round = 0; round < 5; ++round) {
+    Memory mine(self_, small_slabs());
+    const Block block = mine.allocate(place(), 3 * kMiB);
+    Lease sent = block.share();
+    const SentLease words = SlabBook::to_send(sent, *self_);
+    SlabBook::begin_sending(sent);
+    SlabBook::sent(sent);
+    EXPECT_TRUE(theirs.open(SlabBook::receive(other, words)).is_open());
+    EXPECT_EQ(theirs.usage().size(), 1U) << "it is still in use by its maker";
+  }
+  EXPECT_EQ(session_.table().file_count(), 1U);
+}
+
 DROVER_INSTANTIATE_AT_PLACES(MemoryAt);
 
 TEST(Memory, sizes_about_the_steps_of_the_ledger_have_their_slab) {

@@ -1,0 +1,58 @@
+// benchmarks/handoff/workload.hpp: memory of one process in the hands of another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "drover/ipc/queue.hpp"
+#include "drover/session/worker.hpp"
+#include "drover/tensor/memory.hpp"
+#include "support/report.hpp"
+
+namespace drover::bench {
+
+/// What the reader answers: when it could use the memory, when it had read the last number in it, and that number.
+struct Answer {
+  std::int64_t usable_at = 0;
+  std::int64_t read_at = 0;
+  std::uint64_t last = 0;
+};
+
+/// Both ways between this process and the reader.
+struct Lane {
+  Queue to;          ///< what is handed over
+  Queue back;        ///< answers
+  std::string pipe;  ///< path of a named pipe, for what goes through one
+};
+
+/// Sends an answer, or waits for the next.
+void send(Queue& queue, const Answer& answer);
+[[nodiscard]] Answer await(Queue& queue);
+
+/// The last number in the first `bytes` of a block, wherever it lies.
+void write_last(const Block& block, std::uint64_t bytes, std::uint64_t number);
+[[nodiscard]] std::uint64_t read_last(const Block& block, std::uint64_t bytes);
+
+/// The worker that receives, for all contenders: place, handles of both queues, path of the pipe.
+[[nodiscard]] const Entry& reader();
+
+/// What is measured next.
+struct Step {
+  const Session& session;
+  Lane& lane;
+  Place place;
+  std::uint64_t bytes = 0;
+  bool is_smoke = false;
+};
+
+/// drover: a lease goes with a message.
+void measure_leases(const Step& step, std::vector<Row>& rows);
+/// What programs do today: to host memory where it lies on a device, through a pipe, and back to the device.
+void measure_pipe(const Step& step, std::vector<Row>& rows);
+
+/// "cuda:0, 1.0 GiB".
+[[nodiscard]] std::string workload_name(const Place& place, std::uint64_t bytes);
+
+}  // namespace drover::bench
