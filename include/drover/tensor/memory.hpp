@@ -86,8 +86,9 @@ struct SlabUsage {
 
 /// The shared memory of a session as this process uses it. Takes slabs as needed and gives them back when they are
 /// empty, but for one of each place, which stays for the next block. Slabs of others stay mapped for more to come:
-/// those of the common size, or in use elsewhere, until this process uses its last block in one, or trims. A handle:
-/// copies refer to the same. Safe for all threads. Devices are opened when their memory is first used.
+/// those of the common size, or in use elsewhere, until they are empty and this process ends a block in one, maps a
+/// new one, or trims. A handle: copies refer to the same. Safe for all threads. Devices are opened when their memory
+/// is first used.
 class Memory {
  public:
   /// Nothing is taken until a block is asked for.
