@@ -324,6 +324,18 @@ TEST_F(QueueLease, threads_of_one_process_send_leases_to_each_other) {
   EXPECT_EQ(used_blocks(), 0U);
 }
 
+// The same in slow motion: received by the sender's own process between publication and giving away.
+TEST_F(QueueLease, a_sender_gives_nothing_away_that_its_own_process_has_received) {
+  Lease lease = slab_->allocate(1);
+  const SentLease words = SlabBook::to_send(lease, *producer_);
+  SlabBook::begin_sending(lease);
+  Lease received = SlabBook::receive(producer_, words);
+  SlabBook::sent(lease);
+  EXPECT_EQ(slab_->ledger().holder_of(words.lease), producer_->self());
+  received.release();
+  EXPECT_EQ(used_blocks(), 0U);
+}
+
 TEST_F(QueueLease, nonsense_in_a_number_of_leases_is_corrupt) {
   ASSERT_EQ(queue_.put("fine"), PutResult::put);
   const OpenObject open = producer_->open(queue_.handle());
