@@ -38,5 +38,8 @@
 #include "drover/tensor/memory.hpp"
 #include "drover/tensor/npy.hpp"
 #include "drover/tensor/place.hpp"
+#include "drover/tensor/scalar.hpp"
+#include "drover/tensor/send.hpp"
+#include "drover/tensor/tensor.hpp"
 #include "drover/tensor/tensor_layout.hpp"
 #include "drover/tensor/tensor_text.hpp"

@@ -16,7 +16,7 @@ constexpr std::array kNames = {
     std::pair(ObjectKind::condition, "condition"), std::pair(ObjectKind::event, "event"),
     std::pair(ObjectKind::barrier, "barrier"),     std::pair(ObjectKind::value, "value"),
     std::pair(ObjectKind::array, "array"),         std::pair(ObjectKind::overflow, "overflow"),
-    std::pair(ObjectKind::slab, "slab"),
+    std::pair(ObjectKind::slab, "slab"),           std::pair(ObjectKind::timelines, "timelines"),
 };
 
 // Takes ":number" off the front; false if there is none.

@@ -11,6 +11,7 @@
 #include "ipc/queue_layout.hpp"
 #include "ipc/semaphore_layout.hpp"
 #include "ipc/slab_layout.hpp"
+#include "ipc/timeline_layout.hpp"
 #include "ipc/value_layout.hpp"
 
 namespace drover {
@@ -28,6 +29,7 @@ const ObjectKindInfo& info_of(ObjectKind kind) {
     case ObjectKind::array: return array_kind;
     case ObjectKind::overflow: return overflow_kind;
     case ObjectKind::slab: return slab_kind;
+    case ObjectKind::timelines: return timelines_kind;
   }
   throw Error(Errc::corrupt, fmt::format("{} is not the number of a kind of shared object", static_cast<int>(kind)),
               "let all processes of a session use the same drover");

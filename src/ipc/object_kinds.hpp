@@ -22,6 +22,8 @@ struct ObjectKindInfo {
   void (*wake_all)(std::byte* layout, const ObjectSpec& spec) = nullptr;
   /// Each object of the kind has a file, of `parameters[0]` bytes, that the keeper holds for it.
   bool has_file = false;
+  /// A session has one such object at most, which lives as long as the session.
+  bool is_single = false;
 };
 
 /// The entry of a kind; throws `Errc::corrupt` for a number that is none.

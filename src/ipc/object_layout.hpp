@@ -10,7 +10,7 @@
 namespace drover {
 
 inline constexpr std::uint32_t kObjectMagic = 0x52445246;  // "FRDR"
-inline constexpr std::uint16_t kLayoutVersion = 3;
+inline constexpr std::uint16_t kLayoutVersion = 4;
 inline constexpr std::size_t kCacheLine = 64;
 
 /// Written by the keeper alone; read by all. The layout of the kind follows.

@@ -77,6 +77,10 @@ void check_file(const ObjectSpec& spec, const ObjectKindInfo& info, const Fd& fi
 ObjectHandle ObjectTable::create(const ObjectSpec& spec, Owner opener, std::uint64_t departed_before, Fd file) {
   const ObjectKindInfo& info = info_of(spec.kind);
   check_file(spec, info, file);
+  if (const Entry* const single = info.is_single ? find_kind(spec.kind) : nullptr) {
+    open(single->handle, opener);
+    return single->handle;
+  }
   Entry entry{.handle = {.kind = spec.kind, .slab = 0, .offset = 0, .generation = last_generation_ + 1},
               .spec = spec,
               .bytes = round_up(sizeof(ObjectHeader) + info.layout_bytes(spec), kCacheLine),
@@ -206,6 +210,11 @@ ObjectTable::Entry* ObjectTable::find(const ObjectHandle& handle) noexcept {
   return const_cast<Entry*>(std::as_const(*this).find(handle));  // NOLINT(*-const-cast): this is not const
 }
 
+const ObjectTable::Entry* ObjectTable::find_kind(ObjectKind kind) const noexcept {
+  const auto at = std::ranges::find_if(objects_, [&](const auto& each) { return each.second.handle.kind == kind; });
+  return at == objects_.end() ? nullptr : &at->second;
+}
+
 std::byte* ObjectTable::data_of(const Entry& entry) const {
   return slabs_.at(entry.handle.slab).memory.data() + entry.handle.offset;
 }
@@ -296,7 +305,7 @@ void ObjectTable::show_counts(const Entry& entry) const {
 
 // Who put a message that has an object of its own has closed that; the record refers to it until somebody opens it.
 bool ObjectTable::is_unused(const Entry& entry) const noexcept {
-  if (!entry.openers.empty()) return false;
+  if (!entry.openers.empty() || info_of(entry.spec.kind).is_single) return false;
   if (entry.handle.kind == ObjectKind::slab) return !is_sent(entry);
   return entry.handle.kind != ObjectKind::overflow || !is_in_transit(entry);
 }

@@ -29,9 +29,9 @@ struct ObjectSlab {
 /// objects share memory files; a large one has its own. Not synchronised.
 class ObjectTable {
  public:
-  /// Makes an object, counts `opener` as having it open, and holds `file` until the object goes. Throws
-  /// `Errc::invalid_argument` for a bad spec, for a file that the kind does not have, and where one is missing;
-  /// `Errc::out_of_memory` and `Errc::limit_reached` where the system refuses.
+  /// Makes an object, or opens the one of a kind that is single; counts `opener` as having it open, and holds `file`
+  /// until the object goes. Throws `Errc::invalid_argument` for a bad spec, for a file that the kind does not have,
+  /// and where one is missing; `Errc::out_of_memory` and `Errc::limit_reached` where the system refuses.
   ObjectHandle create(const ObjectSpec& spec, Owner opener, std::uint64_t departed_before, Fd file = {});
   /// Counts `opener`. Returns the spec; throws `Errc::not_found` if there is no such object.
   const ObjectSpec& open(const ObjectHandle& handle, Owner opener);
@@ -74,6 +74,7 @@ class ObjectTable {
 
   [[nodiscard]] const Entry* find(const ObjectHandle& handle) const noexcept;
   Entry* find(const ObjectHandle& handle) noexcept;
+  [[nodiscard]] const Entry* find_kind(ObjectKind kind) const noexcept;
   [[nodiscard]] std::byte* data_of(const Entry& entry) const;
   void place(Entry& entry);
   Entries::iterator erase(Entries::iterator at) noexcept;

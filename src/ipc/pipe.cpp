@@ -103,6 +103,11 @@ PutResult Pipe::send(std::string_view message, Deadline deadline) {
   return send(std::as_bytes(std::span(message)), deadline);
 }
 
+PutResult Pipe::send(std::span<const std::byte> message, std::span<Lease> leases, Deadline deadline) {
+  if (outgoing_.core().is_peer_gone()) return PutResult::peer_lost;
+  return outgoing_.put(message, leases, deadline);
+}
+
 GetResult Pipe::receive(Message& into, Deadline deadline) { return incoming_.get(into, deadline); }
 
 WaitSource::WaitSource(const Pipe& pipe) : WaitSource(pipe.incoming_) {}

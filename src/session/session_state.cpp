@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -63,6 +64,10 @@ SessionState::~SessionState() {
 OpenObject SessionState::create(const ObjectSpec& spec) {
   static_cast<void>(require_self());
   const MutexLock lock(mutex_);
+  if (info_of(spec.kind).is_single) {
+    const auto at = std::ranges::find_if(openings_, [&](const auto& each) { return each.first.kind == spec.kind; });
+    if (at != openings_.end()) return open_again(at->second);
+  }
   return take_over(link_.ask({.type = RequestType::create, .spec = spec}));
 }
 
@@ -76,11 +81,13 @@ OpenObject SessionState::create(const ObjectSpec& spec, const Fd& file) {
 OpenObject SessionState::open(const ObjectHandle& handle) {
   static_cast<void>(require_self());
   const MutexLock lock(mutex_);
-  if (const auto at = openings_.find(handle); at != openings_.end()) {
-    ++at->second.count;
-    return at->second.object;
-  }
+  if (const auto at = openings_.find(handle); at != openings_.end()) return open_again(at->second);
   return take_over(link_.ask({.type = RequestType::open, .handle = handle}));
+}
+
+OpenObject SessionState::open_again(Opening& opening) {
+  ++opening.count;
+  return opening.object;
 }
 
 // What the keeper says is checked like everything from outside: a wrong offset would be a wild pointer.

@@ -61,6 +61,7 @@ class SessionState final : public Membership {
     std::uint32_t objects = 0;
   };
 
+  static OpenObject open_again(Opening& opening);
   OpenObject take_over(Answer answer) DROVER_REQUIRES(mutex_);
   void leave() noexcept;
   void await_keeper() noexcept;

@@ -1,9 +1,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <fmt/format.h>
-
-#include "drover/base/error.hpp"
 #include "drover/tensor/tensor_layout.hpp"
 #include "tensor/memory_check.hpp"
 #include "tensor/runs.hpp"
@@ -68,28 +65,13 @@ void copy_runs(Places at, const std::vector<Run>& runs, std::size_t element_size
   }
 }
 
-void check_pair(const TensorLayout& to, const TensorLayout& from) {
-  if (to.dtype() != from.dtype() || !std::ranges::equal(to.shape(), from.shape())) {
-    throw Error(Errc::invalid_argument, fmt::format("{} cannot be copied to {}", to_string(from), to_string(to)),
-                "give both the same type and shape");
-  }
-  for (std::size_t i = 0; i < to.shape().size(); ++i) {
-    if (to.strides()[i] == 0 && to.shape()[i] > 1) {
-      throw Error(Errc::invalid_argument,
-                  fmt::format("{} cannot be copied to {}, which has one place for the {} elements of dimension {}",
-                              to_string(from), to_string(to), to.shape()[i], i),
-                  "copy to the tensor that was expanded, not to what expand gave");
-    }
-  }
-}
-
 }  // namespace
 
 void copy_strided(std::span<std::byte> to, const TensorLayout& to_layout, std::span<const std::byte> from,
                   const TensorLayout& from_layout) {
   detail::check_memory(to_layout, to.size());
   detail::check_memory(from_layout, from.size());
-  check_pair(to_layout, from_layout);
+  detail::check_copy(to_layout, from_layout);
   if (to_layout.element_count() == 0) return;
   // The order of elements is free here, so the steps in the target may go from large to small: more runs join.
   auto runs = detail::joined_runs(to_layout, from_layout);

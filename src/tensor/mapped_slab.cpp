@@ -7,9 +7,11 @@
 
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
 #include "drover/device/select.hpp"
 #include "ipc/object_layout.hpp"
 #include "ipc/slab_layout.hpp"
+#include "tensor/host_registrations.hpp"
 
 namespace drover {
 namespace {
@@ -91,6 +93,17 @@ std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
   }
   opened->book_ = std::move(book);
   return opened;
+}
+
+void MappedSlab::make_known_to(Device& device) {
+  const MutexLock lock(mutex_);
+  const auto [at, is_new] = known_.try_emplace(device.info().backend);
+  if (!is_new) return;
+  try {
+    at->second = register_once(device, host_.bytes());
+  } catch (const Error& error) {
+    log(LogLevel::warn, error.what());
+  }
 }
 
 bool MappedSlab::is_alone() const noexcept { return header_of(book_->object().data()).openers.load() <= 1; }

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 
 #include "drover/base/mapping.hpp"
-#include "drover/device/memory.hpp"
+#include "drover/base/mutex.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/tensor/place.hpp"
 #include "ipc/slab_book.hpp"
 
@@ -34,6 +36,9 @@ class MappedSlab {
   [[nodiscard]] DevicePtr device_data() const noexcept { return device_ == nullptr ? DevicePtr{} : device_->ptr(); }
   /// Whether there is no block in it; may change at any time unless this process alone allocates there.
   [[nodiscard]] bool is_empty() const noexcept { return book_->ledger().used_blocks() == 0; }
+  /// Makes host memory known to a device, once, so that copies run at full speed and do not wait. Where the system
+  /// refuses they do without; that is logged.
+  void make_known_to(Device& device) DROVER_EXCLUDES(mutex_);
   /// Whether nobody else has it open.
   [[nodiscard]] bool is_alone() const noexcept;
 
@@ -43,6 +48,8 @@ class MappedSlab {
   bool is_own_ = false;
   Mapping host_;
   std::unique_ptr<DeviceMemory> device_;
+  Mutex mutex_;
+  std::map<BackendKind, std::shared_ptr<HostRegistration>> known_ DROVER_GUARDED_BY(mutex_);  // before host_ goes
 };
 
 }  // namespace drover

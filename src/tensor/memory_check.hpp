@@ -11,4 +11,8 @@ namespace drover::detail {
 /// have come as bytes from elsewhere.
 void check_memory(const TensorLayout& layout, std::size_t memory_bytes);
 
+/// Throws `Errc::invalid_argument` unless elements of `from` can be copied to those of `to`: same type and shape, and
+/// a place for each.
+void check_copy(const TensorLayout& to, const TensorLayout& from);
+
 }  // namespace drover::detail

@@ -46,7 +46,7 @@ SlabUsage usage_of(const MappedSlab& slab, const Membership& membership) {
 }  // namespace
 
 MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions options)
-    : membership_(std::move(membership)), options_(std::move(options)) {
+    : membership_(std::move(membership)), options_(std::move(options)), works_(membership_, options_.ordering) {
   require(membership_ != nullptr, "memory needs a session", "pass a Session that is open");
   require(options_.slab_bytes >= kMiB, "a slab of less than 1 MiB was asked for", "leave slab_bytes as it is");
 }
@@ -58,19 +58,26 @@ Block MemoryState::allocate(const Place& place, std::uint64_t bytes) {
     throw Error(Errc::invalid_argument, fmt::format("a block of {} was asked for", format_bytes(bytes)),
                 fmt::format("a block has at most {}", format_bytes(kMaxSlabBytes)));
   }
+  release_retired(false);
   Block block = allocate_in_known(place, bytes);
   return block.is_open() ? std::move(block) : allocate_in_new(place, bytes);
 }
 
-void MemoryState::check_budget(const Place& place, std::uint64_t bytes) const {
+bool MemoryState::is_within_budget(const Place& place, std::uint64_t bytes) const {
   const auto budget = options_.budgets.find(place);
-  if (budget == options_.budgets.end()) return;
+  if (budget == options_.budgets.end()) return true;
   const auto claimed = claimed_.find(place);
   const std::uint64_t now = claimed == claimed_.end() ? 0 : claimed->second;
-  if (bytes <= budget->second && now <= budget->second - bytes) return;
+  return bytes <= budget->second && now <= budget->second - bytes;
+}
+
+void MemoryState::check_budget(const Place& place, std::uint64_t bytes) const {
+  if (is_within_budget(place, bytes)) return;
+  const auto claimed = claimed_.find(place);
   throw Error(Errc::limit_reached,
               fmt::format("{} at {} would exceed the budget of this process: it claims {} of {}", format_bytes(bytes),
-                          to_string(place), format_bytes(now), format_bytes(budget->second)),
+                          to_string(place), format_bytes(claimed == claimed_.end() ? 0 : claimed->second),
+                          format_bytes(options_.budgets.at(place))),
               "release what is no longer used, or raise MemoryOptions::budgets");
 }
 
@@ -86,6 +93,11 @@ MemoryState::Slabs MemoryState::own_at(const Place& place) const {
 // The slab made last is the one with most room. One that was spoilt is not looked at again; one that has no more
 // leases to give may have some later.
 Block MemoryState::allocate_in_known(const Place& place, std::uint64_t bytes) {
+  const auto is_within = [&] {
+    const MutexLock lock(mutex_);
+    return is_within_budget(place, bytes);
+  };
+  if (!is_within()) release_retired(true);
   {
     const MutexLock lock(mutex_);
     check_budget(place, bytes);
@@ -129,7 +141,9 @@ std::shared_ptr<MappedSlab> MemoryState::make_slab(const Place& place, std::uint
       if (!is_want_of_memory(error)) throw;
       if (!may_come_back || pause > kLastPause) throw_exhausted(error, place);
     }
-    may_come_back = trim() || pause > kFirstPause;
+    const bool has_retired = works_.has_retired();
+    release_retired(true);
+    may_come_back = trim() || has_retired || pause > kFirstPause;
     std::this_thread::sleep_for(pause);  // the keeper lets go of what was given back a little later
   }
 }
@@ -146,6 +160,7 @@ void MemoryState::forget(const std::shared_ptr<MappedSlab>& slab) {
 
 Block MemoryState::open(Lease&& lease) {
   static_cast<void>(membership_->require_self());
+  release_retired(false);
   require(lease.is_open(), "a lease that claims nothing was to be opened", "open one that came with a message");
   require(SlabBook::is_of(lease, *membership_), "a lease of another session was to be opened",
           "open it with a Memory of that session");
@@ -214,8 +229,25 @@ bool MemoryState::is_idle(const Known& known) const {
          });
 }
 
+void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses) noexcept {
+  if (membership_->self() == kNobody || std::ranges::all_of(uses, has_ended)) return block.release();
+  RetiredBlock retired{.lease = std::move(block.lease_), .slab = std::move(block.slab_), .uses = std::move(uses)};
+  block.state_.reset();
+  works_.retire(std::move(retired));
+}
+
+void MemoryState::release_retired(bool is_patient) noexcept {
+  if (!works_.has_retired()) return;
+  for (auto& [lease, slab, uses] : works_.take_ended(is_patient)) {
+    const std::uint64_t bytes = lease.bytes();
+    lease.release();
+    claim_ended(slab, bytes);
+  }
+}
+
 bool MemoryState::trim() {
   static_cast<void>(membership_->require_self());
+  release_retired(false);
   Slabs dropped;
   const MutexLock lock(mutex_);
   for (auto at = slabs_.begin(); at != slabs_.end();) {

@@ -10,6 +10,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/mutex.hpp"
 #include "drover/tensor/memory.hpp"
+#include "tensor/device_works.hpp"
 #include "tensor/mapped_slab.hpp"
 
 namespace drover {
@@ -29,6 +30,14 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   /// After a claim of `bytes` in `slab` has ended, or was given away. Nothing in a forked child.
   void claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept DROVER_EXCLUDES(mutex_);
 
+  /// Releases a block when all that uses it has ended: now, or at one of the next calls.
+  void retire(Block&& block, std::vector<WorkTicket> uses) noexcept DROVER_EXCLUDES(mutex_);
+  /// Releases those whose uses have ended since; if `is_patient`, waits until all have.
+  void release_retired(bool is_patient) noexcept DROVER_EXCLUDES(mutex_);
+  /// What this process does on its devices.
+  [[nodiscard]] DeviceWorks& works() noexcept { return works_; }
+  [[nodiscard]] const std::shared_ptr<Membership>& membership() const noexcept { return membership_; }
+
  private:
   using Slabs = std::vector<std::shared_ptr<MappedSlab>>;
   struct Known {
@@ -36,6 +45,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
     std::uint64_t claims = 0;  // blocks of this process in it
   };
 
+  [[nodiscard]] bool is_within_budget(const Place& place, std::uint64_t bytes) const DROVER_REQUIRES(mutex_);
   void check_budget(const Place& place, std::uint64_t bytes) const DROVER_REQUIRES(mutex_);
   [[nodiscard]] Block allocate_in_known(const Place& place, std::uint64_t bytes) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] Block allocate_in_new(const Place& place, std::uint64_t bytes) DROVER_EXCLUDES(mutex_);
@@ -55,6 +65,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   mutable Mutex mutex_;
   std::map<std::uint64_t, Known> slabs_ DROVER_GUARDED_BY(mutex_);  // by generation
   std::map<Place, std::uint64_t> claimed_ DROVER_GUARDED_BY(mutex_);
+  DeviceWorks works_;  // last, so that all work ends before the memory goes
 };
 
 }  // namespace drover

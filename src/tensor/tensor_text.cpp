@@ -1,6 +1,7 @@
 #include "drover/tensor/tensor_text.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "drover/base/error.hpp"
 #include "tensor/element_text.hpp"
 #include "tensor/memory_check.hpp"
+#include "tensor/tensor_text_parts.hpp"
 
 namespace drover {
 namespace {
@@ -125,24 +127,43 @@ class Writer {
   std::string text_;
 };
 
-}  // namespace
-
-std::string format_tensor(const TensorLayout& layout, std::span<const std::byte> memory,
-                          const TensorTextOptions& options) {
-  detail::check_memory(layout, memory.size());
+void check_options(const TensorTextOptions& options) {
   require(options.decimals >= 0 && options.decimals <= kMostDecimals,
           "a tensor was to be written with no such decimals", "give 0 to 17 decimals");
   require(options.most_elements >= 0 && options.most_elements <= kMostElements && options.edge_elements > 0,
           "a tensor was to be written with no such number of elements",
           "give at least 1 edge element, and most_elements from 0 to 1000000");
   require(options.line_width > 0, "a tensor was to be written in lines without width", "give a width of 1 or more");
+}
+
+}  // namespace
+
+std::string detail::format_fetched(const TensorLayout& layout, const FetchElement& fetch,
+                                   const TensorTextOptions& options) {
+  check_options(options);
   const auto form = fmt::format("\n{}[{}]", to_string(layout.dtype()), fmt::join(layout.shape(), ", "));
   if (layout.element_count() == 0) return "[]" + form;
   const Shown shown = shown_of(layout, options);
   std::vector<std::int64_t> places;
   add_places(layout, shown, {0, layout.offset()}, places);
-  const auto texts = detail::element_texts(layout.dtype(), memory, places, options.decimals);
+  const std::size_t size = size_of(layout.dtype());
+  std::vector<std::byte> fetched(places.size() * size);
+  for (std::size_t nth = 0; nth < places.size(); ++nth) {
+    fetch(places[nth], fetched.data() + nth * size);
+    places[nth] = static_cast<std::int64_t>(nth);
+  }
+  const auto texts = element_texts(layout.dtype(), fetched, places, options.decimals);
   return Writer(layout, shown, texts, static_cast<std::size_t>(options.line_width)).write() + form;
+}
+
+std::string format_tensor(const TensorLayout& layout, std::span<const std::byte> memory,
+                          const TensorTextOptions& options) {
+  detail::check_memory(layout, memory.size());
+  const std::size_t size = size_of(layout.dtype());
+  const auto fetch = [&](std::int64_t place, std::byte* to) {
+    std::memcpy(to, memory.data() + static_cast<std::size_t>(place) * size, size);
+  };
+  return detail::format_fetched(layout, fetch, options);
 }
 
 }  // namespace drover

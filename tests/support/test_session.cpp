@@ -101,7 +101,7 @@ class TestSession::Local final : public Membership {
   OpenObject create_with(const ObjectSpec& spec, Fd file) {
     const MutexLock lock(*mutex_);
     const ObjectHandle handle = table_->create(spec, self(), page_of(*page_).departed, std::move(file));
-    openings_[handle] = 1;
+    ++openings_[handle];
     return {.handle = handle, .spec = spec, .data = table_->slab(handle.slab).memory.data() + handle.offset};
   }
 

@@ -56,3 +56,8 @@ inline std::string place_name(const ::testing::TestParamInfo<std::string>& info)
 #define DROVER_INSTANTIATE_AT_PLACES(suite)                                                              \
   INSTANTIATE_TEST_SUITE_P(Host, suite, ::testing::Values("cpu", "host:0"), ::drover::test::place_name); \
   INSTANTIATE_TEST_SUITE_P(Cuda, suite, ::testing::Values("cuda:0"), ::drover::test::place_name)
+
+/// The same where streams are needed: an emulated device, a GPU.
+#define DROVER_INSTANTIATE_ON_DEVICES(suite)                                                      \
+  INSTANTIATE_TEST_SUITE_P(Host, suite, ::testing::Values("host:0"), ::drover::test::place_name); \
+  INSTANTIATE_TEST_SUITE_P(Cuda, suite, ::testing::Values("cuda:0"), ::drover::test::place_name)

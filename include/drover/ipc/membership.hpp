@@ -31,8 +31,9 @@ enum class ObjectKind : std::uint16_t {
   barrier,
   value,
   array,
-  overflow,  ///< one message that is larger than its queue's memory
-  slab,      ///< memory with a file of its own
+  overflow,   ///< one message that is larger than its queue's memory
+  slab,       ///< memory with a file of its own
+  timelines,  ///< all timelines of the session; there is one such object
 };
 
 /// The kind's name as written above.
@@ -94,7 +95,7 @@ class Membership {
       fail_without_number();
     return owner;
   }
-  /// Makes an object and opens it here.
+  /// Makes an object and opens it here. Of a kind of which a session has one, that is opened if it exists.
   [[nodiscard]] virtual OpenObject create(const ObjectSpec& spec) = 0;
   /// The same for a kind of object that has a file: the keeper holds a duplicate of `file` as long as the object
   /// exists, whoever dies; the descriptor stays the caller's. Done whole or not at all. Throws

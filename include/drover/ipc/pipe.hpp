@@ -56,6 +56,8 @@ class Pipe {
   PutResult send(std::span<const std::byte> message, Deadline deadline = Deadline::never());
   /// The same for text.
   PutResult send(std::string_view message, Deadline deadline = Deadline::never());
+  /// The same together with leases: Queue::put.
+  PutResult send(std::span<const std::byte> message, std::span<Lease> leases, Deadline deadline = Deadline::never());
   /// Waits for a message from the other end.
   GetResult receive(Message& into, Deadline deadline = Deadline::never());
   /// For event loops: see Queue::fd.

@@ -54,16 +54,24 @@ class Block {
 
  private:
   friend class MemoryState;
+  friend class TensorStorage;
 
   Lease lease_;
   std::shared_ptr<MappedSlab> slab_;    // shared: every block in it needs it mapped
   std::shared_ptr<MemoryState> state_;  // shared: keeps the accounts
 };
 
+/// How work of different processes on the same memory is kept in order.
+enum class Ordering : std::uint8_t {
+  timelines,  ///< streams wait for streams, and no CPU waits; where a device cannot, as with `host`
+  host,       ///< who sends waits until its stream is done
+};
+
 /// How memory is taken.
 struct MemoryOptions {
   std::uint64_t slab_bytes = std::uint64_t{64} << 20U;  ///< size of a slab; what needs half of it has its own
   std::map<Place, std::uint64_t> budgets;               ///< most bytes this process may claim, where it is limited
+  Ordering ordering = Ordering::timelines;              ///< of work on what is sent
 };
 
 /// One slab that this process has mapped, and who has how much of it.
@@ -110,6 +118,7 @@ class Memory {
   void trim();
 
  private:
+  friend class TensorStorage;
   std::shared_ptr<MemoryState> state_;  // shared: with copies and with all blocks
 };
 

@@ -1,0 +1,67 @@
+#include "ipc/timeline_table.hpp"
+
+#include <climits>
+#include <utility>
+
+#include "drover/base/error.hpp"
+#include "ipc/futex.hpp"
+
+namespace drover {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+TimelineTable::TimelineTable(std::shared_ptr<Membership> membership)
+    : object_(std::move(membership), ObjectSpec{.kind = ObjectKind::timelines}) {
+  require(reinterpret_cast<std::uintptr_t>(object_.data()) % kPage == 0,
+          "the session's timelines do not begin with a page", "please report this");
+}
+
+std::span<std::byte> TimelineTable::memory() const noexcept {
+  const std::size_t bytes = sizeof(ObjectHeader) + sizeof(TimelineLayout);
+  return {object_.data(), (bytes + kPage - 1) / kPage * kPage};
+}
+
+// Of all free ones, that with the fewest losses: each loss of a timeline makes what it knows of earlier ones
+// forgotten.
+std::optional<std::uint32_t> TimelineTable::take() {
+  const Owner self = object_.self();
+  for (;;) {
+    std::optional<std::uint32_t> best;
+    for (std::uint32_t slot = 0; slot < kTimelines; ++slot) {
+      const std::uint64_t epoch = epoch_of(word(slot).load());
+      if (at(slot).owner.load() != kNobody || epoch >= kMostEpochs) continue;
+      if (!best || epoch < epoch_of(word(*best).load())) best = slot;
+      if (epoch == 0) break;
+    }
+    std::uint32_t nobody = kNobody;
+    if (!best || at(*best).owner.compare_exchange_strong(nobody, self)) return best;
+  }
+}
+
+void TimelineTable::give_back(std::uint32_t slot) noexcept {
+  if (at(slot).owner.load() != object_.membership().self()) return;
+  if (word(slot).load() >= submitted(slot)) end_ownership(at(slot));
+}
+
+bool TimelineTable::is_valid(const TimelinePoint& point) const noexcept {
+  return point.slot < kTimelines && point.value > 0 && submitted(point.slot) >= point.value;
+}
+
+PointState TimelineTable::state_of(const TimelinePoint& point) const noexcept {
+  const std::uint64_t seen = word(point.slot).load();
+  if (epoch_of(seen) <= epoch_of(point.value)) return seen >= point.value ? PointState::reached : PointState::pending;
+  const std::uint64_t good = at(point.slot).last_good.load();  // of the latest loss; earlier ones are forgotten
+  const bool is_known = epoch_of(good) == epoch_of(point.value);
+  return is_known && good >= point.value ? PointState::reached : PointState::lost;
+}
+
+void TimelineTable::abandon(const TimelinePoint& point) noexcept {
+  if (state_of(point) != PointState::pending) return;
+  word(point.slot).store(start_of_epoch(epoch_of(point.value) + 1));
+  futex_wake(word(point.slot), INT_MAX);
+}
+
+}  // namespace drover

@@ -1,0 +1,141 @@
+#include "tensor/device_work.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "drover/device/timeline.hpp"
+#include "tensor/host_registrations.hpp"
+
+namespace drover {
+namespace {
+
+// How long a wait sleeps before it looks whether the session, or the device, is still there.
+constexpr std::chrono::milliseconds kLook{20};
+
+Deadline sooner(Deadline deadline, std::chrono::milliseconds most) {
+  return Deadline::at(std::min(deadline.moment(), Deadline::after(most).moment()));
+}
+
+}  // namespace
+
+WaitResult wait_for_point(TimelineTable& timelines, const TimelinePoint& point, const Membership& membership,
+                          Deadline deadline) {
+  while (timelines.state_of(point) == PointState::pending) {
+    if (deadline.has_passed()) return WaitResult::timed_out;
+    try {
+      membership.check();
+    } catch (const Error&) {
+      timelines.abandon(point);
+      throw;
+    }
+    static_cast<void>(timeline_wait(timelines.word(point.slot), point.value, sooner(deadline, kLook)));
+  }
+  return WaitResult::done;
+}
+
+DeviceWork::DeviceWork(Device& device, Ordering ordering, std::shared_ptr<Membership> membership,
+                       std::shared_ptr<TimelineTable> timelines)
+    : device_(device),
+      membership_(std::move(membership)),
+      timelines_(std::move(timelines)),
+      stream_(device.create_stream()) {
+  if (ordering == Ordering::host) return;
+  registration_ = register_once(device_, timelines_->memory());
+  slot_ = timelines_->take();
+  if (!slot_) {
+    log(LogLevel::warn, "all timelines of the session are taken; this process waits on the host instead");
+    return;
+  }
+  const MutexLock lock(mutex_);
+  next_ = timelines_->submitted(*slot_) + 1;
+}
+
+DeviceWork::~DeviceWork() {
+  if (membership_->self() == kNobody) {    // a forked child, where nothing of a device may be touched
+    static_cast<void>(stream_.release());  // NOLINT(bugprone-unused-return-value): leaked on purpose
+    return;
+  }
+  try {
+    wait_for_stream();
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, error.what());
+  }
+  if (slot_) timelines_->give_back(*slot_);
+}
+
+// Submitted tells others that the value will come, so the stream hears of it first.
+void DeviceWork::signal(std::uint64_t ticket) {
+  if (ticket < next_) return;
+  stream_->signal(timelines_->word(*slot_), next_);
+  timelines_->note_submitted(*slot_, next_);
+  ++next_;
+}
+
+TimelinePoint DeviceWork::point_of(std::uint64_t ticket) {
+  const MutexLock lock(mutex_);
+  signal(ticket);
+  return {.value = ticket, .slot = slot_.value(), .pid = ::getpid()};
+}
+
+bool DeviceWork::is_reached(std::uint64_t ticket) {
+  if (slot_) return timelines_->word(*slot_).load() >= ticket;
+  if (done_ < ticket && stream_->is_idle()) done_ = next_++;
+  return done_ >= ticket;
+}
+
+bool DeviceWork::is_done(std::uint64_t ticket) {
+  const MutexLock lock(mutex_);
+  if (slot_) signal(ticket);
+  if (is_reached(ticket)) return true;
+  return slot_ && stream_->is_idle() && is_reached(ticket);  // asks the stream, which tells of faults
+}
+
+WaitResult DeviceWork::wait(std::uint64_t ticket, Deadline deadline) {
+  for (;;) {
+    if (is_done(ticket)) return WaitResult::done;
+    if (deadline.has_passed()) return WaitResult::timed_out;
+    abandon_waits_without_session();
+    const Deadline look = sooner(deadline, kLook);
+    if (slot_) {
+      static_cast<void>(timeline_wait(timelines_->word(*slot_), ticket, look));
+    } else {
+      static_cast<void>(stream_->synchronize(look));
+    }
+  }
+}
+
+void DeviceWork::wait_for_stream() {
+  while (!stream_->is_idle()) {
+    abandon_waits_without_session();
+    static_cast<void>(stream_->synchronize(Deadline::after(kLook)));
+  }
+}
+
+// The keeper frees those who wait for the dead. When it is gone, each frees itself; what its stream then did with
+// unfinished memory is found out by who reads the result, since the points count as lost.
+void DeviceWork::abandon_waits_without_session() {
+  try {
+    membership_->check();
+  } catch (const Error&) {
+    const MutexLock lock(mutex_);
+    for (const auto& point : awaited_) timelines_->abandon(point);
+  }
+}
+
+void DeviceWork::wait_for(const TimelinePoint& point) {
+  if (!slot_) {
+    static_cast<void>(wait_for_point(*timelines_, point, *membership_, Deadline::never()));
+    return;
+  }
+  const MutexLock lock(mutex_);
+  std::erase_if(awaited_, [&](const auto& each) { return timelines_->state_of(each) != PointState::pending; });
+  stream_->wait(timelines_->word(point.slot), point.value);
+  awaited_.push_back(point);
+}
+
+}  // namespace drover

@@ -1,0 +1,65 @@
+// tensor/device_works.hpp: the work of one Memory on all its devices, and the blocks that wait for it to end.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "drover/base/mutex.hpp"
+#include "drover/ipc/lease.hpp"
+#include "drover/tensor/memory.hpp"
+#include "tensor/device_work.hpp"
+#include "tensor/mapped_slab.hpp"
+
+namespace drover {
+
+/// Some work, and when it is done.
+struct WorkTicket {
+  std::shared_ptr<DeviceWork> work;  ///< shared: with the Memory and all tensors it works on
+  std::uint64_t ticket = 0;
+};
+
+/// A block that nobody here holds any more, but work that was submitted still uses.
+struct RetiredBlock {
+  Lease lease;
+  std::shared_ptr<MappedSlab> slab;
+  std::vector<WorkTicket> uses;
+};
+
+/// Safe for all threads.
+class DeviceWorks {
+ public:
+  DeviceWorks(std::shared_ptr<Membership> membership, Ordering ordering)
+      : membership_(std::move(membership)), ordering_(ordering) {}
+
+  /// The work on a device; begun when first asked for. Throws as `Backend::open`.
+  [[nodiscard]] std::shared_ptr<DeviceWork> at(const Place& place) DROVER_EXCLUDES(mutex_);
+  /// The timelines of the session; opened when first asked for.
+  [[nodiscard]] std::shared_ptr<TimelineTable> timelines() DROVER_EXCLUDES(mutex_);
+
+  /// Keeps a block until its uses have ended.
+  void retire(RetiredBlock block) DROVER_EXCLUDES(mutex_);
+  /// Whether any are kept.
+  [[nodiscard]] bool has_retired() const noexcept { return retired_count_.load(std::memory_order_relaxed) != 0; }
+  /// Those whose uses have ended since. With `is_patient` it waits for all.
+  [[nodiscard]] std::vector<RetiredBlock> take_ended(bool is_patient = false) DROVER_EXCLUDES(mutex_);
+
+ private:
+  [[nodiscard]] std::shared_ptr<TimelineTable> open_timelines() DROVER_REQUIRES(mutex_);
+
+  const std::shared_ptr<Membership> membership_;
+  const Ordering ordering_;
+  Mutex mutex_;
+  std::shared_ptr<TimelineTable> timelines_ DROVER_GUARDED_BY(mutex_);  // shared: with every work
+  std::vector<RetiredBlock> retired_ DROVER_GUARDED_BY(mutex_);
+  std::map<Place, std::shared_ptr<DeviceWork>> works_ DROVER_GUARDED_BY(mutex_);
+  std::atomic<std::size_t> retired_count_{0};
+};
+
+/// Whether a use has ended; work on a device that failed has.
+[[nodiscard]] bool has_ended(const WorkTicket& use) noexcept;
+
+}  // namespace drover

@@ -1,0 +1,30 @@
+// tensor/tensor_access.hpp: how the functions on tensors reach their memory; private.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "drover/tensor/tensor.hpp"
+#include "tensor/tensor_storage.hpp"
+
+namespace drover {
+
+/// The way into a Tensor for the files of this part.
+class TensorAccess {
+ public:
+  [[nodiscard]] static Tensor make(std::shared_ptr<TensorStorage> storage, const TensorLayout& layout) {
+    return {std::move(storage), layout};
+  }
+  /// The storage; throws `Errc::invalid_argument` for a tensor without memory.
+  [[nodiscard]] static const std::shared_ptr<TensorStorage>& storage(const Tensor& tensor) {
+    require(tensor.storage_ != nullptr, "a tensor without memory was used",
+            "make one with empty, zeros or arange, or get one from a queue");
+    return tensor.storage_;
+  }
+  /// New memory for a tensor of this layout, which is contiguous.
+  [[nodiscard]] static Tensor make_like(const Memory& memory, const TensorLayout& layout, const Place& place) {
+    return {std::make_shared<TensorStorage>(memory, place, layout.bytes()), layout};
+  }
+};
+
+}  // namespace drover

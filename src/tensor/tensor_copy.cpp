@@ -1,0 +1,166 @@
+// Copies of elements between any two places.
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "drover/base/bytes.hpp"
+#include "tensor/memory_check.hpp"
+#include "tensor/runs.hpp"
+#include "tensor/tensor_access.hpp"
+
+namespace drover {
+namespace {
+
+using detail::Run;
+
+// A device is given so many pieces at most before a copy of all on the host is cheaper.
+constexpr std::int64_t kMostPieces = 256;
+// Between devices that cannot reach each other, so much is on its way at once, twice.
+constexpr std::int64_t kStageBytes = std::int64_t{8} << 20U;
+
+// A copy of elements that lie together in both memories, in bytes.
+struct Piece {
+  std::size_t to;
+  std::size_t from;
+  std::size_t bytes;
+};
+
+// The dimensions along which pieces lie, and the row of each.
+struct Pieces {
+  std::vector<Run> outer;
+  std::int64_t row = 1;  // elements
+  [[nodiscard]] std::int64_t count() const {
+    std::int64_t count = 1;
+    for (const Run& run : outer) count *= run.size;
+    return count;
+  }
+};
+
+Pieces pieces_of(const TensorLayout& to, const TensorLayout& from) {
+  auto runs = detail::joined_runs(to, from);
+  std::ranges::sort(runs, [](const Run& a, const Run& b) { return a.ways > b.ways; });
+  Pieces pieces{.outer = detail::joined(runs)};
+  if (!pieces.outer.empty() && pieces.outer.back().ways == std::array<std::int64_t, 2>{1, 1}) {
+    pieces.row = pieces.outer.back().size;
+    pieces.outer.pop_back();
+  }
+  return pieces;
+}
+
+void for_each_piece(const Pieces& pieces, const TensorLayout& to, const TensorLayout& from,
+                    const std::function<void(const Piece&)>& visit) {
+  const std::size_t size = size_of(to.dtype());
+  const std::int64_t count = pieces.count();
+  for (std::int64_t nth = 0; nth < count; ++nth) {
+    std::int64_t left = nth;
+    std::array<std::int64_t, 2> at = {to.offset(), from.offset()};
+    for (auto run = pieces.outer.rbegin(); run != pieces.outer.rend(); ++run) {
+      const std::int64_t index = left % run->size;
+      left /= run->size;
+      for (std::size_t side = 0; side < 2; ++side) at[side] += index * run->ways[side];
+    }
+    visit({.to = static_cast<std::size_t>(at[0]) * size,
+           .from = static_cast<std::size_t>(at[1]) * size,
+           .bytes = static_cast<std::size_t>(pieces.row) * size});
+  }
+}
+
+void copy_on_host(const Tensor& to, const Tensor& from) {
+  to.synchronize();
+  from.synchronize();
+  copy_strided(TensorAccess::storage(to)->block().bytes(), to.layout(), TensorAccess::storage(from)->block().bytes(),
+               from.layout());
+}
+
+// One of the two lies on the device of `work`; the other there, in host memory, or on a device it can reach.
+void submit_pieces(const Tensor& to, const Tensor& from, const Pieces& pieces, const Place& place) {
+  TensorStorage& target = *TensorAccess::storage(to);
+  TensorStorage& source = *TensorAccess::storage(from);
+  const auto work = target.work_at(place);
+  for (TensorStorage* storage : {&target, &source}) {
+    if (!storage->place().is_device) storage->make_known_to(work->device());
+    storage->begin_use(*work);
+  }
+  const Block& to_block = target.block();
+  const Block& from_block = source.block();
+  const std::uint64_t ticket = work->submit([&](Stream& stream) {
+    for_each_piece(pieces, to.layout(), from.layout(), [&](const Piece& piece) {
+      if (!from_block.place().is_device) {
+        stream.upload(to_block.device_ptr() + piece.to, from_block.bytes().data() + piece.from, piece.bytes);
+      } else if (!to_block.place().is_device) {
+        stream.download(to_block.bytes().data() + piece.to, from_block.device_ptr() + piece.from, piece.bytes);
+      } else {
+        stream.copy(to_block.device_ptr() + piece.to, from_block.device_ptr() + piece.from, piece.bytes);
+      }
+    });
+  });
+  target.derive_from(source);
+  target.end_use({.work = work, .ticket = ticket});
+  source.end_use({.work = work, .ticket = ticket});
+}
+
+// Through two buffers in host memory, each filled while the other is emptied: streams keep the order.
+void copy_staged(const Tensor& to, const Tensor& from) {
+  const Tensor flat_to = to.reshape({-1});
+  const Tensor flat_from = from.reshape({-1});
+  const std::int64_t count = from.element_count();
+  const std::int64_t step = std::min(count, kStageBytes / static_cast<std::int64_t>(size_of(from.dtype())));
+  std::array<Tensor, 2> buffers;
+  for (Tensor& buffer : buffers) buffer = empty(to.memory(), from.dtype(), {step});
+  for (std::int64_t begin = 0, nth = 0; begin < count; begin += step, ++nth) {
+    const std::int64_t end = std::min(count, begin + step);
+    const Tensor part = buffers[static_cast<std::size_t>(nth % 2)].slice(0, 0, end - begin);
+    part.copy_from(flat_from.slice(0, begin, end));
+    flat_to.slice(0, begin, end).copy_from(part);
+  }
+}
+
+bool can_reach(const Place& to, const Place& from) { return to.backend == from.backend; }
+
+// At least one of them lies on a device.
+void copy_with_device(const Tensor& to, const Tensor& from) {
+  const Place to_place = to.place();
+  const Place from_place = from.place();
+  const Pieces pieces = pieces_of(to.layout(), from.layout());
+  const bool is_direct = !to_place.is_device || !from_place.is_device || can_reach(to_place, from_place);
+  if (!is_direct && !(to.layout().is_contiguous() && from.layout().is_contiguous())) {
+    const Tensor rows = empty(to.memory(), to.dtype(), to.shape(), to_place);
+    copy_staged(rows, from.contiguous());
+    to.copy_from(rows);
+  } else if (!is_direct) {
+    copy_staged(to, from);
+  } else if (pieces.count() <= kMostPieces) {
+    submit_pieces(to, from, pieces, to_place.is_device ? to_place : from_place);
+  } else if (from_place.is_device) {  // all bytes between the first and the last, and the rest on the host
+    const ByteRange range = from.layout().extent_bytes();
+    const auto bytes = TensorLayout::strided(DType::uint8, {static_cast<std::int64_t>(range.end - range.begin)}, {1},
+                                             static_cast<std::int64_t>(range.begin));
+    const Tensor all = TensorAccess::make(TensorAccess::storage(from), bytes).to(Place::cpu());
+    const auto offset = from.layout().offset() - static_cast<std::int64_t>(range.begin / size_of(from.dtype()));
+    to.copy_from(
+        TensorAccess::make(TensorAccess::storage(all),
+                           TensorLayout::strided(from.dtype(), from.shape(), from.layout().strides(), offset)));
+  } else if (!from.layout().is_contiguous() && to.layout().is_contiguous()) {
+    to.copy_from(from.copy());
+  } else {  // elements must not be written between those that were meant: one by one
+    submit_pieces(to, from, pieces, to_place);
+  }
+}
+
+}  // namespace
+
+void Tensor::copy_from(const Tensor& source) const {
+  static_cast<void>(TensorAccess::storage(*this));
+  static_cast<void>(TensorAccess::storage(source));
+  detail::check_copy(layout_, source.layout_);
+  if (element_count() == 0) return;
+  if (place().is_device || source.place().is_device) {
+    copy_with_device(*this, source);
+  } else {
+    copy_on_host(*this, source);
+  }
+}
+
+}  // namespace drover

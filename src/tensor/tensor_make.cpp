@@ -1,0 +1,176 @@
+// Tensors with new memory, and numbers in them.
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "tensor/memory_check.hpp"
+#include "tensor/tensor_access.hpp"
+#include "tensor/visit_element.hpp"
+
+namespace drover {
+namespace {
+
+constexpr std::size_t kLargestElement = 16;
+constexpr std::uint64_t kMostCounted = std::uint64_t{1} << 62U;
+
+// Random bits for the nth element: a counter that is mixed well, so that every element can be computed by itself.
+std::uint64_t mixed(std::uint64_t seed, std::uint64_t nth) noexcept {
+  std::uint64_t bits = seed + (nth + 1) * 0x9e37'79b9'7f4a'7c15;
+  bits = (bits ^ (bits >> 30U)) * 0xbf58'476d'1ce4'e5b9;
+  bits = (bits ^ (bits >> 27U)) * 0x94d0'49bb'1331'11eb;
+  return bits ^ (bits >> 31U);
+}
+
+// 0 up to before 1, with as many bits as the type keeps, so that it is never rounded up to 1.
+double fraction(std::uint64_t bits, int digits) noexcept {
+  return std::ldexp(static_cast<double>(bits >> static_cast<unsigned>(64 - digits)), -digits);
+}
+
+template <class T>
+T random_element(std::uint64_t seed, std::uint64_t nth) noexcept {
+  const std::uint64_t bits = mixed(seed, nth);
+  if constexpr (detail::kIsComplex<T>) {
+    using Part = typename T::value_type;
+    return T(random_element<Part>(seed, 2 * nth), random_element<Part>(seed, 2 * nth + 1));
+  } else if constexpr (std::same_as<T, bool>) {
+    return (bits >> 63U) != 0;
+  } else if constexpr (std::integral<T>) {
+    return static_cast<T>(bits);
+  } else if constexpr (std::same_as<T, Float16>) {
+    return T(static_cast<float>(fraction(bits, 11)));
+  } else if constexpr (std::same_as<T, BFloat16>) {
+    return T(static_cast<float>(fraction(bits, 8)));
+  } else {
+    return static_cast<T>(fraction(bits, std::numeric_limits<T>::digits));
+  }
+}
+
+// The largest whole number that the type holds as exactly as all below it.
+template <class T>
+constexpr std::int64_t counts_to() noexcept {
+  if constexpr (detail::kIsComplex<T>) {
+    return counts_to<typename T::value_type>();
+  } else if constexpr (sizeof(T) == 8 && std::integral<T>) {
+    return std::numeric_limits<std::int64_t>::max();
+  } else if constexpr (std::integral<T>) {
+    return static_cast<std::int64_t>(std::numeric_limits<T>::max());
+  } else if constexpr (std::same_as<T, Float16>) {
+    return std::int64_t{1} << 11U;
+  } else if constexpr (std::same_as<T, BFloat16>) {
+    return std::int64_t{1} << 8U;
+  } else {
+    return std::int64_t{1} << static_cast<unsigned>(std::numeric_limits<T>::digits);
+  }
+}
+
+template <class T>
+void check_range(DType dtype, std::int64_t begin, std::int64_t end) {
+  const std::int64_t most = counts_to<T>();
+  const std::int64_t least = std::unsigned_integral<T> ? 0 : std::signed_integral<T> ? -most - 1 : -most;
+  const std::uint64_t count = static_cast<std::uint64_t>(end) - static_cast<std::uint64_t>(begin);
+  const bool is_countable = begin < end && begin >= least && end - 1 <= most && count <= kMostCounted;
+  if (begin == end || is_countable) return;
+  throw Error(Errc::invalid_argument,
+              fmt::format("{} cannot count from {} to before {}", to_string(dtype), begin, end),
+              "begin at the smaller number, and use a type that holds both");
+}
+
+template <class T>
+T counted(std::int64_t number) {
+  if constexpr (detail::kIsHalf<T>) {
+    return T(static_cast<float>(number));
+  } else if constexpr (detail::kIsComplex<T>) {
+    return T(static_cast<typename T::value_type>(number));
+  } else {
+    return static_cast<T>(number);
+  }
+}
+
+// Made in host memory, then brought to where it shall lie.
+template <class Element>
+Tensor computed(const Memory& memory, const TensorLayout& layout, const Place& place, const Element& element) {
+  const Tensor made = TensorAccess::make_like(memory, layout, Place::cpu());
+  detail::visit_element(layout.dtype(), [&]<class T>(std::type_identity<T> type) {
+    std::uint64_t nth = 0;
+    for (T& each : made.elements<T>()) each = element(type, nth++);
+  });
+  return made.to(place);
+}
+
+bool is_one_byte(std::span<const std::byte> element) {
+  return std::ranges::all_of(element, [&](std::byte each) { return each == element[0]; });
+}
+
+void fill_on_device(const Tensor& tensor, std::byte value) {
+  TensorStorage& storage = *TensorAccess::storage(tensor);
+  const auto work = storage.work_at(storage.place());
+  storage.begin_use(*work);
+  const std::uint64_t ticket = work->submit([&](Stream& stream) {
+    stream.fill(tensor.device_ptr(), std::to_integer<std::uint8_t>(value), tensor.bytes());
+  });
+  storage.end_use({.work = work, .ticket = ticket});
+}
+
+}  // namespace
+
+// A single number is repeated by a stride of 0.
+void Tensor::fill(const Scalar& number) const {
+  const auto& storage = TensorAccess::storage(*this);
+  std::array<std::byte, kLargestElement> memory{};
+  const auto element = std::span(memory).first(size_of(dtype()));
+  number.store(dtype(), element);
+  if (element_count() == 0) return;
+  if (storage->place().is_device && layout_.is_contiguous() && is_one_byte(element)) {
+    return fill_on_device(*this, element[0]);
+  }
+  const auto one = TensorLayout::contiguous(dtype(), {});
+  if (storage->place().is_device) {
+    const Tensor rows =
+        TensorAccess::make_like(storage->memory(), TensorLayout::contiguous(dtype(), shape()), Place::cpu());
+    rows.fill(number);
+    return copy_from(rows);
+  }
+  synchronize();
+  copy_strided(storage->block().bytes(), layout_, element, one.expand(shape()));
+}
+
+Tensor empty(const Memory& memory, DType dtype, const Dims& shape, const Place& place) {
+  return TensorAccess::make_like(memory, TensorLayout::contiguous(dtype, shape), place);
+}
+
+Tensor zeros(const Memory& memory, DType dtype, const Dims& shape, const Place& place) {
+  return full(memory, dtype, shape, 0, place);
+}
+
+Tensor full(const Memory& memory, DType dtype, const Dims& shape, const Scalar& number, const Place& place) {
+  const Tensor made = empty(memory, dtype, shape, place);
+  made.fill(number);
+  return made;
+}
+
+Tensor arange(const Memory& memory, DType dtype, std::int64_t begin, std::int64_t end, const Place& place) {
+  detail::visit_element(dtype, [&]<class T>(std::type_identity<T>) { check_range<T>(dtype, begin, end); });
+  const auto layout = TensorLayout::contiguous(dtype, {end - begin});
+  return computed(memory, layout, place, [&]<class T>(std::type_identity<T>, std::uint64_t nth) {
+    return counted<T>(begin + static_cast<std::int64_t>(nth));
+  });
+}
+
+Tensor random(const Memory& memory, DType dtype, const Dims& shape, std::uint64_t seed, const Place& place) {
+  return computed(memory, TensorLayout::contiguous(dtype, shape), place,
+                  [&]<class T>(std::type_identity<T>, std::uint64_t nth) { return random_element<T>(seed, nth); });
+}
+
+Tensor from_bytes(const Memory& memory, const TensorLayout& layout, std::span<const std::byte> bytes,
+                  const Place& place) {
+  detail::check_memory(layout, bytes.size());
+  const auto rows = TensorLayout::contiguous(layout.dtype(), layout.shape());
+  const Tensor made = TensorAccess::make_like(memory, rows, Place::cpu());
+  copy_strided(TensorAccess::storage(made)->block().bytes(), rows, bytes, layout);
+  return made.to(place);
+}
+
+}  // namespace drover

@@ -1,0 +1,134 @@
+#include "tensor/tensor_storage.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "tensor/memory_state.hpp"
+
+namespace drover {
+namespace {
+
+[[noreturn]] void throw_lost(const TimelinePoint& point) {
+  throw Error(Errc::peer_lost,
+              fmt::format("the contents of a tensor are lost: process {} died, or the session ended, before its work "
+                          "on them was done",
+                          point.pid),
+              "make the tensor again, or let its maker synchronize before it sends what must survive it");
+}
+
+}  // namespace
+
+TensorStorage::TensorStorage(const Memory& memory, const Place& place, std::uint64_t bytes)
+    : memory_(memory), block_(memory_.state_->allocate(place, std::max<std::uint64_t>(bytes, 1))) {}
+
+TensorStorage::TensorStorage(const Memory& memory, Lease&& lease, std::vector<TimelinePoint> origins)
+    : memory_(memory), block_(memory_.state_->open(std::move(lease))), origins_(std::move(origins)) {}
+
+// Their work was submitted before the message was: a stream never waits for what may never come.
+void TensorStorage::check(const Memory& memory, std::span<const TimelinePoint> points) {
+  if (points.empty()) return;
+  const auto timelines = memory.state_->works().timelines();
+  for (const auto& point : points) {
+    if (!timelines->is_valid(point)) {
+      throw Error(Errc::corrupt, "a tensor waits for work that nobody has submitted",
+                  "let all processes of a session use the same drover");
+    }
+    if (timelines->state_of(point) == PointState::lost) throw_lost(point);
+  }
+}
+
+TensorStorage::~TensorStorage() { memory_.state_->retire(std::move(block_), uses()); }
+
+std::shared_ptr<DeviceWork> TensorStorage::work_at(const Place& place) const {
+  return memory_.state_->works().at(place);
+}
+
+void TensorStorage::make_known_to(Device& device) const { block_.slab_->make_known_to(device); }
+
+std::vector<WorkTicket> TensorStorage::uses() {
+  const MutexLock lock(mutex_);
+  return uses_;
+}
+
+// Forgets those that are reached, and never those that are lost.
+std::vector<TimelinePoint> TensorStorage::origins() {
+  const MutexLock lock(mutex_);
+  if (origins_.empty()) return {};
+  const auto timelines = memory_.state_->works().timelines();
+  std::erase_if(origins_, [&](const auto& point) { return timelines->state_of(point) == PointState::reached; });
+  for (const auto& point : origins_) {
+    if (timelines->state_of(point) == PointState::lost) throw_lost(point);
+  }
+  return origins_;
+}
+
+// A stream that has waited for a point once need not again, but asking it twice does no harm, and is cheap.
+void TensorStorage::begin_use(DeviceWork& work) {
+  for (const auto& point : origins()) work.wait_for(point);
+  for (const auto& use : uses()) {
+    if (use.work.get() == &work || has_ended(use)) continue;
+    if (use.work->has_timeline()) {
+      work.wait_for(use.work->point_of(use.ticket));
+    } else {
+      static_cast<void>(use.work->wait(use.ticket, Deadline::never()));
+    }
+  }
+}
+
+void TensorStorage::end_use(const WorkTicket& use) {
+  const MutexLock lock(mutex_);
+  const auto same = std::ranges::find(uses_, use.work, &WorkTicket::work);
+  if (same == uses_.end()) {
+    uses_.push_back(use);
+  } else {
+    same->ticket = std::max(same->ticket, use.ticket);
+  }
+}
+
+void TensorStorage::derive_from(TensorStorage& source) {
+  if (&source == this) return;
+  const auto theirs = source.origins();
+  const MutexLock lock(mutex_);
+  for (const auto& point : theirs) {
+    if (std::ranges::find(origins_, point) == origins_.end()) origins_.push_back(point);
+  }
+}
+
+WaitResult TensorStorage::wait(Deadline deadline) {
+  for (const auto& use : uses()) {
+    if (use.work->wait(use.ticket, deadline) == WaitResult::timed_out) return WaitResult::timed_out;
+    const MutexLock lock(mutex_);
+    std::erase_if(uses_, [&](const auto& each) { return each.work == use.work && each.ticket <= use.ticket; });
+  }
+  for (const auto& point : origins()) {
+    const auto timelines = memory_.state_->works().timelines();
+    const auto& membership = *memory_.state_->membership();
+    if (wait_for_point(*timelines, point, membership, deadline) == WaitResult::timed_out)
+      return WaitResult::timed_out;
+  }
+  static_cast<void>(origins());  // throws for those that were lost
+  return WaitResult::done;
+}
+
+bool TensorStorage::is_ready() {
+  if (!std::ranges::all_of(uses(), [](const auto& use) { return use.work->is_done(use.ticket); })) return false;
+  return origins().empty();
+}
+
+std::vector<TimelinePoint> TensorStorage::points(std::size_t most) {
+  std::vector<TimelinePoint> points = origins();
+  bool can_wait_elsewhere = true;
+  for (const auto& use : uses()) {
+    if (use.work->is_done(use.ticket)) continue;
+    can_wait_elsewhere = can_wait_elsewhere && use.work->has_timeline();
+    if (can_wait_elsewhere) points.push_back(use.work->point_of(use.ticket));
+  }
+  if (can_wait_elsewhere && points.size() <= most) return points;
+  static_cast<void>(wait(Deadline::never()));
+  return {};
+}
+
+}  // namespace drover

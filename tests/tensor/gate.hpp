@@ -1,0 +1,57 @@
+// tests/tensor/gate.hpp: work on a device that is not done before the test says so.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "drover/device/select.hpp"
+#include "drover/device/timeline.hpp"
+#include "drover/tensor/tensor.hpp"
+
+namespace drover::test {
+
+/// A stream of a device that stands before a gate until it is opened, at the latest by the destructor.
+class Gate {
+ public:
+  explicit Gate(const Place& place)
+      : device_(backend_of(place.backend).open(place.index)),
+        page_(std::make_unique<Page>()),
+        registration_(device_.register_host(std::as_writable_bytes(std::span(page_.get(), 1)))),
+        stream_(device_.create_stream()) {
+    stream_->wait(page_->word, 1);
+  }
+  ~Gate() {
+    open();
+    static_cast<void>(stream_->synchronize(Deadline::never()));
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  /// Sets every byte of a tensor, behind the gate.
+  void fill(const Tensor& tensor, std::uint8_t value) {
+    tensor.begin_use(*stream_);
+    stream_->fill(tensor.device_ptr(), value, tensor.bytes());
+    tensor.end_use(*stream_);
+  }
+  /// Reads nothing, but uses the tensor behind the gate.
+  void hold(const Tensor& tensor) {
+    tensor.begin_use(*stream_);
+    tensor.end_use(*stream_);
+  }
+  void open() { timeline_store(page_->word, 1); }
+
+ private:
+  struct alignas(4096) Page {
+    TimelineWord word{0};
+    std::array<std::byte, 4096 - sizeof(TimelineWord)> rest{};
+  };
+
+  Device& device_;
+  std::unique_ptr<Page> page_;
+  std::unique_ptr<HostRegistration> registration_;
+  std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace drover::test
