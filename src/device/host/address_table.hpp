@@ -30,8 +30,8 @@ class AddressTable {
  public:
   /// A range that is there.
   struct Range {
-    std::uint64_t begin;
-    std::size_t bytes;
+    std::uint64_t begin = 0;
+    std::size_t bytes = 0;
     RangeNote note;
   };
 
@@ -46,7 +46,7 @@ class AddressTable {
 
  private:
   struct Entry {
-    std::size_t bytes;
+    std::size_t bytes = 0;
     RangeNote note;
   };
   mutable Mutex mutex_;

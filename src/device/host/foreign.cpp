@@ -40,7 +40,7 @@ std::uint64_t inode_of(int file) {
 
 RangeNote note_at(const HostBackend& backend, DevicePtr base) {
   const auto range = backend.memory().find(base.address);
-  require(range.has_value(), "device memory was freed while it was being shared");
+  if (!range) throw Error(Errc::invalid_argument, "device memory was freed while it was being shared");
   return range->note;
 }
 
