@@ -312,7 +312,10 @@ CUresult ipc_open(CUdeviceptr* where, CUipcMemHandle handle, unsigned flags) {
   if (content.process == ::getpid()) return kInvalidContext;
   const auto path = "/proc/" + std::to_string(content.process) + "/fd/" + std::to_string(content.file);
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (file < 0 || inode_of(file) != content.inode) return kMapFailed;
+  if (file < 0 || inode_of(file) != content.inode) {
+    ::close(file);
+    return kMapFailed;
+  }
   const std::lock_guard lock(mutex);
   const std::size_t bytes = size_of(file);
   *where = map_file(file, bytes);
