@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <stdexcept>
@@ -46,7 +47,22 @@ bool fits(const Place& place, std::uint64_t bytes) {
   return bytes <= pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 4;
 }
 
-void measure_at(Session& session, const Place& place, const Options& options, std::vector<Row>& rows) {
+bool is_gpu(const Place& place) { return place.is_device && place.backend == BackendKind::cuda; }
+
+struct Plan {
+  Options options;
+  Limits limits;
+};
+
+void measure_step(const Step& step, const Options& options, std::vector<Row>& rows) {
+  const std::string name = workload_name(step.place, step.bytes);
+  if (options.wants(name, "drover", "")) measure_leases(step, rows);
+  if (is_gpu(step.place) && options.wants(name, "CUDA IPC", "")) measure_cuda_ipc(step, rows);
+  if (step.bytes <= kLargestInPipe && options.wants(name, "bytes through a pipe", "")) measure_pipe(step, rows);
+}
+
+void measure_at(Session& session, const Place& place, const Plan& plan, std::vector<Row>& rows) {
+  const Options& options = plan.options;
   const NamedPipe pipe;
   Lane lane{.to = Queue(session), .back = Queue(session), .pipe = pipe.path()};
   Process worker = Process::start(session, {.entry = reader(),
@@ -58,24 +74,31 @@ void measure_at(Session& session, const Place& place, const Options& options, st
                          ? std::vector<std::uint64_t>{4 * kKiB, 4 * kMiB}
                          : std::vector<std::uint64_t>{4 * kKiB, 256 * kKiB, 4 * kMiB, 64 * kMiB, kGiB, 8 * kGiB};
   for (const std::uint64_t bytes : sizes) {
-    if (!fits(place, bytes)) continue;
-    const Step step{.session = session, .lane = lane, .place = place, .bytes = bytes, .is_smoke = options.is_smoke};
-    const std::string name = workload_name(place, bytes);
-    if (options.wants(name, "drover", "")) measure_leases(step, rows);
-    if (bytes <= kLargestInPipe && options.wants(name, "bytes through a pipe", "")) measure_pipe(step, rows);
+    if (!plan.limits.allow(bytes) || !fits(place, bytes)) continue;
+    measure_step({.session = session, .lane = lane, .place = place, .bytes = bytes, .is_smoke = options.is_smoke},
+                 options, rows);
   }
   lane.to.close();
   static_cast<void>(worker.wait(Deadline::after(std::chrono::seconds(30))));
 }
 
-void run(const Options& options) {
+bool wants_uploads(const Place& place, const Plan& plan) {
+  const std::uint64_t bytes = plan.options.is_smoke ? kMiB : kGiB;
+  return place.is_device && plan.limits.allow(bytes) && fits(place, bytes) && fits(Place::cpu(), bytes) &&
+         plan.options.wants(workload_name(place, bytes), "", "host to device");
+}
+
+void run(const Plan& plan) {
   Session session = Session::start();
   std::vector<Row> rows;
-  for (const Place& place : places()) {
+  const auto all = places();
+  for (const Place& place : all) {
     fmt::print(stderr, "measuring {}\n", to_string(place));
-    measure_at(session, place, options, rows);
+    measure_at(session, place, plan, rows);
+    if (wants_uploads(place, plan)) measure_uploads(session, place, plan.options.is_smoke, rows);
   }
-  report(rows, options);
+  if (std::ranges::none_of(all, is_gpu)) fmt::print(stderr, "CUDA IPC is left out: there is no GPU here\n");
+  report(rows, plan.options);
 }
 
 }  // namespace
@@ -85,7 +108,9 @@ int main(int argc, char** argv) {
   using namespace drover;
   try {
     init(argc, argv);
-    bench::run(bench::parse_options(argc, argv, "Memory of one process in the hands of another."));
+    bench::Plan plan;
+    plan.options = bench::parse_options(argc, argv, "Memory of one process in the hands of another.", &plan.limits);
+    bench::run(plan);
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

@@ -1,4 +1,5 @@
-// The process that receives. A message with a lease is drover's; a number of bytes announces as many in the pipe.
+// The process that receives. A message with a lease is drover's; a number of bytes announces as many in the
+// pipe, or handles of CUDA.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -54,7 +55,9 @@ void serve(Worker& worker) {
   for (Message message; to.get(message) == GetResult::got;) {
     std::uint64_t bytes = 0;
     std::memcpy(&bytes, message.bytes().data(), sizeof(bytes));
-    if (message.leases().empty()) {
+    if (message.leases().empty() && bytes == kIpcFollows) {
+      serve_cuda_ipc(pipe.get(), back);
+    } else if (message.leases().empty()) {
       send(back, take_from_pipe(pipe.get(), memory, place, bytes));
     } else {
       auto leases = message.take_leases();

@@ -13,10 +13,12 @@
 
 namespace drover::bench {
 
-/// What the reader answers: when it could use the memory, when it had read the last number in it, and that number.
+/// What the reader answers: when it could use the memory, when it had read the last number in it, and that number;
+/// and when it had given the memory up, where that is measured.
 struct Answer {
   std::int64_t usable_at = 0;
   std::int64_t read_at = 0;
+  std::int64_t closed_at = 0;
   std::uint64_t last = 0;
 };
 
@@ -51,6 +53,17 @@ struct Step {
 void measure_leases(const Step& step, std::vector<Row>& rows);
 /// What programs do today: to host memory where it lies on a device, through a pipe, and back to the device.
 void measure_pipe(const Step& step, std::vector<Row>& rows);
+
+/// CUDA's own handles through a pipe, without drover: kept open by the reader, and opened each time. Requires:
+/// cuda:0.
+void measure_cuda_ipc(const Step& step, std::vector<Row>& rows);
+/// The reader's side of it, until the sender is done.
+void serve_cuda_ipc(int pipe, Queue& back);
+/// Announces it to the reader, in place of a number of bytes.
+inline constexpr std::uint64_t kIpcFollows = ~std::uint64_t{0};
+
+/// Copies to a device from a block at `cpu`, and at cuda:0 from the driver's own memory.
+void measure_uploads(const Session& session, const Place& place, bool is_smoke, std::vector<Row>& rows);
 
 /// "cuda:0, 1.0 GiB".
 [[nodiscard]] std::string workload_name(const Place& place, std::uint64_t bytes);

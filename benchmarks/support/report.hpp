@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -37,8 +38,19 @@ struct Options {
   }
 };
 
-/// Reads the command line; ends the program for --help and wrong usage.
-[[nodiscard]] Options parse_options(int argc, char** argv, const std::string& description);
+/// Bounds of a benchmark that has them: --largest SIZE and --seconds N. Nothing begins after that time.
+struct Limits {
+  std::uint64_t largest = ~std::uint64_t{0};
+  std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();
+
+  /// Whether a step of this size may begin now.
+  [[nodiscard]] bool allow(std::uint64_t bytes) const {
+    return bytes <= largest && std::chrono::steady_clock::now() < end;
+  }
+};
+
+/// Reads the command line; ends the program for --help and wrong usage. A benchmark that has limits passes `limits`.
+[[nodiscard]] Options parse_options(int argc, char** argv, const std::string& description, Limits* limits = nullptr);
 
 /// Runs `body` `n` times after one unrecorded run and returns each run's seconds.
 [[nodiscard]] std::vector<double> time_each(std::size_t n, const std::function<void()>& body);

@@ -39,4 +39,28 @@ TEST(AddressTable, overlap_is_refused_and_changes_nothing) {
   EXPECT_TRUE(table.contains(1000, 100));
 }
 
+TEST(AddressTable, range_around_an_address_is_found_with_its_note) {
+  AddressTable table;
+  ASSERT_TRUE(table.add(1000, 100, {.kind = RangeNote::Kind::slab, .device = 3, .file = 7}));
+  for (const std::uint64_t inside : {1000U, 1050U, 1099U}) {
+    const auto found = table.find(inside);
+    ASSERT_TRUE(found) << inside;
+    EXPECT_EQ(found->begin, 1000U);
+    EXPECT_EQ(found->bytes, 100U);
+    EXPECT_EQ(found->note.kind, RangeNote::Kind::slab);
+    EXPECT_EQ(found->note.device, 3);
+    EXPECT_EQ(found->note.file, 7);
+  }
+  for (const std::uint64_t outside : {0U, 999U, 1100U}) EXPECT_FALSE(table.find(outside)) << outside;
+}
+
+TEST(AddressTable, numbers_are_not_given_twice) {
+  AddressTable table;
+  ASSERT_TRUE(table.add(1000, 100));
+  const auto first = table.find(1000)->note.number;
+  table.remove(1000);
+  ASSERT_TRUE(table.add(1000, 100));
+  EXPECT_NE(table.find(1000)->note.number, first);
+}
+
 }  // namespace drover::host

@@ -17,6 +17,7 @@ namespace drover::cuda {
 
 TEST(CudaAbi, structures_have_nvidias_layout) {
   static_assert(sizeof(CUuuid) == sizeof(::CUuuid));
+  static_assert(sizeof(CUipcMemHandle) == sizeof(::CUipcMemHandle));
   static_assert(sizeof(CUmemLocation) == sizeof(::CUmemLocation));
   static_assert(offsetof(CUmemLocation, id) == offsetof(::CUmemLocation, id));
   static_assert(sizeof(CUmemAllocationProp) == sizeof(::CUmemAllocationProp));
@@ -37,6 +38,8 @@ TEST(CudaAbi, constants_have_nvidias_values) {
   EXPECT_EQ(kOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(kNotInitialized, CUDA_ERROR_NOT_INITIALIZED);
   EXPECT_EQ(kDeinitialized, CUDA_ERROR_DEINITIALIZED);
+  EXPECT_EQ(kInvalidContext, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(kMapFailed, CUDA_ERROR_MAP_FAILED);
   EXPECT_EQ(kInvalidHandle, CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(kNotFound, CUDA_ERROR_NOT_FOUND);
   EXPECT_EQ(kNotReady, CUDA_ERROR_NOT_READY);
@@ -55,6 +58,24 @@ TEST(CudaAbi, constants_have_nvidias_values) {
   EXPECT_EQ(kWriteDefault, CU_STREAM_WRITE_VALUE_DEFAULT);
   EXPECT_EQ(kJitErrorLog, CU_JIT_ERROR_LOG_BUFFER);
   EXPECT_EQ(kJitErrorLogBytes, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+  EXPECT_EQ(kIpcLazyPeerAccess, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  EXPECT_EQ(kStreamLegacy, reinterpret_cast<std::uintptr_t>(CU_STREAM_LEGACY));
+  EXPECT_EQ(kStreamPerThread, reinterpret_cast<std::uintptr_t>(CU_STREAM_PER_THREAD));
+}
+
+TEST(CudaAbi, attributes_of_addresses_have_nvidias_values) {
+  EXPECT_EQ(kPointerMemoryType, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+  EXPECT_EQ(kPointerBufferId, CU_POINTER_ATTRIBUTE_BUFFER_ID);
+  EXPECT_EQ(kPointerIsManaged, CU_POINTER_ATTRIBUTE_IS_MANAGED);
+  EXPECT_EQ(kPointerDeviceOrdinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+  EXPECT_EQ(kPointerIsLegacyIpcCapable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
+  EXPECT_EQ(kPointerRangeStart, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
+  EXPECT_EQ(kPointerRangeSize, CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+  EXPECT_EQ(kPointerAllowedHandles, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES);
+  EXPECT_EQ(kPointerPool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
+  EXPECT_EQ(kPointerMappingSize, CU_POINTER_ATTRIBUTE_MAPPING_SIZE);
+  EXPECT_EQ(kPointerMappingBase, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR);
+  EXPECT_EQ(kMemoryTypeDevice, CU_MEMORYTYPE_DEVICE);
 }
 
 // Same number of parameters, each of the same size and kind: what the calling convention depends on.

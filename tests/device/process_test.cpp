@@ -58,6 +58,11 @@ DROVER_PEER_BODY(fork_after_open) {
     unclear += is_forked_error([&] { static_cast<void>(device.allocate(kMiB)); }) ? 0 : 1;
     unclear += is_forked_error([&] { device.download(&value, memory->ptr(), 4); }) ? 0 : 1;
     unclear += is_forked_error([&] { static_cast<void>(backend.create_slab(0, kMiB)); }) ? 0 : 1;
+    unclear += is_forked_error([&] { static_cast<void>(device.describe(memory->ptr())); }) ? 0 : 1;
+    unclear += is_forked_error([&] { static_cast<void>(device.ipc_handle(memory->ptr())); }) ? 0 : 1;
+    unclear += is_forked_error([&] { static_cast<void>(device.open_ipc({}, kMiB)); }) ? 0 : 1;
+    unclear += is_forked_error([&] { static_cast<void>(device.retain_slab(memory->ptr())); }) ? 0 : 1;
+    unclear += is_forked_error([&] { static_cast<void>(device.borrow_stream(stream->native())); }) ? 0 : 1;
     unclear +=
         is_forked_error([&] { static_cast<void>(slab->export_fd()); }) || kind_of(peer) == BackendKind::host ? 0 : 1;
     unclear += is_forked_error([&] { stream->fill(memory->ptr(), 2, 1); }) ? 0 : 1;

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "drover/base/fd.hpp"
+#include "drover/device/foreign.hpp"
 #include "drover/device/info.hpp"
 #include "drover/device/kernel.hpp"
 #include "drover/device/memory.hpp"
@@ -32,12 +34,34 @@ class Device {
   [[nodiscard]] virtual std::unique_ptr<DeviceMemory> allocate(std::size_t bytes) = 0;
   /// Makes a slab of this device usable here. The mapping does not need the Slab afterwards.
   [[nodiscard]] virtual std::unique_ptr<DeviceMemory> map(const Slab& slab) = 0;
+  /// What is at an address, whoever allocated it and on whichever device; `is_device` is false for host memory.
+  [[nodiscard]] virtual PointerInfo describe(DevicePtr ptr) const = 0;
+  /// Names the allocation at `base` to other processes. Throws `Errc::unsupported` where that kind of memory has no
+  /// handle, and `Errc::invalid_argument` if no device memory begins there; see `describe`.
+  [[nodiscard]] virtual IpcHandle ipc_handle(DevicePtr base) const = 0;
+  /// The allocation that another process named. `size` is what it reported; a handle or size that cannot be right is
+  /// `Errc::corrupt`, a handle of this process's own `Errc::invalid_argument`. To be opened on the device
+  /// it lies on, several times if need be, and destroyed before the other process frees the allocation.
+  [[nodiscard]] virtual std::unique_ptr<DeviceMemory> open_ipc(const IpcHandle& handle, std::size_t size) = 0;
+  /// The slab behind an address in virtual memory that anyone mapped here, so that it can be exported. The address
+  /// lies at `describe(ptr).offset_of(ptr)` in it. Throws as `ipc_handle`.
+  [[nodiscard]] virtual std::unique_ptr<Slab> retain_slab(DevicePtr ptr) = 0;
   /// Makes host memory known to the devices of this process. Memory that is registered already is
   /// `Errc::busy`. Requires: not empty.
   [[nodiscard]] virtual std::unique_ptr<HostRegistration> register_host(std::span<std::byte> memory) = 0;
 
   /// A new stream, independent of all others.
   [[nodiscard]] virtual std::unique_ptr<Stream> create_stream() = 0;
+  /// A stream that another library made in this process, e.g. a framework's current one: submits to it and never
+  /// destroys it. `native` is what Stream::native gives; on `cuda` a CUstream, with 0, 1 and 2 for the default
+  /// streams as CUDA has them. One of another context, and one that an emulated device does not know, is
+  /// `Errc::invalid_argument`. Requires: on `cuda` a live stream, which outlives this.
+  [[nodiscard]] virtual std::unique_ptr<Stream> borrow_stream(std::uintptr_t native) = 0;
+  /// Whether streams can signal and wait for timeline words; else Stream::signal and wait are `Errc::unsupported`.
+  [[nodiscard]] virtual bool has_timelines() const noexcept = 0;
+  /// Whether this device reaches memory of `other` without going through the host. Slabs of `other` that are mapped
+  /// after both devices were opened are then copied directly.
+  [[nodiscard]] virtual bool can_copy_directly(const Device& other) const = 0;
   /// A new event.
   [[nodiscard]] virtual std::unique_ptr<StreamEvent> create_event() = 0;
   /// Loads device code; see Module for the form of `image`. May wait for work in flight. Throws

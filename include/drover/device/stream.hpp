@@ -76,6 +76,8 @@ class Stream {
   /// goes on: see kTimelinePoison.
   virtual void wait(TimelineWord& word, std::uint64_t value) = 0;
 
+  /// The stream as other libraries know it; see Device::borrow_stream.
+  [[nodiscard]] virtual std::uintptr_t native() const noexcept = 0;
   /// Whether all submitted work is done; does not block.
   [[nodiscard]] virtual bool is_idle() const = 0;
   /// Blocks this thread until all work submitted before is done.

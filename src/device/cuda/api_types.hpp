@@ -21,6 +21,10 @@ struct CUuuid {
   unsigned char bytes[16];
 };
 
+struct CUipcMemHandle {
+  char reserved[64];
+};
+
 struct CUmemLocation {
   int type;
   int id;
@@ -52,6 +56,8 @@ inline constexpr CUresult kInvalidValue = 1;
 inline constexpr CUresult kOutOfMemory = 2;
 inline constexpr CUresult kNotInitialized = 3;
 inline constexpr CUresult kDeinitialized = 4;
+inline constexpr CUresult kInvalidContext = 201;
+inline constexpr CUresult kMapFailed = 205;
 inline constexpr CUresult kInvalidHandle = 400;
 inline constexpr CUresult kNotFound = 500;
 inline constexpr CUresult kNotReady = 600;
@@ -70,7 +76,24 @@ inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr unsigned kHostRegisterDeviceMap = 2;
 inline constexpr unsigned kWaitGeq = 0;
 inline constexpr unsigned kWriteDefault = 0;
+inline constexpr unsigned kIpcLazyPeerAccess = 1;
 inline constexpr int kJitErrorLog = 5;
 inline constexpr int kJitErrorLogBytes = 6;
+inline constexpr std::uintptr_t kStreamLegacy = 1;  // the default streams, in place of a pointer; so is 0
+inline constexpr std::uintptr_t kStreamPerThread = 2;
+
+// What may be asked of an address.
+inline constexpr int kPointerMemoryType = 2;
+inline constexpr int kPointerBufferId = 7;
+inline constexpr int kPointerIsManaged = 8;
+inline constexpr int kPointerDeviceOrdinal = 9;
+inline constexpr int kPointerIsLegacyIpcCapable = 10;
+inline constexpr int kPointerRangeStart = 11;
+inline constexpr int kPointerRangeSize = 12;
+inline constexpr int kPointerAllowedHandles = 14;
+inline constexpr int kPointerPool = 17;
+inline constexpr int kPointerMappingSize = 18;
+inline constexpr int kPointerMappingBase = 19;
+inline constexpr std::uint64_t kMemoryTypeDevice = 2;
 
 }  // namespace drover::cuda

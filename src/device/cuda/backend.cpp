@@ -142,8 +142,25 @@ MemoryInfo CudaBackend::memory_info(int device) const {
 Device& CudaBackend::open(int device) {
   const CUdevice number = ordinal(device);
   OpenedDevice& opened = opened_[static_cast<std::size_t>(device)];
-  std::call_once(opened.once, [&] { opened.device = std::make_unique<CudaDevice>(*this, info(device), number); });
+  std::call_once(opened.once, [&] {
+    opened.device = std::make_unique<CudaDevice>(*this, info(device), number);
+    opened.ready.store(opened.device.get(), std::memory_order_release);
+  });
   return *opened.device;
+}
+
+int CudaBackend::index_of(CUdevice ordinal) const {
+  const auto found = std::ranges::find(ordinals_, ordinal);
+  return found == ordinals_.end() ? -1 : static_cast<int>(found - ordinals_.begin());
+}
+
+std::vector<const CudaDevice*> CudaBackend::peers_of(const CudaDevice& device) const {
+  std::vector<const CudaDevice*> peers;
+  for (const auto& opened : opened_) {
+    const CudaDevice* const peer = opened.ready.load(std::memory_order_acquire);
+    if (peer != nullptr && peer != &device && peer->can_copy_directly(device)) peers.push_back(peer);
+  }
+  return peers;
 }
 
 std::size_t CudaBackend::slab_granularity(int device) const {

@@ -1,6 +1,7 @@
 // device/cuda/backend.hpp: NVIDIA GPUs through the driver API.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -34,6 +35,10 @@ class CudaBackend final : public Backend {
 
   /// For its devices.
   [[nodiscard]] LiveCounters& counters() noexcept { return counters_; }
+  /// From CUDA's number of a device to ours; -1 if NVML does not show it.
+  [[nodiscard]] int index_of(CUdevice ordinal) const;
+  /// The other devices open in this process that can use memory of `device` directly.
+  [[nodiscard]] std::vector<const CudaDevice*> peers_of(const CudaDevice& device) const;
 
  private:
   [[nodiscard]] const DeviceInfo& info(int device) const;
@@ -49,6 +54,7 @@ class CudaBackend final : public Backend {
   struct OpenedDevice {
     std::once_flag once;  // of its own, so that a sick GPU holds up nobody who wants another
     std::unique_ptr<CudaDevice> device;
+    std::atomic<const CudaDevice*> ready = nullptr;  // the same, for those who did not wait for `once`
   };
   std::vector<OpenedDevice> opened_;
 };

@@ -46,14 +46,22 @@ class AddressRange {
     }
     check(result, "cuMemMap", device_.facts("a slab", bytes_));
     is_mapped_ = true;
-    const CUmemAccessDesc access{.location = {.type = kLocationDevice, .id = device_.ordinal()},
-                                 .flags = kAccessReadWrite};
-    check(driver().cuMemSetAccess(begin_, bytes_, &access, 1), "cuMemSetAccess", device_.facts("a slab", bytes_));
+    check(give_access(device_), "cuMemSetAccess", device_.facts("a slab", bytes_));
+    for (const CudaDevice* const peer : device_.backend().peers_of(device_)) {
+      // Without it copies between the two go through host memory, which is slower and no error.
+      check_quietly(give_access(*peer), "cuMemSetAccess for another device failed with code");
+    }
   }
 
   [[nodiscard]] CUdeviceptr release() noexcept { return std::exchange(begin_, 0); }
 
  private:
+  [[nodiscard]] CUresult give_access(const CudaDevice& to) const {
+    const CUmemAccessDesc access{.location = {.type = kLocationDevice, .id = to.ordinal()},
+                                 .flags = kAccessReadWrite};
+    return driver().cuMemSetAccess(begin_, bytes_, &access, 1);
+  }
+
   const CudaDevice& device_;
   std::size_t bytes_;
   CUdeviceptr begin_ = 0;

@@ -8,6 +8,7 @@
 #include "device/cuda/module.hpp"
 #include "device/cuda/polling.hpp"
 #include "device/own.hpp"
+#include "device/timelines.hpp"
 
 namespace drover::cuda {
 
@@ -16,7 +17,11 @@ CudaStream::CudaStream(CudaDevice& device) : device_(device), live_(device.count
   check(driver().cuStreamCreate(&handle_, kStreamNonBlocking), "cuStreamCreate", device_.facts("a stream"));
 }
 
+CudaStream::CudaStream(CudaDevice& device, CUstream borrowed) noexcept
+    : device_(device), live_(device.counters().streams), handle_(borrowed), is_borrowed_(true) {}
+
 CudaStream::~CudaStream() {
+  if (is_borrowed_) return;
   const QuietContext context(device_);
   check_quietly(driver().cuStreamDestroy(handle_), "cuStreamDestroy failed with code");
 }
@@ -77,7 +82,7 @@ CUdeviceptr CudaStream::address_of(TimelineWord& word) const {
   if (!device_.has_timelines()) {
     throw Error(Errc::unsupported,
                 fmt::format("cuda:{} has no 64-bit stream memory operations", device_.info().index),
-                "synchronize the stream and store the value from the CPU (timeline_store)");
+                kWithoutTimelines);
   }
   CUdeviceptr address = 0;
   const CUresult result = driver().cuMemHostGetDevicePointer(&address, &word, 0);

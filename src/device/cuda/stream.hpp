@@ -28,6 +28,8 @@ class CudaEvent final : public StreamEvent {
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(CudaDevice& device);
+  /// Another library's stream, which stays.
+  CudaStream(CudaDevice& device, CUstream borrowed) noexcept;
   ~CudaStream() override;
 
   void upload(DevicePtr to, const void* from, std::size_t bytes) override;
@@ -39,6 +41,7 @@ class CudaStream final : public Stream {
   void wait(const StreamEvent& event) override;
   void signal(TimelineWord& word, std::uint64_t value) override;
   void wait(TimelineWord& word, std::uint64_t value) override;
+  [[nodiscard]] std::uintptr_t native() const noexcept override { return reinterpret_cast<std::uintptr_t>(handle_); }
   [[nodiscard]] bool is_idle() const override;
   WaitResult synchronize(Deadline deadline) const override;
 
@@ -50,6 +53,7 @@ class CudaStream final : public Stream {
   CudaDevice& device_;
   LiveToken live_;
   CUstream handle_ = nullptr;
+  bool is_borrowed_ = false;
 };
 
 }  // namespace drover::cuda

@@ -4,15 +4,16 @@
 
 namespace drover::host {
 
-bool AddressTable::add(std::uint64_t begin, std::size_t bytes) {
+bool AddressTable::add(std::uint64_t begin, std::size_t bytes, RangeNote note) {
   const MutexLock lock(mutex_);
   const auto next = ranges_.lower_bound(begin);
   if (next != ranges_.end() && next->first - begin < bytes) return false;
   if (next != ranges_.begin()) {
     const auto before = std::prev(next);
-    if (begin - before->first < before->second) return false;
+    if (begin - before->first < before->second.bytes) return false;
   }
-  ranges_.emplace_hint(next, begin, bytes);
+  note.number = ++last_number_;
+  ranges_.emplace_hint(next, begin, Entry{bytes, note});
   return true;
 }
 
@@ -25,9 +26,18 @@ bool AddressTable::contains(std::uint64_t begin, std::size_t bytes) const {
   const MutexLock lock(mutex_);
   const auto next = ranges_.upper_bound(begin);
   if (next == ranges_.begin()) return false;
-  const auto& [start, length] = *std::prev(next);
+  const auto& [start, entry] = *std::prev(next);
   const std::uint64_t offset = begin - start;
-  return offset <= length && bytes <= length - offset;
+  return offset <= entry.bytes && bytes <= entry.bytes - offset;
+}
+
+std::optional<AddressTable::Range> AddressTable::find(std::uint64_t address) const {
+  const MutexLock lock(mutex_);
+  const auto next = ranges_.upper_bound(address);
+  if (next == ranges_.begin()) return std::nullopt;
+  const auto& [start, entry] = *std::prev(next);
+  if (address - start >= entry.bytes) return std::nullopt;
+  return Range{.begin = start, .bytes = entry.bytes, .note = entry.note};
 }
 
 }  // namespace drover::host

@@ -14,6 +14,7 @@
 #include "device/host/census.hpp"
 #include "device/host/device.hpp"
 #include "device/host/memory.hpp"
+#include "device/timelines.hpp"
 #include "drover/base/bytes.hpp"
 #include "drover/base/config.hpp"
 #include "drover/base/error.hpp"
@@ -70,7 +71,8 @@ DeviceInfo make_info(int index, std::uint64_t capacity) {
 
 }  // namespace
 
-HostBackend::HostBackend() : latency_(environment_number("DROVER_HOST_LATENCY", 0, 0, 1'000'000)) {
+HostBackend::HostBackend()
+    : latency_(environment_number("DROVER_HOST_LATENCY", 0, 0, 1'000'000)), has_timelines_(timelines_allowed()) {
   const int count = device_count();
   const auto share = physical_memory() / 2 / static_cast<std::uint64_t>(count);
   const auto capacity = environment_bytes("DROVER_HOST_MEMORY", share / kMiB * kMiB);
@@ -155,6 +157,9 @@ void HostBackend::check_range(DevicePtr begin, std::size_t bytes, const char* us
 }
 
 void HostBackend::check_word(const TimelineWord& word) const {
+  if (!has_timelines_) {
+    throw Error(Errc::unsupported, "the emulated devices have no stream memory operations", kWithoutTimelines);
+  }
   if (is_registered(&word, sizeof(word))) return;
   throw Error(Errc::invalid_argument,
               fmt::format("the timeline word at {} is not in registered memory", static_cast<const void*>(&word)),
@@ -171,6 +176,18 @@ std::shared_ptr<WorkQueue> HostBackend::start_queue(int device) {
   queues_.remove_if([](const KnownQueue& known) { return known.queue.expired(); });
   queues_.push_back({device, queue});
   return queue;
+}
+
+std::shared_ptr<WorkQueue> HostBackend::find_queue(int device, std::uintptr_t native) const {
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& known : queues_) {
+      auto queue = known.device == device ? known.queue.lock() : nullptr;
+      if (queue != nullptr && queue->native() == native && !queue->is_closed()) return queue;
+    }
+  }
+  throw Error(Errc::invalid_argument, fmt::format("host:{} has no stream {:#x}", device, native),
+              "pass Stream::native of a live stream of the same device");
 }
 
 // Allocates nothing. The place in the list stays valid while the lock is open: only queues nobody holds are removed.

@@ -43,10 +43,16 @@ class HostBackend final : public Backend {
   [[nodiscard]] AddressTable& registered() noexcept { return registered_; }
   /// Throws `Errc::invalid_argument` unless the range is live device memory.
   void check_range(DevicePtr begin, std::size_t bytes, const char* use) const;
-  /// Throws `Errc::invalid_argument` unless the word lies in registered memory.
+  [[nodiscard]] const AddressTable& memory() const noexcept { return memory_; }
+  [[nodiscard]] bool has_timelines() const noexcept { return has_timelines_; }
+  /// Throws `Errc::unsupported` without timelines and `Errc::invalid_argument` unless the word lies in registered
+  /// memory.
   void check_word(const TimelineWord& word) const;
   /// A queue with its thread, known to `drain` until its work is done.
   [[nodiscard]] std::shared_ptr<WorkQueue> start_queue(int device) DROVER_EXCLUDES(mutex_);
+  /// The queue of a live stream of the device, by its native name. Throws `Errc::invalid_argument`.
+  [[nodiscard]] std::shared_ptr<WorkQueue> find_queue(int device, std::uintptr_t native) const
+      DROVER_EXCLUDES(mutex_);
   /// Waits for all work submitted to the device, as freeing memory does on a GPU.
   void drain(int device) noexcept DROVER_EXCLUDES(mutex_);
   /// Whether all of a piece of host memory is registered.
@@ -61,6 +67,7 @@ class HostBackend final : public Backend {
 
   std::vector<DeviceInfo> infos_;
   std::chrono::microseconds latency_;
+  bool has_timelines_;
   LiveCounters counters_;
   AddressTable memory_;
   AddressTable registered_;

@@ -2,8 +2,10 @@
 
 #include <cstring>
 
+#include "device/foreign.hpp"
 #include "device/fork_guard.hpp"
 #include "device/host/addresses.hpp"
+#include "device/host/foreign.hpp"
 #include "device/host/memory.hpp"
 #include "device/host/module.hpp"
 #include "device/own.hpp"
@@ -24,8 +26,33 @@ std::unique_ptr<DeviceMemory> HostDevice::map(const Slab& slab) {
   require(mine.device() == info_.index, "a slab was to be mapped on another device than it lies on",
           "open the slab's own device and map it there");
   const TraceSpan span("device.map", slab.size());
-  return std::make_unique<HostMemory>(backend_, info_.index, Mapping::shared(mine.file(), mine.size()),
-                                      mine.file().duplicate());
+  return std::make_unique<HostMemory>(backend_, info_.index, mine.file().duplicate(), mine.size(),
+                                      RangeNote::Kind::slab);
+}
+
+PointerInfo HostDevice::describe(DevicePtr ptr) const {
+  fork_guard::check();
+  return describe_pointer(backend_, ptr);
+}
+
+IpcHandle HostDevice::ipc_handle(DevicePtr base) const {
+  fork_guard::check();
+  require_ipc(describe(base), base);
+  return make_handle(backend_, base);
+}
+
+std::unique_ptr<DeviceMemory> HostDevice::open_ipc(const IpcHandle& handle, std::size_t size) {
+  fork_guard::check();
+  const TraceSpan span("device.open_ipc", size);
+  return std::make_unique<HostMemory>(backend_, info_.index, open_handle(handle, info_.index, size), size,
+                                      RangeNote::Kind::opened);
+}
+
+std::unique_ptr<Slab> HostDevice::retain_slab(DevicePtr ptr) {
+  fork_guard::check();
+  const PointerInfo about = describe(ptr);
+  require_retainable(about, ptr);
+  return std::make_unique<HostSlab>(backend_, about.device, duplicate_file(backend_, about.base), about.size);
 }
 
 std::unique_ptr<HostRegistration> HostDevice::register_host(std::span<std::byte> memory) {
@@ -36,7 +63,16 @@ std::unique_ptr<HostRegistration> HostDevice::register_host(std::span<std::byte>
 
 std::unique_ptr<Stream> HostDevice::create_stream() {
   fork_guard::check();
-  return std::make_unique<HostStream>(backend_, info_.index);
+  return std::make_unique<HostStream>(backend_, backend_.start_queue(info_.index), Ownership::owned);
+}
+
+std::unique_ptr<Stream> HostDevice::borrow_stream(std::uintptr_t native) {
+  fork_guard::check();
+  return std::make_unique<HostStream>(backend_, backend_.find_queue(info_.index, native), Ownership::borrowed);
+}
+
+bool HostDevice::can_copy_directly(const Device& other) const {
+  return dynamic_cast<const HostDevice*>(&other) != nullptr;  // all memory is the machine's
 }
 
 std::unique_ptr<StreamEvent> HostDevice::create_event() {

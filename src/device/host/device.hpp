@@ -13,8 +13,15 @@ class HostDevice final : public Device {
   [[nodiscard]] MemoryInfo memory_info() const override { return backend_.memory_info(info_.index); }
   [[nodiscard]] std::unique_ptr<DeviceMemory> allocate(std::size_t bytes) override;
   [[nodiscard]] std::unique_ptr<DeviceMemory> map(const Slab& slab) override;
+  [[nodiscard]] PointerInfo describe(DevicePtr ptr) const override;
+  [[nodiscard]] IpcHandle ipc_handle(DevicePtr base) const override;
+  [[nodiscard]] std::unique_ptr<DeviceMemory> open_ipc(const IpcHandle& handle, std::size_t size) override;
+  [[nodiscard]] std::unique_ptr<Slab> retain_slab(DevicePtr ptr) override;
   [[nodiscard]] std::unique_ptr<HostRegistration> register_host(std::span<std::byte> memory) override;
   [[nodiscard]] std::unique_ptr<Stream> create_stream() override;
+  [[nodiscard]] bool has_timelines() const noexcept override { return backend_.has_timelines(); }
+  [[nodiscard]] std::unique_ptr<Stream> borrow_stream(std::uintptr_t native) override;
+  [[nodiscard]] bool can_copy_directly(const Device& other) const override;
   [[nodiscard]] std::unique_ptr<StreamEvent> create_event() override;
   [[nodiscard]] std::unique_ptr<Module> load_module(std::span<const std::byte> image) override;
   void upload(DevicePtr to, const void* from, std::size_t bytes) override;

@@ -12,14 +12,14 @@ std::uint64_t address_of(const std::byte* pointer) { return reinterpret_cast<std
 
 }  // namespace
 
-HostMemory::HostMemory(HostBackend& backend, int device, Mapping mapping, Fd file)
+HostMemory::HostMemory(HostBackend& backend, int device, Mapping mapping, Fd&& file, RangeNote::Kind kind)
     : DeviceMemory({address_of(mapping.data())}, mapping.size()),
       backend_(backend),
       device_(device),
       live_(backend.counters().memory),
-      mapping_(std::move(mapping)),
-      file_(std::move(file)) {
-  if (!backend_.memory().add(ptr().address, size())) {
+      file_(std::move(file)),
+      mapping_(std::move(mapping)) {
+  if (!backend_.memory().add(ptr().address, size(), {.kind = kind, .device = device, .file = file_.get()})) {
     throw Error(Errc::internal, fmt::format("the system mapped memory twice at {:#x}", ptr().address));
   }
 }

@@ -8,6 +8,9 @@
 
 namespace drover::host {
 
+/// Memory files of allocations; the census counts none of them.
+inline constexpr const char* kAllocationLabel = "drover-allocation";
+
 /// A memory file that stands for a piece of device memory.
 class HostSlab final : public Slab {
  public:
@@ -25,16 +28,20 @@ class HostSlab final : public Slab {
 /// Mapped memory that the backend knows as device memory while this lives.
 class HostMemory : public DeviceMemory {
  public:
-  /// `file` is kept as long as the mapping, if there is one: the census sees slabs by their descriptors.
-  HostMemory(HostBackend& backend, int device, Mapping mapping, Fd file = {});
+  /// All of `file`, which is kept as long as the mapping: the census sees slabs by their descriptors, and others find
+  /// allocations by them.
+  HostMemory(HostBackend& backend, int device, Fd file, std::size_t bytes, RangeNote::Kind kind)
+      : HostMemory(backend, device, Mapping::shared(file, bytes), std::move(file), kind) {}
   ~HostMemory() override;
 
  private:
+  HostMemory(HostBackend& backend, int device, Mapping mapping, Fd&& file, RangeNote::Kind kind);
+
   HostBackend& backend_;
   int device_;
   LiveToken live_;
-  Mapping mapping_;
   Fd file_;
+  Mapping mapping_;
 };
 
 /// A part of a device's capacity.
@@ -54,11 +61,12 @@ class Reservation {
   std::size_t bytes_;
 };
 
-/// Memory of this process alone, counted against the device's capacity.
+/// Memory of this process, counted against the device's capacity. A file, so that it can be named to others.
 class HostAllocation final : private Reservation, public HostMemory {
  public:
   HostAllocation(HostBackend& backend, int device, std::size_t bytes)
-      : Reservation(backend, device, bytes), HostMemory(backend, device, Mapping::anonymous(bytes)) {}
+      : Reservation(backend, device, bytes),
+        HostMemory(backend, device, make_memory_file(kAllocationLabel, bytes), bytes, RangeNote::Kind::allocation) {}
 };
 
 /// Host memory that the emulated devices accept timeline words in.

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -68,11 +69,11 @@ void check_shape(const LaunchShape& shape) {
 
 }  // namespace
 
-HostStream::HostStream(HostBackend& backend, int device)
-    : backend_(backend), live_(backend.counters().streams), queue_(backend.start_queue(device)) {}
+HostStream::HostStream(HostBackend& backend, std::shared_ptr<WorkQueue> queue, Ownership ownership) noexcept
+    : backend_(backend), live_(backend.counters().streams), queue_(std::move(queue)), ownership_(ownership) {}
 
 HostStream::~HostStream() {
-  if (!fork_guard::is_forked_child()) queue_->close();
+  if (ownership_ == Ownership::owned && !fork_guard::is_forked_child()) queue_->close();
 }
 
 void HostStream::move(void* to, const void* from, std::size_t bytes) {

@@ -24,10 +24,13 @@ class WorkQueue {
   /// Starts the thread. Throws `Errc::limit_reached` if the system allows no more threads.
   static std::shared_ptr<WorkQueue> start(std::chrono::microseconds latency);
 
-  /// Adds work, to be done after all work before it.
+  /// Its name for those who borrow the stream: its address, never used as one.
+  [[nodiscard]] std::uintptr_t native() const noexcept { return reinterpret_cast<std::uintptr_t>(this); }
+  /// Adds work, to be done after all work before it. Throws `Errc::invalid_argument` if it was closed.
   void submit(std::function<void()> work) DROVER_EXCLUDES(mutex_);
   /// No more work comes; the thread ends after the last piece.
   void close() DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] bool is_closed() const DROVER_EXCLUDES(mutex_);
   [[nodiscard]] bool is_idle() const DROVER_EXCLUDES(mutex_);
   /// Waits for what has been submitted before the call.
   WaitResult wait(Deadline deadline) const DROVER_EXCLUDES(mutex_);
@@ -82,9 +85,12 @@ class HostEvent final : public StreamEvent {
   std::shared_ptr<EventRecord> latest_ DROVER_GUARDED_BY(mutex_);  // shared: may happen after the event is destroyed
 };
 
+/// Whether a stream ends its queue when it is destroyed.
+enum class Ownership { owned, borrowed };
+
 class HostStream final : public Stream {
  public:
-  HostStream(HostBackend& backend, int device);
+  HostStream(HostBackend& backend, std::shared_ptr<WorkQueue> queue, Ownership ownership) noexcept;
   ~HostStream() override;
 
   void upload(DevicePtr to, const void* from, std::size_t bytes) override;
@@ -96,6 +102,7 @@ class HostStream final : public Stream {
   void wait(const StreamEvent& event) override;
   void signal(TimelineWord& word, std::uint64_t value) override;
   void wait(TimelineWord& word, std::uint64_t value) override;
+  [[nodiscard]] std::uintptr_t native() const noexcept override { return queue_->native(); }
   [[nodiscard]] bool is_idle() const override;
   WaitResult synchronize(Deadline deadline) const override;
 
@@ -107,6 +114,7 @@ class HostStream final : public Stream {
   HostBackend& backend_;
   LiveToken live_;
   std::shared_ptr<WorkQueue> queue_;  // shared: destruction does not wait for submitted work
+  Ownership ownership_;
 };
 
 }  // namespace drover::host

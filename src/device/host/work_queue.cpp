@@ -63,6 +63,8 @@ std::function<void()> WorkQueue::next() {
 void WorkQueue::submit(std::function<void()> work) {
   {
     const MutexLock lock(mutex_);
+    require(!is_closed_, "work was submitted to a stream whose owner has destroyed it",
+            "keep a stream as long as anyone borrows it");
     work_.push_back(std::move(work));
     ++submitted_;
   }
@@ -75,6 +77,11 @@ void WorkQueue::close() {
     is_closed_ = true;
   }
   changed_.notify_all();
+}
+
+bool WorkQueue::is_closed() const {
+  const MutexLock lock(mutex_);
+  return is_closed_;
 }
 
 bool WorkQueue::is_idle() const {

@@ -1,11 +1,13 @@
 // A libcuda.so.1 that knows every entry point of driver.def by name, answers the questions about the machine as
-// fake_settings.hpp says, and refuses all real work with CUDA_ERROR_NOT_SUPPORTED.
+// fake_settings.hpp says, and refuses all real work with CUDA_ERROR_NOT_SUPPORTED, but for that with memory if told
+// so.
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstring>
 
 #include "device/cuda/api_types.hpp"
+#include "support/fake_driver/fake_memory.hpp"
 #include "support/fake_driver/fake_settings.hpp"
 
 namespace drover::cuda {
@@ -104,6 +106,8 @@ Entry entry(const char* name, Function* function) {
 }
 
 void* address_of(const char* name) {
+  if (void* const works = fake::is_set("FAKE_MEMORY") ? fake::memory_entry(name) : nullptr; works != nullptr)
+    return works;
   static const auto known = std::to_array<Entry>({
       entry("cuInit", init),
       entry("cuDriverGetVersion", driver_version),

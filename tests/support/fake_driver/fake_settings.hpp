@@ -1,12 +1,21 @@
 // tests/support/fake_driver/fake_settings.hpp: how the stand-ins for NVIDIA's libraries are told what to answer.
+// clang-format off
 //
-//   FAKE_CUINIT_RESULT=803        cuInit's answer (default 0); FAKE_CUINIT_HANG=1: never; FAKE_CUINIT_CRASH=1:
-//   SIGSEGV FAKE_CUDA_VERSION=13000       cuDriverGetVersion's answer FAKE_CUDA_MISSING=cuMemMap,…  entry points the
-//   driver does not have FAKE_CHATTER=1                cuInit writes to standard output FAKE_NVML_RESULT=18
-//   nvmlInit's answer; FAKE_NVML_HANG=1: never FAKE_DRIVER_VERSION=580.1     the driver's version FAKE_GPU_COUNT=2
-//   GPUs that are there (default 1), named by FAKE_GPU_NAMES=NVIDIA A,NVIDIA B FAKE_COMPUTE_MODE=3           of every
-//   GPU: 0 shared, 2 prohibited, 3 exclusive FAKE_MIG=1                    partitioning is switched on, with
-//   FAKE_MIG_INSTANCES=2 instances per GPU FAKE_MEMORY_RESULT=15         nvmlDeviceGetMemoryInfo's answer
+//   FAKE_CUINIT_RESULT=803              cuInit's answer (default 0)
+//   FAKE_CUINIT_HANG=1, _CRASH=1        cuInit never answers, or ends the process by SIGSEGV
+//   FAKE_CUDA_VERSION=13000             cuDriverGetVersion's answer
+//   FAKE_CUDA_MISSING=cuMemMap,…        entry points the driver does not have
+//   FAKE_CHATTER=1                      cuInit writes to standard output
+//   FAKE_MEMORY=1                       memory, slabs and streams work, see fake_memory.hpp
+//   FAKE_PEERS=1                        GPUs reach each other's memory
+//   FAKE_NVML_RESULT=18                 nvmlInit's answer; FAKE_NVML_HANG=1: never
+//   FAKE_DRIVER_VERSION=580.1           the driver's version
+//   FAKE_GPU_COUNT=2                    GPUs that are there (default 1), named by FAKE_GPU_NAMES=NVIDIA A,NVIDIA B
+//   FAKE_COMPUTE_MODE=3                 of every GPU: 0 shared, 2 prohibited, 3 exclusive
+//   FAKE_MIG=1                          partitioning is switched on, with FAKE_MIG_INSTANCES=2 instances per GPU
+//   FAKE_MEMORY_RESULT=15               nvmlDeviceGetMemoryInfo's answer
+//
+// clang-format on
 #pragma once
 
 #include <unistd.h>

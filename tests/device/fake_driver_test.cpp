@@ -1,0 +1,129 @@
+// The code for GPUs against the stand-in driver: what foreign memory is, and what only several GPUs show.
+#include <dlfcn.h>
+
+#include <gtest/gtest.h>
+
+#include "drover/base/bytes.hpp"
+#include "drover/device/select.hpp"
+#include "support/captured_log.hpp"
+#include "support/expect_error.hpp"
+#include "support/fake_driver/fake_memory.hpp"
+#include "support/fault_seam.hpp"
+#include "support/peer_group.hpp"
+#include "support/run_program.hpp"
+#include "support/scoped_environment.hpp"
+
+namespace drover::test {
+namespace {
+
+constexpr std::size_t kBytes = 2 * kMiB;
+
+// Runs a body in a process that has the stand-in driver.
+class FakeDriver : public testing::Test {
+ protected:
+  static void run(const char* body) {
+    PeerGroup peer(body, {.mode = PeerMode::processes, .size = 1});
+    peer.start();
+    peer.expect_success();
+  }
+
+ private:
+  ScopedEnvironment cuda_{"DROVER_LIBCUDA", DROVER_FAKE_LIBCUDA};
+  ScopedEnvironment nvml_{"DROVER_LIBNVML", DROVER_FAKE_LIBNVML};
+  ScopedEnvironment memory_{"FAKE_MEMORY", "1"};
+  ScopedEnvironment count_{"FAKE_GPU_COUNT", "2"};
+  ScopedEnvironment visible_{"CUDA_VISIBLE_DEVICES", std::nullopt};
+};
+
+Device& gpu(int index) { return backend_of(BackendKind::cuda).open(index); }
+
+DevicePtr foreign(fake::MemoryKind kind) {
+  static void* const library = ::dlopen(DROVER_FAKE_LIBCUDA, RTLD_NOW);
+  const auto allocate = reinterpret_cast<fake::Allocate>(::dlsym(library, "fake_allocate"));
+  return {allocate == nullptr ? 0 : allocate(static_cast<int>(kind), kBytes)};
+}
+
+}  // namespace
+
+DROVER_PEER_BODY(foreign_kinds) {
+  const DevicePtr pool = foreign(fake::MemoryKind::pool);
+  const DevicePtr managed = foreign(fake::MemoryKind::managed);
+  const DevicePtr unshared = foreign(fake::MemoryKind::virtual_not_shared);
+  EXPECT_TRUE(gpu(0).describe(pool).is_pool);
+  EXPECT_TRUE(gpu(0).describe(managed).is_managed);
+  EXPECT_TRUE(gpu(0).describe(unshared).is_vmm);
+  const auto handle = [](DevicePtr ptr) { static_cast<void>(gpu(0).ipc_handle(ptr)); };
+  const auto retain = [](DevicePtr ptr) { static_cast<void>(gpu(0).retain_slab(ptr)); };
+  expect_error(Errc::unsupported, [&] { handle(pool); }, {"stream-ordered pool", "copy it into a slab"});
+  expect_error(Errc::unsupported, [&] { handle(managed); }, {"managed memory", "copy it into a slab"});
+  expect_error(Errc::unsupported, [&] { retain(managed); }, {"managed memory", "copy it into a slab"});
+  expect_error(Errc::unsupported, [&] { retain(unshared); }, {"without a shareable handle type"});
+  EXPECT_EQ(gpu(0).describe(foreign(fake::MemoryKind::plain)).size, kBytes);
+}
+
+TEST_F(FakeDriver, memory_that_cannot_be_shared_is_told_by_kind_with_the_way_out) { run("foreign_kinds"); }
+
+DROVER_PEER_BODY(second_piece) {
+  const DevicePtr second = foreign(fake::MemoryKind::virtual_memory);
+  const PointerInfo info = gpu(0).describe(second + 100);
+  EXPECT_TRUE(info.is_vmm && info.can_retain);
+  EXPECT_EQ(info.base, second) << "the reservation begins before, with another piece";
+  EXPECT_EQ(info.size, kBytes);
+  const std::uint64_t mark = 77;
+  gpu(0).upload(second, &mark, sizeof(mark));
+  const auto slab = gpu(0).retain_slab(second + 100);
+  std::uint64_t seen = 0;
+  gpu(0).download(&seen, gpu(0).map(*slab)->ptr(), sizeof(seen));
+  EXPECT_EQ(seen, mark);
+}
+
+TEST_F(FakeDriver, piece_of_an_expandable_segment_is_retained_alone) { run("second_piece"); }
+
+DROVER_PEER_BODY(stream_of_another_device) {
+  const auto stream = gpu(1).create_stream();
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(gpu(0).borrow_stream(stream->native())); },
+               {"another device or context"});
+  for (const std::uintptr_t standard : {0U, 1U, 2U}) EXPECT_EQ(gpu(0).borrow_stream(standard)->native(), standard);
+  EXPECT_EQ(backend_of(BackendKind::cuda).live().streams, 1U);
+}
+
+TEST_F(FakeDriver, default_streams_are_borrowed_and_those_of_other_devices_refused) {
+  run("stream_of_another_device");
+}
+
+// How many devices a mapping is made accessible to, when access for all but the first is refused.
+DROVER_PEER_BODY(peer_access) {
+  Backend& backend = backend_of(BackendKind::cuda);
+  const bool reach_each_other = peer.parameter("peers") == "1";
+  const auto accesses = [&] {
+    const FaultSeam refuse("cuMemSetAccess", 1, {.nth = 2});
+    static_cast<void>(gpu(0).map(*backend.create_slab(0, kBytes)));
+    return refuse.calls();
+  };
+  const CapturedLog log;
+  EXPECT_EQ(accesses(), 1) << "the second device is not open yet";
+  EXPECT_EQ(gpu(0).can_copy_directly(gpu(1)), reach_each_other);
+  EXPECT_EQ(accesses(), reach_each_other ? 2 : 1);
+  EXPECT_EQ(log.contains("cuMemSetAccess for another device failed"), reach_each_other);
+}
+
+TEST_F(FakeDriver, slabs_are_mapped_for_the_open_devices_that_reach_them) {
+  for (const char* const peers : {"0", "1"}) {
+    const ScopedEnvironment setting("FAKE_PEERS", peers);
+    PeerGroup peer("peer_access", {.mode = PeerMode::processes, .size = 1}, {{"peers", peers}});
+    peer.start();
+    peer.expect_success();
+  }
+}
+
+// This program once more, with the stand-in driver in place of a GPU.
+TEST_F(FakeDriver, conformance_of_foreign_memory_holds) {
+  const ProgramResult result =
+      run_program({.executable = own_executable(),
+                   .arguments = {"--gtest_filter=Cuda/BackendSuite.foreign_*:Cuda/IpcProcesses.*"}});
+  EXPECT_TRUE(result.status.is_success()) << result.output;
+  EXPECT_NE(result.output.find("foreign_handle_is_not_opened"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("[  PASSED  ] 1"), std::string::npos) << "most were skipped:\n" << result.output;
+}
+
+}  // namespace drover::test
