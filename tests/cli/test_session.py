@@ -95,7 +95,7 @@ class Keeper:
         return connection
 
     def keep(self, entries: dict[str, str]) -> None:
-        """Keep records with these names and descriptions, as a participant that leaves."""
+        """Keep records with these names and descriptions, as this process."""
         with self.join("tester") as connection:
             for sequence, (name, description) in enumerate(entries.items(), start=2):
                 connection.send(keep(name, description, sequence))
@@ -190,7 +190,7 @@ def test_files_of_objects_count_as_slabs(drover):
 
 
 def test_show_lists_what_is_kept_under_names(drover):
-    """By name, though nobody takes part any more; without a table where there is nothing."""
+    """By name; without a table where there is nothing."""
     keeper = Keeper(drover, "train")
     assert "KEPT" not in drover.run("session", "show", "train").stdout
     assert drover.read_json("session", "show", "train")["kept"] == []
@@ -199,7 +199,7 @@ def test_show_lists_what_is_kept_under_names(drover):
     text = drover.run("session", "show", "train").stdout
     assert re.search(r"^KEPT +BYTES +DESCRIPTION$", text, re.MULTILINE)
     assert re.search(
-        r"^bias +0 +float32\[1024\] at cuda:0\nweights +0 +float32\[1024, 1024\] at cuda:0$", text, re.MULTILINE
+        r"^bias +0 B +float32\[1024\] at cuda:0\nweights +0 B +float32\[1024, 1024\] at cuda:0$", text, re.MULTILINE
     )
     bias, weights = drover.read_json("session", "show", "train")["kept"]
     assert list(bias) == ["name", "description", "bytes", "leases", "since"]
