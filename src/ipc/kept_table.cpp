@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <ranges>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -19,11 +20,14 @@ namespace {
 
 constexpr std::size_t kShownNames = 3;
 
+template <class Text>
+std::ptrdiff_t common_begin(const Text& one, const Text& other) {
+  return std::ranges::mismatch(one, other).in1 - one.begin();
+}
+
 // How many letters two names have in common at their ends. Cheap on purpose: the keeper has others to serve.
 std::ptrdiff_t likeness(std::string_view one, std::string_view other) {
-  const auto front = std::ranges::mismatch(one, other).in1 - one.begin();
-  const auto back = std::mismatch(one.rbegin(), one.rend(), other.rbegin(), other.rend()).first - one.rbegin();
-  return front + back;
+  return common_begin(one, other) + common_begin(std::views::reverse(one), std::views::reverse(other));
 }
 
 [[noreturn]] void throw_not_offered(const SentLease& lease, Owner sender) {

@@ -19,11 +19,11 @@ inline constexpr std::size_t kMostKeptLeases = 32;             ///< under one na
 
 /// What is known of something kept, for people.
 struct KeptInfo {
-  std::string name;                  ///< by which it is recalled
-  std::string description;           ///< as who kept it said
-  std::uint64_t bytes = 0;           ///< of its blocks, each counted once
-  std::uint32_t leases = 0;          ///< how many the session holds for it
-  std::chrono::sys_seconds since{};  ///< when it was kept
+  std::string name;                ///< by which it is recalled
+  std::string description;         ///< as who kept it said
+  std::uint64_t bytes = 0;         ///< of its blocks, each counted once
+  std::uint32_t leases = 0;        ///< how many the session holds for it
+  std::chrono::sys_seconds since;  ///< when it was kept
 
   /// The same in every respect.
   friend bool operator==(const KeptInfo&, const KeptInfo&) = default;
