@@ -1,4 +1,4 @@
-// drover session: the named sessions of this user: list, show, end.
+// drover session: the named sessions of this user: list, show, drop, end.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -18,6 +18,7 @@ namespace {
 
 struct Options {
   std::string name;
+  std::string kept_name;
   bool is_json = false;
   bool is_forced = false;
 };
@@ -67,7 +68,18 @@ Json details_json(const SessionInfo& info) {
   for (const auto& each : info.slabs) {
     slabs.push_back({{"id", static_cast<std::uint64_t>(each.id)}, {"label", each.label}, {"bytes", each.bytes}});
   }
-  return {{"session", session_json(info)}, {"participants", std::move(participants)}, {"slabs", std::move(slabs)}};
+  auto kept = Json::array();
+  for (const auto& each : info.kept) {
+    kept.push_back({{"name", each.name},
+                    {"description", each.description},
+                    {"bytes", each.bytes},
+                    {"leases", each.leases},
+                    {"since", each.since.time_since_epoch().count()}});
+  }
+  return {{"session", session_json(info)},
+          {"participants", std::move(participants)},
+          {"slabs", std::move(slabs)},
+          {"kept", std::move(kept)}};
 }
 
 std::string list_json(const std::vector<SessionInfo>& sessions) {
@@ -114,6 +126,12 @@ std::string slabs_text(const SessionInfo& info) {
   return rows.size() == 1 ? "" : "\n" + format_table(rows);
 }
 
+std::string kept_text(const SessionInfo& info) {
+  std::vector<std::vector<std::string>> rows = {{"KEPT", "BYTES", "DESCRIPTION"}};
+  for (const auto& each : info.kept) rows.push_back({each.name, format_bytes(each.bytes), each.description});
+  return rows.size() == 1 ? "" : "\n" + format_table(rows);
+}
+
 std::string details_text(const SessionInfo& info) {
   return fmt::format(
              "session '{}', kept by process {} for {}; ends {}\n"
@@ -121,7 +139,7 @@ std::string details_text(const SessionInfo& info) {
              info.name, info.keeper_pid, duration_text(age_of(info)), limit_text(info), info.population.present,
              info.population.starting, info.population.departed, info.objects, format_bytes(info.object_bytes),
              info.slab_count, format_bytes(info.slab_bytes)) +
-         participants_text(info) + slabs_text(info);
+         participants_text(info) + slabs_text(info) + kept_text(info);
 }
 
 constexpr const char* kFooter =
@@ -131,7 +149,9 @@ idle limit. Sessions without a name end with their application and are not shown
 Examples:
   drover session list
   drover session list --json | jq -r '.sessions[].name'
-  drover session show train                      who takes part, and which slabs are kept
+  drover session show train                      who takes part, which slabs it holds, what it keeps under names
+  drover session show train --json | jq '.kept'
+  drover session drop train weights              ends what it keeps under that name; who recalled it still has it
   drover session end train                       refused while somebody takes part
   drover session end train --force               kills its workers; all others get errors)";
 
@@ -162,6 +182,18 @@ void add_show(CLI::App& parent, const Shared& options, Run& run) {
   });
 }
 
+void add_drop(CLI::App& parent, const Shared& options, Run& run) {
+  auto* const command = parent.add_subcommand("drop", "End what a session keeps under a name");
+  command->add_option("name", options->name, "Name of the session")->required();
+  command->add_option("kept", options->kept_name, "Name of what it keeps")->required();
+  command->callback([options, &run] {
+    run = [options] {
+      drop_kept(options->name, options->kept_name);
+      return exit_good;
+    };
+  });
+}
+
 void add_end(CLI::App& parent, const Shared& options, Run& run) {
   auto* const command = parent.add_subcommand("end", "End a session and free everything in it");
   command->add_option("name", options->name, "Name of the session")->required();
@@ -177,12 +209,13 @@ void add_end(CLI::App& parent, const Shared& options, Run& run) {
 }  // namespace
 
 void add_session(CLI::App& app, Run& run) {
-  auto* const command = app.add_subcommand("session", "List, show and end named sessions");
+  auto* const command = app.add_subcommand("session", "List, show and end named sessions; drop what they keep");
   const auto options = std::make_shared<Options>();
   command->require_subcommand(1);
   command->footer(kFooter);
   add_list(*command, options, run);
   add_show(*command, options, run);
+  add_drop(*command, options, run);
   add_end(*command, options, run);
 }
 

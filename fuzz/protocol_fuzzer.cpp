@@ -39,12 +39,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read_both_ways(input.rest(), parse_reply);
     return 0;
   }
-  const auto type = static_cast<RequestType>(1 + shape % static_cast<int>(RequestType::file));
+  const auto type = static_cast<RequestType>(1 + shape % static_cast<int>(kLastRequestType));
+  const KeptEntry kept{.info = {.name = "n", .description = "d"}, .record = {std::byte{1}}, .leases = {SentLease{}}};
   if (shape % 2 == 0) {
-    const std::string text = dressed(input.rest(), encode(Request{.type = type}));
+    const std::string text = dressed(input.rest(), encode(Request{.type = type, .kept = kept}));
     read_both_ways(std::as_bytes(std::span(text)), parse_request);
   } else {
-    const std::string text = dressed(input.rest(), encode(Reply{.type = type}));
+    const std::string text = dressed(input.rest(), encode(Reply{.type = type, .kept = kept}));
     read_both_ways(std::as_bytes(std::span(text)), parse_reply);
   }
   return 0;

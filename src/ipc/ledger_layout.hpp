@@ -23,7 +23,8 @@ void format_ledger(std::byte* state, const LedgerGeometry& geometry);
 
 inline constexpr Owner kSlabItself = kPoolOwnerMask;  ///< owner of all blocks of a slab: they live by their leases
 inline constexpr Owner kInTransit = kSlabItself - 1;  ///< holder of a lease that a message refers to
-static_assert(kInTransit > 2 * kMaxParticipants + 1);
+inline constexpr Owner kKept = kInTransit - 1;        ///< holder of a lease that the session keeps under a name
+static_assert(kKept > 2 * kMaxParticipants + 1);
 
 /// The holder of a lease that `sender` is about to give to a message: other than `sender`, so that another thread of
 /// the same process that receives it is told apart from the one that sends it.
@@ -37,6 +38,7 @@ static_assert(kInTransit > 2 * kMaxParticipants + 1);
 }
 static_assert(participant_of(sending_by(1)) == 1 && participant_of(sending_by(kMaxParticipants)) == kMaxParticipants);
 static_assert(participant_of(kMaxParticipants) == kMaxParticipants && participant_of(kInTransit) == kInTransit);
+static_assert(participant_of(kKept) == kKept);
 
 /// A lease as its cell's word says in 64 bits.
 struct LeaseState {

@@ -9,8 +9,17 @@
 
 #include "drover/base/error.hpp"
 #include "drover/base/mutex.hpp"
+#include "drover/ipc/kept.hpp"
 
 namespace drover {
+namespace {
+
+[[noreturn]] void throw_nobody_keeps(std::string_view name) {
+  throw Error(Errc::unsupported, fmt::format("'{}' was to be kept, or recalled, where nobody keeps anything", name),
+              "do it in a Session");
+}
+
+}  // namespace
 
 // All memberships of this process, so that a fork can take their numbers away in the child.
 struct MembershipForks {
@@ -58,6 +67,17 @@ Fd Membership::file_of(const ObjectHandle& handle) {
   throw Error(Errc::not_found, fmt::format("the shared object {} has no file here", handle.to_string()),
               "open it in a Session");
 }
+
+void Membership::keep(std::string_view name, std::span<const std::byte> /*record*/, std::string_view /*description*/,
+                      std::span<Lease> /*leases*/) {
+  throw_nobody_keeps(name);
+}
+
+Recalled Membership::recall(std::string_view name) { throw_nobody_keeps(name); }
+
+std::vector<KeptInfo> Membership::kept() { return {}; }
+
+void Membership::drop(std::string_view name) { throw_nobody_keeps(name); }
 
 void Membership::fail_without_number() {
   throw Error(Errc::forked,

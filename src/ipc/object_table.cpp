@@ -143,6 +143,12 @@ const Fd& ObjectTable::file_of(const ObjectHandle& handle, Owner opener) const {
               "ask for files of slabs alone");
 }
 
+SlabLedger ObjectTable::ledger_of(const ObjectHandle& slab) const {
+  const Entry* const entry = find(slab);
+  if (entry == nullptr || entry->handle.kind != ObjectKind::slab) throw_not_found(slab);
+  return {layout_of(data_of(*entry)), slab_geometry(entry->spec)};
+}
+
 void ObjectTable::close(const ObjectHandle& handle, Owner opener) noexcept {
   Entry* const entry = find(handle);
   if (entry != nullptr && entry->openers.erase(opener) > 0) {
@@ -293,7 +299,7 @@ void ObjectTable::drop_leases_of(const Entry& queue) noexcept {
   for_each_sent_lease(layout_of(data_of(queue)), queue.spec, [&](const SentLease& sent) {
     const Entry* const slab = find(sent.slab);
     if (slab == nullptr || slab->handle.kind != ObjectKind::slab) return;
-    SlabLedger(layout_of(data_of(*slab)), slab_geometry(slab->spec)).drop(sent.lease);
+    SlabLedger(layout_of(data_of(*slab)), slab_geometry(slab->spec)).drop(sent.lease, kInTransit);
   });
 }
 

@@ -33,11 +33,14 @@ class ObjectTable {
   /// until the object goes. Throws `Errc::invalid_argument` for a bad spec, for a file that the kind does not have,
   /// and where one is missing; `Errc::out_of_memory` and `Errc::limit_reached` where the system refuses.
   ObjectHandle create(const ObjectSpec& spec, Owner opener, std::uint64_t departed_before, Fd file = {});
-  /// Counts `opener`. Returns the spec; throws `Errc::not_found` if there is no such object.
+  /// Counts `opener`, which may be `kKept` for the session itself. Returns the spec; throws `Errc::not_found` if
+  /// there is no such object.
   const ObjectSpec& open(const ObjectHandle& handle, Owner opener);
   /// The file of an object that `opener` has open. Throws `Errc::not_found` if there is no such object or it has
   /// none, `Errc::invalid_argument` if `opener` has not opened it.
   [[nodiscard]] const Fd& file_of(const ObjectHandle& handle, Owner opener) const;
+  /// The ledger of a slab, in memory that participants can write. Throws `Errc::not_found` if there is no such slab.
+  [[nodiscard]] SlabLedger ledger_of(const ObjectHandle& slab) const;
   /// Ends an opening; unknown ones are ignored. The object goes with the last one; an overflow object not before no
   /// record refers to it, one that its kind needs not before that ends: all of those are looked at again.
   void close(const ObjectHandle& handle, Owner opener) noexcept;

@@ -20,7 +20,7 @@ void SendableLeases::read(const Membership& membership) {
 void SendableLeases::write_all(SentLeaseWords* to) const {
   for (std::size_t index = 0; index < leases_.size(); ++index) {
     to[index].store(words_[index]);
-    SlabBook::begin_sending(leases_[index]);
+    static_cast<void>(SlabBook::begin_sending(leases_[index]));
   }
 }
 

@@ -106,12 +106,21 @@ bool SlabBook::is_of(const Lease& lease, const Membership& membership) noexcept 
   return lease.is_open() && &lease.book_->object_.membership() == &membership;
 }
 
-void SlabBook::begin_sending(const Lease& lease) {
+bool SlabBook::begin_sending(const Lease& lease) {
   const SlabBook& book = *lease.book_;
   const Owner me = book.object_.self();
   const LeaseRef ref{.index = lease.index_, .generation = lease.generation_};
-  static_cast<void>(book.ledger_.hand_over(ref, me, sending_by(me)));
+  return book.ledger_.hand_over(ref, me, sending_by(me));
 }
+
+bool SlabBook::stop_sending(const Lease& lease) {
+  const SlabBook& book = *lease.book_;
+  const Owner me = book.object_.self();
+  const LeaseRef ref{.index = lease.index_, .generation = lease.generation_};
+  return book.ledger_.hand_over(ref, sending_by(me), me);
+}
+
+void SlabBook::forget(Lease& lease) noexcept { lease.book_ = nullptr; }
 
 // Whoever got the message may have it already: then it is not being sent any more, and the exchange fails.
 void SlabBook::sent(Lease& lease) {
@@ -130,6 +139,11 @@ Lease SlabBook::receive(const std::shared_ptr<Membership>& membership, const Sen
   const auto book = open(membership, sent.slab);
   book->ledger_.adopt(sent.lease, book->object_.self());
   return book->lease_of(sent.lease);
+}
+
+Lease SlabBook::share_kept(const std::shared_ptr<Membership>& membership, const SentLease& kept) {
+  const auto book = open(membership, kept.slab);
+  return book->lease_of(book->ledger_.share(kept.lease, book->object_.self(), *membership));
 }
 
 void SlabBook::end_sent(const std::shared_ptr<Membership>& membership, const SentLease& sent) noexcept {

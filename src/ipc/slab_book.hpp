@@ -38,8 +38,13 @@ class SlabBook : public std::enable_shared_from_this<SlabBook> {
   /// The words under which a lease travels. Throws `Errc::invalid_argument` if it claims nothing, or a block of
   /// another session than `membership`'s.
   [[nodiscard]] static SentLease to_send(const Lease& lease, const Membership& membership);
-  /// Before a message that refers to it is published.
-  static void begin_sending(const Lease& lease);
+  /// Before a message that refers to it is published, or the session is asked to keep it. False if it has ended, by
+  /// whoever spoiled the ledger.
+  static bool begin_sending(const Lease& lease);
+  /// It is not sent after all. False if it is another's by now.
+  [[nodiscard]] static bool stop_sending(const Lease& lease);
+  /// It is another's: this process has it no longer.
+  static void forget(Lease& lease) noexcept;
   /// After that: it is the message's, or already its receiver's, who may be another thread of this process.
   static void sent(Lease& lease);
   /// Gives a lease that was received back to its message, which nobody else can read yet.
@@ -48,7 +53,10 @@ class SlabBook : public std::enable_shared_from_this<SlabBook> {
   [[nodiscard]] static bool is_of(const Lease& lease, const Membership& membership) noexcept;
   /// Takes over what a message refers to. Throws `Errc::not_found` for what has ended or never was.
   [[nodiscard]] static Lease receive(const std::shared_ptr<Membership>& membership, const SentLease& sent);
-  /// The same, and ends it; where that is impossible it is logged.
+  /// One more lease, of this process, on the block of one that the session keeps. Throws `Errc::not_found` if that
+  /// has ended.
+  [[nodiscard]] static Lease share_kept(const std::shared_ptr<Membership>& membership, const SentLease& kept);
+  /// Takes over what a message refers to, and ends it; where that is impossible it is logged.
   static void end_sent(const std::shared_ptr<Membership>& membership, const SentLease& sent) noexcept;
 
   [[nodiscard]] const SharedObject& object() const noexcept { return object_; }

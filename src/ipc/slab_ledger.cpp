@@ -31,7 +31,7 @@ namespace {
 void require_holder(Owner holder) {
   const Owner participant = participant_of(holder);
   const bool is_participant = participant != kNobody && participant <= kMaxParticipants;
-  require(is_participant || holder == kInTransit, "a lease has a holder");
+  require(is_participant || holder == kInTransit || holder == kKept, "a lease has a holder");
 }
 
 }  // namespace

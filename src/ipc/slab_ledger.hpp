@@ -44,7 +44,7 @@ struct LedgerUsage {
   std::uint64_t free_bytes = 0;          ///< that are not
   std::uint64_t largest_free_bytes = 0;  ///< what one block can have now
   std::uint64_t blocks = 0;              ///< how many there are
-  std::map<Owner, Share> holders;        ///< participants, `kInTransit`
+  std::map<Owner, Share> holders;        ///< participants, `kInTransit`, `kKept`
 };
 
 /// Gives out blocks of a slab, and leases on them: a block lives as long as there is a lease on it. Manages numbers
@@ -99,8 +99,9 @@ class SlabLedger {
   /// the next user. May be repeated. Throws `Errc::corrupt` if the state was spoiled; what can be used then still
   /// can.
   void recover(Owner dead, const std::function<bool(LeaseRef)>& is_referenced) const;
-  /// For the keeper: ends a lease in transit; nothing if it is not. Its block is freed by the next user.
-  void drop(LeaseRef lease) const;
+  /// For the keeper: ends a lease that is no participant's, in transit or kept; nothing if `holder` does not have it.
+  /// Its block is freed by the next user.
+  void drop(LeaseRef lease, Owner holder) const;
   /// Wakes all who wait for the ledger's lock, to look at the session.
   void wake_all() const noexcept { pool_.wake_all(); }
 

@@ -118,11 +118,11 @@ void SlabLedger::recover(Owner dead, const IsReferenced& is_referenced) const {
   if (problem != nullptr) std::rethrow_exception(problem);
 }
 
-void SlabLedger::drop(LeaseRef lease) const {
+void SlabLedger::drop(LeaseRef lease, Owner holder) const {
   if (lease.index >= view_.capacity) return;
   const LedgerCore<> core(view_);
   const LeaseState state = core.at(lease.index);
-  if (!state.is_used || state.generation != lease.generation || state.holder != kInTransit) return;
+  if (!state.is_used || state.generation != lease.generation || state.holder != holder) return;
   static_cast<void>(core.orphan(lease.index, state));
 }
 

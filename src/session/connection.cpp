@@ -63,7 +63,7 @@ std::pair<Connection, Fd> Connection::make_pair() {
 IncomingResult Connection::receive(IncomingMessage& into) {
   into = {};
   into.fds.reserve(kMostFds);
-  into.bytes.resize(request_bytes);
+  into.bytes.resize(most_request_bytes);
   iovec payload{into.bytes.data(), into.bytes.size()};
   alignas(cmsghdr) std::array<std::byte, kControlBytes> control{};
   msghdr header{};

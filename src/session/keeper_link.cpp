@@ -144,4 +144,15 @@ Error KeeperLink::silent_error() const {
           "look whether it is stopped or starved of CPU; SessionOptions::patience gives it more time"};
 }
 
+std::vector<KeptInfo> ask_kept(const std::function<Answer(const Request&)>& ask) {
+  std::vector<KeptInfo> all;
+  Request request{.type = RequestType::kept};
+  for (;;) {
+    KeptInfo info = ask(request).reply.kept.info;
+    if (info.name <= request.kept.info.name) return all;
+    request.kept.info.name = info.name;
+    all.push_back(std::move(info));
+  }
+}
+
 }  // namespace drover

@@ -5,7 +5,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
@@ -33,6 +35,8 @@ class KeeperLink {
   /// `Errc::peer_lost`, naming it, if it is gone; `Errc::timed_out` if it does not answer; `Errc::limit_reached` if
   /// this process has too many open files for the descriptor, after which nothing is left open at the keeper.
   Answer ask(Request request, int fd = -1);
+  /// Waits until no earlier request, which this process has given up, can still be answered. Throws as `ask`.
+  void settle() { settle(Deadline::after(patience_)); }
   /// Sends a request and does not wait for a reply. A keeper that is gone is no error.
   void tell(const Request& request);
   /// Whether the connection has ended. A system call.
@@ -63,5 +67,8 @@ class KeeperLink {
   std::uint64_t last_sequence_ = 0;
   std::uint64_t unanswered_ = 0;  // requests whose replies are still to come
 };
+
+/// Everything that is kept, by name; `ask` asks the keeper, once for each.
+[[nodiscard]] std::vector<KeptInfo> ask_kept(const std::function<Answer(const Request&)>& ask);
 
 }  // namespace drover

@@ -9,6 +9,7 @@
 
 #include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
+#include "ipc/kept_table.hpp"
 #include "ipc/object_table.hpp"
 #include "session/connection.hpp"
 #include "session/deposits.hpp"
@@ -102,6 +103,10 @@ class Keeper {
   [[nodiscard]] Outgoing deposit(const Request& request, IncomingMessage& message);
   [[nodiscard]] Outgoing list(const Request& request) const;
   [[nodiscard]] Outgoing describe(const Request& request) const;
+  [[nodiscard]] Outgoing keep(const Participant& participant, const Request& request);
+  [[nodiscard]] Outgoing recall(const Request& request) const;
+  [[nodiscard]] Outgoing drop_kept(const Request& request);
+  [[nodiscard]] Outgoing next_kept(const Request& request) const;
   [[nodiscard]] Outgoing end(const Client& client, const Request& request);
 
   const KeeperSettings settings_;
@@ -116,6 +121,7 @@ class Keeper {
   Fd listener_;
   ParticipantTable participants_;
   ObjectTable objects_;
+  KeptTable kept_{objects_};
   Deposits deposits_;
   std::map<std::uint64_t, Client> clients_;
   std::uint64_t last_client_ = 0;

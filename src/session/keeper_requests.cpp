@@ -145,6 +145,8 @@ Keeper::Outgoing Keeper::perform(Client& client, const Request& request, Incomin
     case RequestType::list: return list(request);
     case RequestType::describe: return describe(request);
     case RequestType::end: return end(client, request);
+    case RequestType::drop: return drop_kept(request);
+    case RequestType::kept: return next_kept(request);
     default: break;
   }
   Participant* const participant = participants_.find(client.owner);
@@ -170,6 +172,8 @@ Keeper::Outgoing Keeper::perform_for(Participant& participant, const Request& re
     case RequestType::fetch:
       return {.reply = reply_to(request), .fd = deposits_.find(request.number).get(), .owned_fd = {}};
     case RequestType::withdraw: deposits_.remove(request.number); break;
+    case RequestType::keep: return keep(participant, request);
+    case RequestType::recall: return recall(request);
     case RequestType::leave: depart(number); break;
     default:
       throw Error(Errc::corrupt, fmt::format("a participant asked to {}", to_string(request.type)),
@@ -267,6 +271,28 @@ Keeper::Outgoing Keeper::describe(const Request& request) const {
                   .slab_bytes = deposits_.bytes() + objects_.file_bytes(),
                   .idle_limit_s = static_cast<std::uint64_t>(settings_.idle_limit.count())};
   return {.reply = reply, .fd = participants_.page_file().get(), .owned_fd = {}};
+}
+
+Keeper::Outgoing Keeper::keep(const Participant& participant, const Request& request) {
+  kept_.keep(request.kept, participant.info.number);
+  return {.reply = reply_to(request), .owned_fd = {}};
+}
+
+Keeper::Outgoing Keeper::recall(const Request& request) const {
+  Reply reply = reply_to(request);
+  reply.kept = kept_.find(request.kept.info.name);
+  return {.reply = reply, .owned_fd = {}};
+}
+
+Keeper::Outgoing Keeper::drop_kept(const Request& request) {
+  kept_.drop(request.kept.info.name);
+  return {.reply = reply_to(request), .owned_fd = {}};
+}
+
+Keeper::Outgoing Keeper::next_kept(const Request& request) const {
+  Reply reply = reply_to(request);
+  if (const KeptEntry* const next = kept_.next(request.kept.info.name)) reply.kept.info = next->info;
+  return {.reply = reply, .owned_fd = {}};
 }
 
 Keeper::Outgoing Keeper::end(const Client& client, const Request& request) {

@@ -7,11 +7,15 @@
 
 #include <fmt/format.h>
 
+#include "session/kept_wire.hpp"
+
 namespace drover {
 namespace {
 
-constexpr std::array kTypeNames = {"hello", "join",     "create", "open",     "close", "invite", "deposit",
-                                   "fetch", "withdraw", "list",   "describe", "leave", "end",    "file"};
+constexpr std::array kTypeNames = {"hello",   "join",  "create",   "open",   "close",    "invite",
+                                   "deposit", "fetch", "withdraw", "list",   "describe", "leave",
+                                   "end",     "file",  "keep",     "recall", "drop",     "kept"};
+static_assert(kTypeNames.size() == static_cast<std::size_t>(kLastRequestType));
 
 struct WireHeader {
   std::uint32_t magic;
@@ -61,11 +65,14 @@ static_assert(std::has_unique_object_representations_v<WireReply> && sizeof(Wire
               "let all processes of a session use the same drover");
 }
 
+[[noreturn]] void throw_wrong_length(std::size_t found, std::size_t expected) {
+  throw_corrupt(fmt::format("has {} bytes where {} are expected", found, expected));
+}
+
+// The part of fixed length.
 template <class Wire>
 Wire read_wire(std::span<const std::byte> bytes) {
-  if (bytes.size() != sizeof(Wire)) {
-    throw_corrupt(fmt::format("has {} bytes where {} are expected", bytes.size(), sizeof(Wire)));
-  }
+  if (bytes.size() < sizeof(Wire)) throw_wrong_length(bytes.size(), sizeof(Wire));
   Wire wire{};
   std::memcpy(&wire, bytes.data(), sizeof(wire));
   return wire;
@@ -119,13 +126,6 @@ void write_text(std::array<char, Size>& into, const std::string& text) {
   std::copy_n(text.begin(), std::min(text.size(), Size - 1), into.begin());
 }
 
-bool is_printable(const std::string& text) noexcept {
-  return std::ranges::none_of(text, [](char letter) {
-    const auto code = static_cast<unsigned char>(letter);
-    return code < 0x20 || code == 0x7f;
-  });
-}
-
 template <class Wire>
 std::string as_bytes(const Wire& wire) {
   return {reinterpret_cast<const char*>(&wire), sizeof(wire)};
@@ -144,6 +144,20 @@ bool names_object(RequestType type) {
 
 bool carries_object(RequestType type) { return type == RequestType::create || type == RequestType::open; }
 
+bool asks_about_kept(RequestType type) { return type >= RequestType::keep; }
+
+bool answers_with_kept(const Reply& reply) {
+  return !reply.failure && (reply.type == RequestType::recall || reply.type == RequestType::kept);
+}
+
+// What follows the part of fixed length.
+template <class Wire>
+KeptEntry read_kept(std::span<const std::byte> bytes, bool has_kept) {
+  if (has_kept) return parse_kept(bytes.subspan(sizeof(Wire)));
+  if (bytes.size() != sizeof(Wire)) throw_wrong_length(bytes.size(), sizeof(Wire));
+  return {};
+}
+
 std::optional<Errc> read_failure(std::uint32_t number) {
   if (number == 0) return std::nullopt;
   if (number > kAllErrc.size()) throw_corrupt(fmt::format("has the unknown error code {}", number));
@@ -159,6 +173,7 @@ std::uint32_t write_failure(const std::optional<Errc>& failure) {
 
 const std::size_t request_bytes = sizeof(WireRequest);
 const std::size_t reply_bytes = sizeof(WireReply);
+const std::size_t most_request_bytes = sizeof(WireRequest) + kMostKeptBytes;
 
 bool has_reply(RequestType type) noexcept { return type != RequestType::close; }
 
@@ -174,7 +189,7 @@ std::string encode(const Request& request) {
   if (names_object(request.type)) wire.handle = write_handle(request.handle);
   wire.number = request.number;
   write_text(wire.name, request.name);
-  return as_bytes(wire);
+  return as_bytes(wire) + (asks_about_kept(request.type) ? encode_kept(request.kept) : "");
 }
 
 Request parse_request(std::span<const std::byte> bytes) {
@@ -185,6 +200,7 @@ Request parse_request(std::span<const std::byte> bytes) {
   request.number = wire.number;
   request.name = read_text(wire.name);
   if (!is_printable(request.name)) throw_corrupt("has control characters in a name");
+  request.kept = read_kept<WireRequest>(bytes, asks_about_kept(request.type));
   return request;
 }
 
@@ -202,7 +218,7 @@ std::string encode(const Reply& reply) {
   wire.counts = {counts.objects, counts.object_bytes, counts.slabs, counts.slab_bytes, counts.idle_limit_s};
   write_text(wire.text, reply.text);
   write_text(wire.remedy, reply.remedy);
-  return as_bytes(wire);
+  return as_bytes(wire) + (answers_with_kept(reply) ? encode_kept(reply.kept) : "");
 }
 
 Reply parse_reply(std::span<const std::byte> bytes) {
@@ -223,6 +239,7 @@ Reply parse_reply(std::span<const std::byte> bytes) {
                   .idle_limit_s = wire.counts[4]};
   reply.text = read_text(wire.text);
   reply.remedy = read_text(wire.remedy);
+  reply.kept = read_kept<WireReply>(bytes, answers_with_kept(reply));
   return reply;
 }
 
@@ -231,7 +248,8 @@ Reply failure_reply(const Request& request, const Error& error) {
           .sequence = request.sequence,
           .failure = error.code(),
           .text = error.message(),
-          .remedy = error.remedy()};
+          .remedy = error.remedy(),
+          .kept = {}};
 }
 
 bool is_display_name(const std::string& text) noexcept {

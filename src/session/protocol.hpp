@@ -10,11 +10,12 @@
 #include "drover/base/errc.hpp"
 #include "drover/base/error.hpp"
 #include "drover/ipc/membership.hpp"
+#include "ipc/kept_entry.hpp"
 
 namespace drover {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x52565244;  // "DRVR"
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
 inline constexpr std::size_t kMostNameBytes = 63;  ///< of a participant, a label, a session
 
 /// What is asked for. A connection begins as a visitor's; `join` makes it a participant's.
@@ -33,7 +34,13 @@ enum class RequestType : std::uint16_t {
   leave,      ///< take part no longer
   end,        ///< end the session; visitors may
   file,       ///< get the file of an object
+  keep,       ///< hold leases under a name
+  recall,     ///< say what is kept under a name
+  drop,       ///< end what is kept under a name; visitors may
+  kept,       ///< say what is known of the next that is kept; visitors may
 };
+
+inline constexpr RequestType kLastRequestType = RequestType::kept;
 
 /// Whether the keeper answers it.
 [[nodiscard]] bool has_reply(RequestType type) noexcept;
@@ -50,6 +57,7 @@ struct Request {
   std::uint64_t number = 0;  ///< join: start time of the process; deposit: bytes; fetch, withdraw: slab; list: the
                              ///< slab before; end: 1 by force
   std::string name;          ///< join, invite: the participant's; deposit: a label; at most kMostNameBytes
+  KeptEntry kept;            ///< keep; recall, drop: its name; kept: the name before, empty for the first
 };
 
 /// How a session is, in numbers.
@@ -73,9 +81,11 @@ struct Reply {
   ObjectSpec spec;                       ///< create, open
   ObjectHandle handle;                   ///< create, open
   SessionCounts counts;                  ///< describe; list: bytes of the one slab
+  KeptEntry kept;                        ///< recall: record and leases; kept: the rest, without a name after the last
 };
 
-/// As bytes of fixed length, zero where nothing is said. Texts that are too long are cut.
+/// As bytes of fixed length, zero where nothing is said, and behind them what is kept where the type speaks of that.
+/// Texts that are too long are cut.
 [[nodiscard]] std::string encode(const Request& request);
 [[nodiscard]] std::string encode(const Reply& reply);
 
@@ -84,9 +94,11 @@ struct Reply {
 [[nodiscard]] Request parse_request(std::span<const std::byte> bytes);
 [[nodiscard]] Reply parse_reply(std::span<const std::byte> bytes);
 
-/// Lengths of the encoded forms.
+/// Lengths of the encoded forms, without what is kept.
 extern const std::size_t request_bytes;
 extern const std::size_t reply_bytes;
+/// Of the longest request.
+extern const std::size_t most_request_bytes;
 
 /// The reply that carries an error back to who asked.
 [[nodiscard]] Reply failure_reply(const Request& request, const Error& error);

@@ -179,6 +179,9 @@ void Session::withdraw(SlabId slab) {
   state_->ask({.type = RequestType::withdraw, .number = static_cast<std::uint64_t>(slab)});
 }
 
+std::vector<KeptInfo> Session::kept() const { return state_->kept(); }
+void Session::drop(const std::string& name) { state_->drop(name); }
+
 void Session::end() { state_->end(); }
 
 }  // namespace drover

@@ -61,6 +61,7 @@ SessionInfo ask_info(KeeperLink& link, const std::string& name) {
           .slab_bytes = counts.slab_bytes,
           .participants = page.participants(),
           .slabs = ask_slabs(link),
+          .kept = ask_kept([&](const Request& request) { return link.ask(request); }),
           .problem = {}};
 }
 
@@ -77,6 +78,14 @@ std::optional<KeeperLink> visit(const SessionFolder& folder, const std::string& 
   }
   folder.remove_if_stale(name);
   return std::nullopt;
+}
+
+KeeperLink visit_existing(const std::string& name) {
+  check_session_name(name);
+  const auto folder = SessionFolder::find();
+  std::optional<KeeperLink> link = folder ? visit(*folder, name) : std::nullopt;
+  if (!link) throw_not_found(name);
+  return std::move(*link);
 }
 
 // A file that makes no sense must not hide the other sessions.
@@ -157,11 +166,13 @@ std::vector<SessionInfo> list_sessions() {
 }
 
 SessionInfo describe_session(const std::string& name) {
-  check_session_name(name);
-  const auto folder = SessionFolder::find();
-  std::optional<KeeperLink> link = folder ? visit(*folder, name) : std::nullopt;
-  if (!link) throw_not_found(name);
-  return ask_info(*link, name);
+  KeeperLink link = visit_existing(name);
+  return ask_info(link, name);
+}
+
+void drop_kept(const std::string& session_name, const std::string& kept_name) {
+  const Request request{.type = RequestType::drop, .kept = make_kept_entry(kept_name, {}, {})};
+  visit_existing(session_name).ask(request);
 }
 
 void end_session(const std::string& name, bool is_forced) {

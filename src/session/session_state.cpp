@@ -12,6 +12,7 @@
 #include "drover/base/clock.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
+#include "ipc/keepable_leases.hpp"
 #include "ipc/object_kinds.hpp"
 #include "ipc/object_layout.hpp"
 #include "session/process_identity.hpp"
@@ -122,6 +123,35 @@ void SessionState::close(const ObjectHandle& handle) noexcept {
   } catch (const std::exception& error) {
     log(LogLevel::warn, error.what());
   }
+}
+
+// Leases are on offer from the moment at which nothing that was asked before can be done any more, and given away
+// when the mutex is free: with the last one a slab is closed.
+void SessionState::keep(std::string_view name, std::span<const std::byte> record, std::string_view description,
+                        std::span<Lease> leases) {
+  Request request{.type = RequestType::keep, .kept = make_kept_entry(name, record, description)};
+  static_cast<void>(require_self());
+  const KeepableLeases keepable(leases, *this);
+  request.kept.leases = keepable.names();
+  {
+    const MutexLock lock(mutex_);
+    link_.settle();
+    keepable.offer([&] { link_.ask(request); });
+  }
+  keepable.give_away();
+}
+
+Recalled SessionState::recall(std::string_view name) {
+  const Request request{.type = RequestType::recall, .kept = make_kept_entry(name, {}, {})};
+  return recall_leases(shared_from_this(), [&] { return ask(request).reply.kept; });
+}
+
+std::vector<KeptInfo> SessionState::kept() {
+  return ask_kept([this](const Request& request) { return ask(request); });
+}
+
+void SessionState::drop(std::string_view name) {
+  ask({.type = RequestType::drop, .kept = make_kept_entry(name, {}, {})});
 }
 
 void SessionState::check() const {

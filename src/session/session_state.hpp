@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "drover/base/fd.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/base/mutex.hpp"
+#include "drover/ipc/kept.hpp"
 #include "drover/ipc/membership.hpp"
 #include "drover/process/child_process.hpp"
 #include "drover/session/participant.hpp"
@@ -21,7 +24,7 @@ namespace drover {
 
 /// Joins when made and leaves when destroyed. Counts its openings, so that the keeper hears of the first and the last
 /// one only, and maps each memory file once. In a forked child it does nothing.
-class SessionState final : public Membership {
+class SessionState final : public Membership, public std::enable_shared_from_this<SessionState> {
  public:
   /// Joins through `connection` as `participant_name`; one who was invited goes by the name of the invitation.
   SessionState(Fd connection, const std::string& participant_name, std::chrono::milliseconds patience);
@@ -34,6 +37,11 @@ class SessionState final : public Membership {
   Fd file_of(const ObjectHandle& handle) override {
     return ask_for_file({.type = RequestType::file, .handle = handle});
   }
+  void keep(std::string_view name, std::span<const std::byte> record, std::string_view description,
+            std::span<Lease> leases) override;
+  Recalled recall(std::string_view name) override;
+  std::vector<KeptInfo> kept() override;
+  void drop(std::string_view name) override;
   void check() const override;
   [[nodiscard]] Population population() const noexcept override { return page_.population(); }
 

@@ -28,6 +28,11 @@ bool is_want_of_memory(const Error& error) {
   return error.code() == Errc::device_memory || error.code() == Errc::out_of_memory;
 }
 
+std::string name_of(Owner holder) {
+  if (holder == kInTransit) return "in transit";
+  return holder == kKept ? "kept" : fmt::format("participant {}", holder);
+}
+
 SlabUsage usage_of(const MappedSlab& slab, const Membership& membership) {
   SlabUsage usage{
       .place = slab.place(), .handle = slab.book().object().handle(), .is_own = slab.is_own(), .bytes = slab.bytes()};
@@ -37,8 +42,7 @@ SlabUsage usage_of(const MappedSlab& slab, const Membership& membership) {
   usage.free_bytes = ledger->free_bytes;
   usage.blocks = ledger->blocks;
   for (const auto& [holder, share] : ledger->holders) {
-    const auto name = holder == kInTransit ? std::string("in transit") : fmt::format("participant {}", holder);
-    usage.holders.push_back({.name = name, .leases = share.leases, .bytes = share.bytes});
+    usage.holders.push_back({.name = name_of(holder), .leases = share.leases, .bytes = share.bytes});
   }
   return usage;
 }

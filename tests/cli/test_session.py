@@ -7,13 +7,14 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 SECONDS = 60  # ends a run that has gone wrong
-MAGIC, VERSION = 0x52565244, 1
-JOIN, CREATE, DEPOSIT = 2, 3, 7
+MAGIC, VERSION = 0x52565244, 2
+JOIN, CREATE, DEPOSIT, KEEP = 2, 3, 7, 15
 SLAB = 11  # the kind of object that has a file
 LIST_KEYS = [
     "name",
@@ -41,6 +42,12 @@ def create_slab(size: int, sequence: int) -> bytes:
     """Give the message that makes an object with a file: header, kind and size, no handle, no name."""
     header = struct.pack("<IHHQ", MAGIC, VERSION, CREATE, sequence)
     return header + struct.pack("<7Q", SLAB, size, 0, 0, 0, 0, 0) + bytes(96)
+
+
+def keep(name: str, description: str, sequence: int) -> bytes:
+    """Give the message that keeps a record without blocks under a name."""
+    entry = struct.pack("<4I3Q", len(name), len(description), 0, 0, 0, 0, 0)
+    return request(KEEP, 0, "", sequence) + entry + name.encode() + description.encode()
 
 
 def own_start_time() -> int:
@@ -86,6 +93,14 @@ class Keeper:
             os.close(fd)
         assert struct.unpack_from("<I", reply, 16)[0] == 0, reply[152:]
         return connection
+
+    def keep(self, entries: dict[str, str]) -> None:
+        """Keep records with these names and descriptions, as this process."""
+        with self.join("tester") as connection:
+            for sequence, (name, description) in enumerate(entries.items(), start=2):
+                connection.send(keep(name, description, sequence))
+                reply = connection.recv(65536)
+                assert struct.unpack_from("<I", reply, 16)[0] == 0, reply[152:]
 
 
 @pytest.fixture
@@ -174,6 +189,40 @@ def test_files_of_objects_count_as_slabs(drover):
     assert (entry["objects"], entry["slabs"], entry["slab_bytes"]) == (1, 2, 8 * 2**20)
 
 
+def test_show_lists_what_is_kept_under_names(drover):
+    """By name; without a table where there is nothing."""
+    keeper = Keeper(drover, "train")
+    assert "KEPT" not in drover.run("session", "show", "train").stdout
+    assert drover.read_json("session", "show", "train")["kept"] == []
+    before = int(time.time())
+    keeper.keep({"weights": "float32[1024, 1024] at cuda:0", "bias": "float32[1024] at cuda:0"})
+    text = drover.run("session", "show", "train").stdout
+    assert re.search(r"^KEPT +BYTES +DESCRIPTION$", text, re.MULTILINE)
+    assert re.search(
+        r"^bias +0 B +float32\[1024\] at cuda:0\nweights +0 B +float32\[1024, 1024\] at cuda:0$", text, re.MULTILINE
+    )
+    bias, weights = drover.read_json("session", "show", "train")["kept"]
+    assert list(bias) == ["name", "description", "bytes", "leases", "since"]
+    assert (bias["name"], weights["name"]) == ("bias", "weights")
+    assert (weights["description"], weights["bytes"], weights["leases"]) == ("float32[1024, 1024] at cuda:0", 0, 0)
+    assert before <= weights["since"] <= time.time()
+
+
+def test_drop_ends_one_name(drover):
+    """And only that; a second time it is an error that says what is kept."""
+    keeper = Keeper(drover, "train")
+    keeper.keep({"weights": "", "bias": ""})
+    done = drover.run("session", "drop", "train", "weights")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [each["name"] for each in drover.read_json("session", "show", "train")["kept"]] == ["bias"]
+    again = drover.run("session", "drop", "train", "weights")
+    assert again.returncode == 3
+    assert "nothing is kept under 'weights'; the session keeps bias" in again.stderr
+    unknown = drover.run("session", "drop", "fly", "weights")
+    assert unknown.returncode == 3
+    assert "this user has no session 'fly'" in unknown.stderr
+
+
 def test_end_leaves_nothing(drover, tmp_path):
     """Neither process nor file, and the name is unknown afterwards."""
     keeper = Keeper(drover, "train", idle_limit=0)
@@ -245,7 +294,7 @@ def test_open_folder_is_refused(drover, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["fly"], ["show"], ["end"], ["list", "x"], ["end", "x", "--json"]], ids=" ".join
+    "arguments", [[], ["fly"], ["show"], ["end"], ["list", "x"], ["drop", "x"], ["end", "x", "--json"]], ids=" ".join
 )
 def test_wrong_words_are_wrong_usage(drover, arguments):
     """Nothing is guessed."""

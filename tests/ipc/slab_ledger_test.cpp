@@ -96,7 +96,7 @@ TEST_F(SlabLedgerTest, a_lease_that_cannot_be_is_an_error) {
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(nonsense)); });
   expect_error(Errc::not_found, [&] { ledger_.release(nonsense, kOne, member_); });
   EXPECT_FALSE(ledger_.hand_over(nonsense, kOne, kTwo));
-  ledger_.drop(nonsense);
+  ledger_.drop(nonsense, kInTransit);
   const LeaseRef unused{.index = 3, .generation = 0};
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(unused)); });
 }
@@ -167,12 +167,12 @@ TEST_F(SlabLedgerTest, geometries_that_cannot_be_are_refused) {
 
 TEST_F(SlabLedgerTest, the_keeper_drops_what_nobody_received) {
   const LeaseRef sent = allocate(2);
-  ledger_.drop(sent);
+  ledger_.drop(sent, kInTransit);
   EXPECT_EQ(ledger_.holder_of(sent), kOne) << "it is not in transit";
   ASSERT_TRUE(ledger_.hand_over(sent, kOne, kInTransit));
-  ledger_.drop(sent);
+  ledger_.drop(sent, kInTransit);
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(sent)); });
-  ledger_.drop(sent);
+  ledger_.drop(sent, kInTransit);
   EXPECT_EQ(ledger_.used_blocks(), 1U);
   ledger_.release(allocate(64), kOne, member_);
   EXPECT_EQ(ledger_.used_blocks(), 0U);
@@ -182,7 +182,7 @@ TEST_F(SlabLedgerTest, what_the_keeper_drops_while_another_works_is_ended_by_the
   const LeaseRef sent = allocate(2);
   ASSERT_TRUE(ledger_.hand_over(sent, kOne, kInTransit));
   ASSERT_TRUE(try_lock(memory_.view().pool.header.lock, kTwo, 7));
-  ledger_.drop(sent);
+  ledger_.drop(sent, kInTransit);
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(sent)); });
   EXPECT_EQ(ledger_.used_blocks(), 1U);
   recover(memory_.view().pool.header.lock, kTwo);

@@ -145,17 +145,22 @@ TEST_P(MemoryAt, usage_names_the_holders) {
   Memory memory(self_, small_slabs());
   const Block block = memory.allocate(place(), 1000);
   Lease sent = block.share();
-  SlabBook::begin_sending(sent);
+  ASSERT_TRUE(SlabBook::begin_sending(sent));
   SlabBook::sent(sent);
+  Lease kept = block.share();
+  const SentLease words = SlabBook::to_send(kept, *self_);
+  ASSERT_TRUE(SlabBook::open(self_, words.slab)->ledger().hand_over(words.lease, self_->self(), kKept));
+  SlabBook::forget(kept);
   const auto usage = memory.usage().at(0);
   EXPECT_TRUE(usage.is_own);
   EXPECT_EQ(usage.place, place());
   EXPECT_EQ(usage.blocks, 1U);
   EXPECT_EQ(usage.bytes, usage.free_bytes + 1024);
-  ASSERT_EQ(usage.holders.size(), 2U);
+  ASSERT_EQ(usage.holders.size(), 3U);
   EXPECT_EQ(usage.holders[0].name, "participant 1");
-  EXPECT_EQ(usage.holders[1].name, "in transit");
-  EXPECT_EQ(usage.holders[1].bytes, 1024U);
+  EXPECT_EQ(usage.holders[1].name, "kept");
+  EXPECT_EQ(usage.holders[2].name, "in transit");
+  EXPECT_EQ(usage.holders[2].bytes, 1024U);
 }
 
 TEST_P(MemoryAt, threads_share_one_memory) {

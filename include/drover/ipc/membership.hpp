@@ -7,12 +7,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "drover/base/fd.hpp"
 
 namespace drover {
+
+class Lease;
+struct KeptInfo;
+struct Recalled;
 
 /// Number of a participant in its session, from 1. Stamped, in one atomic step, into everything a participant
 /// takes, so that after its death all of it is found. Given out again only when recovery has swept everything.
@@ -111,6 +117,22 @@ class Membership {
   /// not once per use. Throws `Errc::not_found` if the object is gone or has no file, `Errc::invalid_argument` if it
   /// is not open here.
   [[nodiscard]] virtual Fd file_of(const ObjectHandle& handle);
+  /// The session holds these leases under a name until it is dropped, or the session ends, whoever dies. Afterwards
+  /// they are no longer the caller's; if this throws, nothing was kept and they still are. What was kept under the
+  /// name is replaced: its leases end after the new ones are held. `record` comes back with `recall`; `description`
+  /// is one line for people. The limits are in `drover/ipc/kept.hpp`. Throws `Errc::invalid_argument` for what is
+  /// beyond them, for a name or description that is not printable, an empty name, and leases that claim nothing or
+  /// are of another session; `Errc::limit_reached` if there are too many names; `Errc::unsupported` where nobody
+  /// keeps.
+  virtual void keep(std::string_view name, std::span<const std::byte> record, std::string_view description,
+                    std::span<Lease> leases);
+  /// What is kept under a name, with new leases of this process; it stays kept. Takes as long whatever its size.
+  /// Throws `Errc::not_found`, with names that are kept, if there is no such.
+  [[nodiscard]] virtual Recalled recall(std::string_view name);
+  /// Everything that is kept, by name.
+  [[nodiscard]] virtual std::vector<KeptInfo> kept();
+  /// Ends what is kept under a name; blocks on which others have leases stay. Throws as `recall`.
+  virtual void drop(std::string_view name);
   /// Throws `Errc::peer_lost`, with who and why, if the session is over for this process: the keeper died, the
   /// session ended, or this is a forked child. A system call; for the slow path of waiting.
   virtual void check() const = 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "drover/base/fd.hpp"
+#include "drover/ipc/kept.hpp"
 #include "drover/ipc/membership.hpp"
 #include "drover/session/participant.hpp"
 
@@ -86,6 +87,12 @@ class Session {
   [[nodiscard]] Fd fetch(SlabId slab);
   /// The keeper lets go of the slab; who fetched it still has it. Unknown ones are ignored.
   void withdraw(SlabId slab);
+
+  /// What is kept under names, by name; `Membership::keep` keeps, `Membership::recall` gives it back.
+  [[nodiscard]] std::vector<KeptInfo> kept() const;
+  /// Ends what is kept under a name; who recalled it still has it. Throws `Errc::not_found`, with names that are
+  /// kept.
+  void drop(const std::string& name);
 
   /// Ends the session for everybody: workers are killed, all others get errors, the name is free again. Returns when
   /// the keeper is gone.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "drover/ipc/kept.hpp"
 #include "drover/ipc/membership.hpp"
 #include "drover/session/participant.hpp"
 #include "drover/session/session.hpp"
@@ -34,6 +35,7 @@ struct SessionInfo {
   std::uint64_t slab_bytes = 0;               ///< of all of these
   std::vector<ParticipantInfo> participants;  ///< by number
   std::vector<SlabInfo> slabs;                ///< that were deposited, by number
+  std::vector<KeptInfo> kept;                 ///< under names, by name
   std::string problem;                        ///< why nothing more is known of it; empty if all is well
 };
 
@@ -44,6 +46,10 @@ struct SessionInfo {
 /// One of them. Throws `Errc::not_found` if there is no such session, `Errc::timed_out` if its keeper does not
 /// answer.
 [[nodiscard]] SessionInfo describe_session(const std::string& name);
+
+/// Ends what one of them keeps under a name, as `Session::drop` does. Throws `Errc::not_found` if there is no such
+/// session, or nothing of that name; `Errc::timed_out` if its keeper does not answer.
+void drop_kept(const std::string& session_name, const std::string& kept_name);
 
 /// Ends one of them and returns when its keeper is gone. Throws `Errc::not_found`, and `Errc::busy` while somebody
 /// takes part unless `is_forced`: then workers are killed and all others get errors. By force a keeper that does not

@@ -78,7 +78,7 @@ struct MemoryOptions {
 struct SlabUsage {
   /// What one participant has, or the messages have.
   struct Holder {
-    std::string name;          ///< "participant 3", "in transit"
+    std::string name;          ///< "participant 3", "in transit", "kept"
     std::uint64_t leases = 0;  ///< how many
     std::uint64_t bytes = 0;   ///< of their blocks
   };
