@@ -38,5 +38,6 @@
 #include "drover/tensor/memory.hpp"
 #include "drover/tensor/npy.hpp"
 #include "drover/tensor/place.hpp"
+#include "drover/tensor/serialize.hpp"
 #include "drover/tensor/tensor_layout.hpp"
 #include "drover/tensor/tensor_text.hpp"
