@@ -33,6 +33,7 @@
 #include "drover/session/process.hpp"
 #include "drover/session/session.hpp"
 #include "drover/session/session_list.hpp"
+#include "drover/tensor/dlpack.hpp"
 #include "drover/tensor/dtype.hpp"
 #include "drover/tensor/half.hpp"
 #include "drover/tensor/memory.hpp"

@@ -142,7 +142,12 @@ def test_programs_from_elsewhere_and_the_folder_deps_count_as_present(machine: M
     """A machine with its own CMake and a bundle needs no packages."""
     for name in ("g++", "cmake", "ninja", "git"):
         machine.program(name, "exit 0")
-    for name in ("include/fmt/format.h", "include/CLI/CLI.hpp", "include/nlohmann/json.hpp", "include/msgpack/unpack.hpp"):
+    for name in (
+        "include/fmt/format.h",
+        "include/CLI/CLI.hpp",
+        "include/nlohmann/json.hpp",
+        "include/msgpack/unpack.hpp",
+    ):
         (machine.tree / ".deps" / name).parent.mkdir(parents=True)
         (machine.tree / ".deps" / name).touch()
     done = machine.run("--no-venv")
