@@ -70,6 +70,18 @@ Managed* export_as(const DlpackArray& array) {
   return &owned.release()->managed;
 }
 
+// Nobody steps along a dimension with one index, and libraries leave any stride there, such as that of a reversed
+// one.
+Dims strides_of(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) {
+  std::vector<std::int64_t> result(strides.begin(), strides.end());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (result[i] >= 0) continue;
+    if (shape[i] != 1) throw_unsupported("has a negative stride", "copy it first, in the order of its rows");
+    result[i] = 1;
+  }
+  return result;
+}
+
 TensorLayout layout_of(const DLTensor& tensor) {
   const DType dtype = detail::dtype_from(tensor.dtype);
   if (tensor.ndim < 0) throw_corrupt(fmt::format("has {} dimensions", tensor.ndim));
@@ -80,18 +92,17 @@ TensorLayout layout_of(const DLTensor& tensor) {
   const auto rank = static_cast<std::size_t>(tensor.ndim);
   if (rank > 0 && tensor.shape == nullptr) throw_corrupt("has dimensions without sizes");
   const std::span<const std::int64_t> shape(tensor.shape, rank);
-  const std::span<const std::int64_t> strides(tensor.strides, tensor.strides == nullptr ? 0 : rank);
   if (std::ranges::any_of(shape, [](auto size) { return size < 0; })) throw_corrupt("has a negative size");
-  if (std::ranges::any_of(strides, [](auto stride) { return stride < 0; })) {
-    throw_unsupported("has a negative stride", "copy it first, in the order of its rows");
-  }
   if (tensor.byte_offset % size_of(dtype) != 0) {
     throw_unsupported(fmt::format("begins {} bytes from its memory, which is no multiple of {}, the size of {}",
                                   tensor.byte_offset, size_of(dtype), to_string(dtype)),
                       "copy it first");
   }
+  const bool is_empty = std::ranges::find(shape, 0) != shape.end();
+  const bool is_contiguous = tensor.strides == nullptr || is_empty;
+  const Dims strides = is_contiguous ? Dims() : strides_of(shape, {tensor.strides, rank});
   try {
-    if (tensor.strides == nullptr) return TensorLayout::contiguous(dtype, shape);
+    if (is_contiguous) return TensorLayout::contiguous(dtype, shape);
     return TensorLayout::strided(dtype, shape, strides);
   } catch (const Error& error) {
     throw_corrupt("cannot be as large as it says: " + error.message());

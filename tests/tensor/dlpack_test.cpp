@@ -183,6 +183,18 @@ TYPED_TEST(Dlpack, single_number_needs_neither_shape_nor_strides) {
   EXPECT_EQ(import_dlpack(&foreign.managed).layout, TensorLayout::contiguous(DType::float32, {}));
 }
 
+// NumPy gives them for arrays that were reversed.
+TYPED_TEST(Dlpack, strides_that_nobody_steps_along_do_not_matter) {
+  Foreign<TypeParam> foreign;
+  foreign.tensor().strides = foreign.strides.data();
+  foreign.shape = {1, 3};
+  foreign.strides = {-3, 2};
+  EXPECT_EQ(import_dlpack(&foreign.managed).layout, TensorLayout::strided(DType::float32, {1, 3}, {1, 2}));
+  foreign.shape = {0, 3};
+  foreign.strides = {-3, -1};
+  EXPECT_EQ(import_dlpack(&foreign.managed).layout, TensorLayout::contiguous(DType::float32, {0, 3}));
+}
+
 TYPED_TEST(Dlpack, deleter_may_be_absent) {
   Foreign<TypeParam> foreign;
   foreign.managed.deleter = nullptr;

@@ -114,8 +114,9 @@ struct DlpackArray {
 /// this process, every library can use them, and none would know another type of device.
 [[nodiscard]] dlpack::DLDevice to_dlpack(const Place& place);
 
-/// The place of an array of another library. Pinned host memory is `cpu`; managed memory is that of its GPU, whose
-/// streams order its use. Throws `Errc::unsupported` for devices that drover does not drive.
+/// The place of an array of another library. Pinned host memory is `cpu`; managed memory is that of the GPU it
+/// names, by DLPack's rule the first, whose streams order its use. Throws `Errc::unsupported` for devices that drover
+/// does not drive.
 [[nodiscard]] Place from_dlpack(const dlpack::DLDevice& device);
 
 /// Gives an array away. The result owns a share of the keeper until its deleter is called, once, in any thread, also
