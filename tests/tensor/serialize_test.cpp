@@ -166,6 +166,8 @@ TEST(Serialize, same_arrays_give_the_same_bytes_whatever_was_there) {
   const std::array arrays = {NamedArray{.name = "a", .layout = layout, .memory = memory},
                              NamedArray{.name = "b", .layout = layout, .memory = memory}};
   const auto bytes = serialize(arrays);
+  const auto between = std::span(bytes).last(64).first(54);  // the second array has the last 10 bytes
+  EXPECT_TRUE(std::ranges::all_of(between, [](auto byte) { return byte == std::byte{0}; }));
   std::vector<std::byte> room(bytes.size() + 5, std::byte{0xee});
   EXPECT_EQ(serialize(room, arrays), bytes.size());
   EXPECT_TRUE(std::ranges::equal(bytes, std::span(room).first(bytes.size())));
