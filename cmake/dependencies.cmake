@@ -22,6 +22,10 @@ drover_find_header(DROVER_FMT_INCLUDE fmt/format.h libfmt-dev)
 drover_add_header_library(drover_fmt DROVER_FMT_INCLUDE)
 target_compile_definitions(drover_fmt INTERFACE FMT_HEADER_ONLY=1)
 
+drover_find_header(DROVER_MSGPACK_INCLUDE msgpack/unpack.hpp libmsgpack-cxx-dev)
+drover_add_header_library(drover_msgpack DROVER_MSGPACK_INCLUDE)
+target_compile_definitions(drover_msgpack INTERFACE MSGPACK_NO_BOOST=1)
+
 if(DROVER_BUILD_CLI OR DROVER_BUILD_BENCHMARKS OR DROVER_BUILD_TESTS)
   drover_find_header(DROVER_CLI11_INCLUDE CLI/CLI.hpp libcli11-dev)
   drover_add_header_library(drover_cli11 DROVER_CLI11_INCLUDE)

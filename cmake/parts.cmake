@@ -19,7 +19,8 @@ function(drover_add_library)
   endforeach()
   add_library(drover_objects OBJECT ${sources})
   target_include_directories(drover_objects PUBLIC "${PROJECT_SOURCE_DIR}/include" PRIVATE "${PROJECT_SOURCE_DIR}/src")
-  target_link_libraries(drover_objects PUBLIC Threads::Threads ${CMAKE_DL_LIBS} PRIVATE drover_flags drover_fmt)
+  target_link_libraries(drover_objects PUBLIC Threads::Threads ${CMAKE_DL_LIBS} PRIVATE drover_flags drover_fmt
+    drover_msgpack)
   target_compile_definitions(drover_objects PUBLIC $<$<NOT:$<BOOL:${DROVER_TRACE}>>:DROVER_NO_TRACE>)
 
   drover_revision(revision)

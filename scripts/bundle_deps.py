@@ -26,6 +26,7 @@ PIECES = (
     Piece("libfmt-dev", "usr/include/fmt", "include/fmt", "format.h"),
     Piece("libcli11-dev", "usr/include/CLI", "include/CLI", "CLI.hpp"),
     Piece("nlohmann-json3-dev", "usr/include/nlohmann", "include/nlohmann", "json.hpp"),
+    Piece("libmsgpack-cxx-dev", "usr/include/msgpack", "include/msgpack", "unpack.hpp"),
     Piece("libgtest-dev", "usr/src/googletest/googletest/include", "googletest/include", "gtest/gtest.h"),
     Piece("libgtest-dev", "usr/src/googletest/googletest/src", "googletest/src", "gtest-all.cc"),
 )

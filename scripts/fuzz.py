@@ -26,6 +26,22 @@ def numbers(*values: int) -> bytes:
     return struct.pack(f"<{len(values)}I", *values)
 
 
+def text(value: bytes) -> bytes:
+    """Give a short text of MessagePack."""
+    return bytes([0xA0 + len(value)]) + value
+
+
+def serialized(*arrays: tuple[bytes, bytes, int, int]) -> bytes:
+    """Write a header of serialized arrays: name, type, size and offset of each; numbers below 128."""
+    header = b"\x83" + text(b"order") + text(b"little") + text(b"alignment") + b"\x40" + text(b"arrays")
+    header += bytes([0x90 + len(arrays)])
+    for name, dtype, size, offset in arrays:
+        header += b"\x85" + text(b"name") + text(name) + text(b"dtype") + text(dtype)
+        header += text(b"shape") + bytes([0x91, size]) + text(b"offset") + bytes([offset])
+        header += text(b"bytes") + bytes([size * (8 if dtype.endswith(b"64") else 1)])
+    return header
+
+
 # Something to begin with: inputs that get past the first checks. The rest the fuzzers find themselves.
 SEEDS: dict[str, list[bytes]] = {
     "handle": [b"queue:3:0:17", b"rlock:4294967295:18446744073709551615:1", b"condition:1:64", b"barrier:-1:0:0"],
@@ -48,6 +64,18 @@ SEEDS: dict[str, list[bytes]] = {
     "pool": [
         numbers(63) + bytes([0]) + numbers(500, 0) + bytes([1]) + numbers(3000, 1) + bytes([3]) + numbers(0),
         numbers(7) + bytes([0]) + numbers(256, 0) + bytes([6]) + numbers(0, 0, 0) + bytes([7]) + numbers(7, 64, 1, 2),
+    ],
+    "serialize": [
+        bytes([0]) + b"\x89DROVER\n" + numbers(1, 0),
+        *(
+            bytes([dress]) + serialized(*arrays)
+            for dress in (64, 255)
+            for arrays in (
+                (),
+                ((b"", b"uint8", 3, 0),),
+                ((b"a", b"float64", 8, 0), (b"b", b"complex64", 0, 64), (b"c", b"boolean", 9, 64)),
+            )
+        ),
     ],
     "sync": [bytes([0, 0, 0, 1, 1, 0, 1, 1, 2, 0, 2, 1, 3, 0, 3, 3]), bytes([5, 0, 5, 2, 6, 1, 7, 0]) + numbers(0)],
     "table": [

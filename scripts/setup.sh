@@ -18,7 +18,8 @@ TEXT
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-packages=(g++ cmake ninja-build git libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev)
+packages=(g++ cmake ninja-build git libfmt-dev libcli11-dev nlohmann-json3-dev libmsgpack-cxx-dev
+  libgtest-dev)
 tools=(doxygen gdb)  # for linting, and for the stacks of tests that hang
 peers=(libboost-dev libzmq5)  # contenders of benchmarks, which run without them too
 offline_ok=false
@@ -52,6 +53,7 @@ is_met_elsewhere() {
     libfmt-dev) [[ -f $root/.deps/include/fmt/format.h ]] ;;
     libcli11-dev) [[ -f $root/.deps/include/CLI/CLI.hpp ]] ;;
     nlohmann-json3-dev) [[ -f $root/.deps/include/nlohmann/json.hpp ]] ;;
+    libmsgpack-cxx-dev) [[ -f $root/.deps/include/msgpack/unpack.hpp ]] ;;
     libgtest-dev) [[ -f $root/.deps/googletest/src/gtest-all.cc ]] ;;
     *) false ;;
   esac

@@ -1,5 +1,6 @@
 #include "drover/process/process_tree.hpp"
 
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,27 +32,23 @@ constexpr std::chrono::seconds kTimeToStop{2};
 constexpr std::chrono::milliseconds kTimeToDoubt{100};
 constexpr std::chrono::microseconds kPause{200};
 
-// A process that was found, named exactly.
+// A process that was found, named exactly. No descriptor is kept: in a worker that ends, threads of the program still
+// run, and careless ones close what is not theirs.
 class Quarry {
  public:
-  explicit Quarry(const ProcessRecord& record)
-      : record_(record), pidfd_(sys::call("pidfd_open", pidfd_open, record.pid)) {}
+  explicit Quarry(const ProcessRecord& record) : record_(record) {}
 
-  // Whether the pidfd names what the table showed, and not a process that got the same id since.
-  [[nodiscard]] bool is_the_one() const {
-    const auto now = read_process(record_.pid);
-    return now && now->start == record_.start;
-  }
   void signal(int number) const noexcept {
-    const int result =
-        pidfd_.is_open() ? pidfd_send_signal(pidfd_.get(), number) : (is_the_one() ? ::kill(record_.pid, number) : 0);
-    if (result != 0 && errno != ESRCH) {
-      log(LogLevel::warn, "a process below one of ours cannot be killed; another user may own it", record_.pid);
-    }
+    const Fd pidfd = open();
+    if (!is_the_one()) return;
+    if (pidfd_send_signal(pidfd.get(), number) == 0 || errno == ESRCH) return;
+    if (::kill(record_.pid, number) == 0 || errno == ESRCH) return;  // no descriptor was left, or it was closed
+    log(LogLevel::warn, "a process below one of ours cannot be killed; another user may own it", record_.pid);
   }
   // False if the deadline passes first.
   [[nodiscard]] bool wait(Deadline deadline) const noexcept {
-    return !pidfd_.is_open() || pidfd_wait(pidfd_.get(), deadline);
+    const Fd pidfd = open();
+    return !pidfd.is_open() || !is_the_one() || pidfd_wait(pidfd.get(), deadline);
   }
   // An orphan that fell to us when its parent died; nobody else knows of it.
   void reap_if_adopted() const noexcept {
@@ -64,8 +61,15 @@ class Quarry {
   [[nodiscard]] const ProcessRecord& record() const noexcept { return record_; }
 
  private:
+  [[nodiscard]] Fd open() const noexcept { return Fd(sys::call("pidfd_open", pidfd_open, record_.pid)); }
+  // Whether the id, and so a pidfd made from it before this is asked, names what the table showed, and not a process
+  // that got the same id since.
+  [[nodiscard]] bool is_the_one() const {
+    const auto now = read_process(record_.pid);
+    return now && now->start == record_.start;
+  }
+
   ProcessRecord record_;
-  Fd pidfd_;
 };
 
 // Whom to look for, and by what.
@@ -77,7 +81,8 @@ struct Trails {
 
 class TreeHunt {
  public:
-  explicit TreeHunt(Trails trails) : trails_(std::move(trails)) {}
+  explicit TreeHunt(Trails trails, int first_signal = SIGSTOP)
+      : trails_(std::move(trails)), first_signal_(first_signal) {}
 
   // Finds and kills until nobody is left below the roots. False if some do not die, or if nobody could look.
   [[nodiscard]] bool run(Deadline deadline) {
@@ -125,13 +130,11 @@ class TreeHunt {
       if (is_known(member) && member.stands_still()) continue;
       is_settled = false;
       if (is_known(member)) {  // somebody let it go on, as the kernel does with a worker whose parent dies
-        found_.at(member.pid).signal(SIGSTOP);
+        found_.at(member.pid).signal(first_signal_);
         continue;
       }
-      Quarry quarry(member);
-      if (!quarry.is_the_one()) continue;
-      quarry.signal(SIGSTOP);
-      found_.insert_or_assign(member.pid, std::move(quarry));
+      const auto added = found_.insert_or_assign(member.pid, Quarry(member)).first;
+      added->second.signal(first_signal_);
     }
     return is_settled;
   }
@@ -210,6 +213,7 @@ class TreeHunt {
   }
 
   Trails trails_;
+  int first_signal_;
   std::map<pid_t, Quarry> found_;
   Deadline doubt_ = Deadline::after(kTimeToDoubt);
   bool is_blind_ = false;   // the last look was none
@@ -243,8 +247,12 @@ WaitResult kill_tree(pid_t root, int pidfd, Deadline deadline) {
   return kill_trees(std::array{TreeRoot{.pid = root, .pidfd = pidfd, .mark = {}}}, deadline);
 }
 
+// Where orphans fall to this process, who is killed at once leads to nobody who is lost. So nobody is left stopped if
+// this process, which may be about to end, is killed meanwhile.
 WaitResult kill_descendants(Deadline deadline) {
-  TreeHunt hunt({.roots = {{::getpid(), -1}}, .marks = {}});
+  int adopts = 0;
+  ::prctl(PR_GET_CHILD_SUBREAPER, &adopts);
+  TreeHunt hunt({.roots = {{::getpid(), -1}}, .marks = {}}, adopts != 0 ? SIGKILL : SIGSTOP);
   const bool is_done = hunt.run(deadline);
   hunt.reap_adopted();
   return is_done ? WaitResult::done : WaitResult::timed_out;

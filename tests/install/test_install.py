@@ -89,7 +89,7 @@ def test_only_public_headers_are_installed(prefix: Path) -> None:
     assert installed == ours
     for name in installed:
         text = (prefix / name).read_text(encoding="utf-8")
-        assert not re.search(r"#\s*include\s*[<\"](fmt|CLI|nlohmann|spdlog)/", text), name
+        assert not re.search(r"#\s*include\s*[<\"](fmt|CLI|nlohmann|msgpack|spdlog)/", text), name
 
 
 def test_package_files_name_no_path_of_the_build(prefix: Path) -> None:

@@ -1,10 +1,12 @@
 #include "drover/process/process_tree.hpp"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -14,8 +16,10 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/sys.hpp"
 #include "drover/process/child_process.hpp"
 #include "process/pidfd.hpp"
 #include "process/process_table.hpp"
@@ -256,6 +260,73 @@ TEST(KillDescendants, everything_below_goes_and_the_process_goes_on) {
   PeerGroup group("kill_all_below", {.mode = PeerMode::processes, .size = 1});
   group.start();
   group.expect_success();
+}
+
+// What happens to a hunter at the nth call of a name, and the descriptors that are not to be touched then.
+struct Mishap {
+  std::string call;
+  int nth = 1;
+  bool is_death = false;
+  std::array<bool, 256> keeps{};
+};
+Mishap mishap;
+
+int happen(const char* call) noexcept {
+  if (mishap.call != call || --mishap.nth != 0) return 0;
+  if (mishap.is_death) ::kill(::getpid(), SIGKILL);
+  for (std::size_t fd = 0; fd < mishap.keeps.size(); ++fd) {
+    if (!mishap.keeps.at(fd)) ::close(static_cast<int>(fd));
+  }
+  return 0;
+}
+
+DROVER_PEER_BODY(hunt_with_a_mishap) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, peer.parameter("adopts") == "yes" ? 1 : 0);
+  Tree tree("echo $$; sleep 1000 & echo $!; setsid sh -c 'echo $$; exec sleep 1000' & wait", 3);
+  ASSERT_EQ(tree.running(), 3);
+  std::string text;
+  for (const pid_t pid : tree.pids()) text += std::to_string(pid) + " ";
+  peer.channel().send(text);
+  mishap = {.call = peer.parameter("call"), .nth = std::stoi(peer.parameter("nth"))};
+  mishap.is_death = peer.parameter("what") == "death";
+  for (std::size_t fd = 0; fd < mishap.keeps.size(); ++fd) {
+    mishap.keeps.at(fd) = ::fcntl(static_cast<int>(fd), F_GETFD) >= 0;
+  }
+  sys::set_fault(happen);
+  EXPECT_EQ(kill_descendants(soon()), WaitResult::done);
+  sys::set_fault(nullptr);
+  EXPECT_LE(mishap.nth, 0) << "it did not happen";
+  EXPECT_EQ(tree.running(), 0);
+}
+
+// As threads of a worker do that think every descriptor is theirs, while the worker ends.
+TEST(KillDescendants, hunter_whose_descriptors_are_closed_finds_everybody) {
+  for (const std::string adopts : {"yes", "no"}) {
+    for (const std::string call : {"openat", "pidfd_open"}) {
+      for (const std::string nth : {"1", "2", "3"}) {
+        SCOPED_TRACE(fmt::format("adopts: {}, {} {}", adopts, call, nth));
+        PeerGroup group("hunt_with_a_mishap", {.mode = PeerMode::processes, .size = 1},
+                        {{"adopts", adopts}, {"call", call}, {"nth", nth}, {"what", "closing"}});
+        group.start();
+        group.expect_success();
+      }
+    }
+  }
+}
+
+TEST(KillDescendants, hunter_that_is_killed_leaves_nobody_stopped) {
+  for (int nth = 1; nth <= 3; ++nth) {
+    PeerGroup group("hunt_with_a_mishap", {.mode = PeerMode::processes, .size = 1},
+                    {{"adopts", "yes"}, {"call", "pidfd_open"}, {"nth", std::to_string(nth)}, {"what", "death"}});
+    group.start();
+    std::istringstream words(group.receive_text(0));
+    EXPECT_EQ(group.wait(soon()).at(0).kind, PeerOutcome::Kind::abandoned);
+    for (pid_t pid = 0; words >> pid;) {
+      const auto left = read_process(pid);
+      EXPECT_FALSE(left && left->state == 'T') << pid << " after " << nth;
+      ::kill(pid, SIGKILL);
+    }
+  }
 }
 
 // Its id and session may be a stranger's, but its mark is its own.

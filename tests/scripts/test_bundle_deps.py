@@ -12,11 +12,13 @@ FILES = (
     "usr/include/CLI/CLI.hpp",
     "usr/include/nlohmann/json.hpp",
     "usr/include/nlohmann/detail/value_t.hpp",
+    "usr/include/msgpack/unpack.hpp",
     "usr/src/googletest/googletest/include/gtest/gtest.h",
     "usr/src/googletest/googletest/src/gtest-all.cc",
     "usr/share/doc/libfmt-dev/copyright",
     "usr/share/doc/libcli11-dev/copyright",
     "usr/share/doc/nlohmann-json3-dev/copyright",
+    "usr/share/doc/libmsgpack-cxx-dev/copyright",
     "usr/share/doc/googletest/copyright",
 )
 
@@ -47,11 +49,13 @@ def test_headers_sources_and_licences_are_copied(
         "googletest/src/gtest-all.cc",
         "include/CLI/CLI.hpp",
         "include/fmt/format.h",
+        "include/msgpack/unpack.hpp",
         "include/nlohmann/detail/value_t.hpp",
         "include/nlohmann/json.hpp",
         "licences/libcli11-dev/copyright",
         "licences/libfmt-dev/copyright",
         "licences/libgtest-dev/copyright",
+        "licences/libmsgpack-cxx-dev/copyright",
         "licences/nlohmann-json3-dev/copyright",
     ]
     assert (out / "include/fmt/format.h").read_text(encoding="utf-8") == "usr/include/fmt/format.h"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from small_tree import SCRIPTS
 
-PACKAGES = "g++ cmake ninja-build git libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev"
+PACKAGES = "g++ cmake ninja-build git libfmt-dev libcli11-dev nlohmann-json3-dev libmsgpack-cxx-dev libgtest-dev"
 TOOLS = "doxygen gdb"
 PEERS = "libboost-dev libzmq5"
 REAL_PROGRAMS = ("bash", "cat", "dirname", "env", "mkdir", "rm", "sha256sum")
@@ -78,7 +78,7 @@ def machine(tmp_path: Path) -> Machine:
 def test_root_installs_what_is_missing(machine: Machine) -> None:
     """Only the missing packages, without questions, and without fetching lists that are good."""
     machine.program("id", "echo 0")
-    machine.has("g++ cmake ninja-build git libfmt-dev nlohmann-json3-dev")
+    machine.has("g++ cmake ninja-build git libfmt-dev nlohmann-json3-dev libmsgpack-cxx-dev")
     assert machine.run("--no-venv").returncode == 0
     assert machine.calls() == [
         "apt-get install -y --no-install-recommends libcli11-dev libgtest-dev [noninteractive]"
@@ -142,7 +142,12 @@ def test_programs_from_elsewhere_and_the_folder_deps_count_as_present(machine: M
     """A machine with its own CMake and a bundle needs no packages."""
     for name in ("g++", "cmake", "ninja", "git"):
         machine.program(name, "exit 0")
-    for name in ("include/fmt/format.h", "include/CLI/CLI.hpp", "include/nlohmann/json.hpp"):
+    for name in (
+        "include/fmt/format.h",
+        "include/CLI/CLI.hpp",
+        "include/nlohmann/json.hpp",
+        "include/msgpack/unpack.hpp",
+    ):
         (machine.tree / ".deps" / name).parent.mkdir(parents=True)
         (machine.tree / ".deps" / name).touch()
     done = machine.run("--no-venv")

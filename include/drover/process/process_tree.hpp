@@ -32,8 +32,10 @@ struct TreeRoot {
 /// The same for several at once, which is quicker than one after the other.
 WaitResult kill_trees(std::span<const TreeRoot> roots, Deadline deadline);
 
-/// The same for everything below this process, which itself goes on. The keeper of a session without a name that this
-/// process started is below it too: the session ends as if its keeper had been killed.
+/// The same for everything below this process, which itself goes on. Where it adopts orphans, nobody is stopped
+/// first, so that nobody is left stopped if it is killed meanwhile. Works even if another thread closes descriptors
+/// that are not its own. The keeper of a session without a name that this process started is below it too: the
+/// session ends as if its keeper had been killed.
 WaitResult kill_descendants(Deadline deadline);
 
 }  // namespace drover
