@@ -41,7 +41,7 @@
 #include "drover/tensor/place.hpp"
 #include "drover/tensor/scalar.hpp"
 #include "drover/tensor/send.hpp"
-#include "drover/tensor/tensor.hpp"
 #include "drover/tensor/serialize.hpp"
+#include "drover/tensor/tensor.hpp"
 #include "drover/tensor/tensor_layout.hpp"
 #include "drover/tensor/tensor_text.hpp"

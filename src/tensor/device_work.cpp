@@ -44,7 +44,7 @@ DeviceWork::DeviceWork(Device& device, Ordering ordering, std::shared_ptr<Member
       membership_(std::move(membership)),
       timelines_(std::move(timelines)),
       stream_(device.create_stream()) {
-  if (ordering == Ordering::host) return;
+  if (ordering == Ordering::host || !device.has_timelines()) return;
   registration_ = register_once(device_, timelines_->memory());
   slot_ = timelines_->take();
   if (!slot_) {

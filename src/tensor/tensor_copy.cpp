@@ -117,14 +117,20 @@ void copy_staged(const Tensor& to, const Tensor& from) {
   }
 }
 
-bool can_reach(const Place& to, const Place& from) { return to.backend == from.backend; }
+// Both devices are open, since there are tensors on them.
+bool can_reach(const Tensor& to, const Tensor& from) {
+  const auto& storage = *TensorAccess::storage(to);
+  if (to.place().backend != from.place().backend) return false;
+  Device& device = storage.work_at(to.place())->device();
+  return to.place() == from.place() || device.can_copy_directly(storage.work_at(from.place())->device());
+}
 
 // At least one of them lies on a device.
 void copy_with_device(const Tensor& to, const Tensor& from) {
   const Place to_place = to.place();
   const Place from_place = from.place();
   const Pieces pieces = pieces_of(to.layout(), from.layout());
-  const bool is_direct = !to_place.is_device || !from_place.is_device || can_reach(to_place, from_place);
+  const bool is_direct = !to_place.is_device || !from_place.is_device || can_reach(to, from);
   if (!is_direct && !(to.layout().is_contiguous() && from.layout().is_contiguous())) {
     const Tensor rows = empty(to.memory(), to.dtype(), to.shape(), to_place);
     copy_staged(rows, from.contiguous());
