@@ -36,6 +36,7 @@
 #include "drover/tensor/dlpack.hpp"
 #include "drover/tensor/dtype.hpp"
 #include "drover/tensor/half.hpp"
+#include "drover/tensor/keep.hpp"
 #include "drover/tensor/memory.hpp"
 #include "drover/tensor/npy.hpp"
 #include "drover/tensor/place.hpp"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "drover/tensor/tensor.hpp"
+#include "tensor/memory_state.hpp"
 #include "tensor/tensor_storage.hpp"
 
 namespace drover {
@@ -21,6 +22,8 @@ class TensorAccess {
             "make one with empty, zeros or arange, or get one from a queue");
     return tensor.storage_;
   }
+  /// The session of a memory.
+  [[nodiscard]] static Membership& membership(const Memory& memory) { return *memory.state_->membership(); }
   /// New memory for a tensor of this layout, which is contiguous.
   [[nodiscard]] static Tensor make_like(const Memory& memory, const TensorLayout& layout, const Place& place) {
     return {std::make_shared<TensorStorage>(memory, place, layout.bytes()), layout};

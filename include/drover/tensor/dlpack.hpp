@@ -7,6 +7,7 @@
 
 #include "drover/device/memory.hpp"
 #include "drover/tensor/place.hpp"
+#include "drover/tensor/tensor.hpp"
 #include "drover/tensor/tensor_layout.hpp"
 
 namespace drover {
@@ -127,6 +128,16 @@ struct DlpackArray {
 /// The same in the form before version 1.0, for libraries that ask for no version. It cannot say that an array must
 /// not be written: such a one is `Errc::unsupported`.
 [[nodiscard]] dlpack::DLManagedTensor* export_dlpack_unversioned(const DlpackArray& array);
+
+/// On which stream another library will use an array, as Python's protocol writes it: a CUstream's address, 1 for the
+/// default stream, 2 for that of each thread, -1 to do without ordering.
+using DlpackStream = std::intptr_t;
+
+/// A tensor as an array for another library, which shares the elements and keeps them alive until it lets go. What
+/// `stream` does from now on comes after the work on the tensor; and the memory is not given back before what `stream`
+/// was given until then is done. Host memory, and that of emulated devices, has no streams: it is ready on return.
+/// Throws as `Tensor::begin_use`, and `Errc::invalid_argument` for a stream that cannot be.
+[[nodiscard]] DlpackArray to_dlpack(const Tensor& tensor, DlpackStream stream = 1);
 
 /// Takes an array over. Its deleter is called exactly once: when the last copy of the result's keeper goes, in
 /// whatever thread, or before this throws. (So a Python capsule must be marked as used before this is called.) The

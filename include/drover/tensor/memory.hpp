@@ -118,6 +118,7 @@ class Memory {
   void trim();
 
  private:
+  friend class TensorAccess;
   friend class TensorStorage;
   std::shared_ptr<MemoryState> state_;  // shared: with copies and with all blocks
 };

@@ -1,0 +1,70 @@
+// Tensors for other libraries of this process.
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "drover/tensor/dlpack.hpp"
+#include "tensor/tensor_access.hpp"
+
+namespace drover {
+namespace {
+
+constexpr DlpackStream kUnordered = -1;
+
+// A tensor that another library uses on a stream; the block waits for that stream when both are gone.
+class Lent {
+ public:
+  Lent(const Tensor& tensor, std::unique_ptr<Stream> stream) : tensor_(tensor), stream_(std::move(stream)) {}
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  ~Lent() {
+    if (stream_ == nullptr || TensorAccess::membership(tensor_.memory()).self() == kNobody) return;
+    try {
+      tensor_.end_use(*stream_);
+    } catch (const std::exception& error) {  // whoever lets go cannot be told
+      log(LogLevel::warn, error.what());
+    }
+  }
+
+ private:
+  const Tensor tensor_;
+  const std::unique_ptr<Stream> stream_;
+};
+
+std::unique_ptr<Stream> begin_lending(const Tensor& tensor, DlpackStream stream) {
+  if (tensor.place().backend != BackendKind::cuda || !tensor.place().is_device) {
+    tensor.synchronize();
+    return nullptr;
+  }
+  if (stream == kUnordered) return nullptr;
+  if (stream <= 0) {
+    throw Error(Errc::invalid_argument, fmt::format("{} is not the stream of a library that takes an array", stream),
+                "give 1 for the default stream, 2 for that of each thread, a CUstream's address, or -1 for none");
+  }
+  Device& device = TensorAccess::storage(tensor)->work_at(tensor.place())->device();
+  auto borrowed = device.borrow_stream(static_cast<std::uintptr_t>(stream));
+  tensor.begin_use(*borrowed);
+  return borrowed;
+}
+
+// Emulated devices have memory of the host, at the address that they say.
+DevicePtr address_of(const Block& block) {
+  if (block.place().is_device) return block.device_ptr();
+  return {reinterpret_cast<std::uint64_t>(block.bytes().data())};
+}
+
+}  // namespace
+
+DlpackArray to_dlpack(const Tensor& tensor, DlpackStream stream) {
+  auto lent = std::make_shared<Lent>(tensor, begin_lending(tensor, stream));
+  return {.layout = tensor.layout(),
+          .place = tensor.place(),
+          .base = address_of(TensorAccess::storage(tensor)->block()),
+          .keeper = std::move(lent)};
+}
+
+}  // namespace drover
