@@ -1,12 +1,14 @@
 // The keeper's table of objects: specs and handles as participants send them, and memory that they have spoiled.
 #include <fcntl.h>
 
+#include <string>
 #include <vector>
 
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 #include "fuzz/fuzz_input.hpp"
 #include "fuzz/spoiled_objects.hpp"
+#include "ipc/kept_table.hpp"
 #include "ipc/object_table.hpp"
 
 namespace {
@@ -26,6 +28,7 @@ class TableRun {
       }
     }
     for (Owner owner = 1; owner <= kOwners; ++owner) table_.depart(owner, 1);
+while (const KeptEntry* const entry = kept_.next("")) kept_.drop(std::string(entry->info.name));
     // With its last opener everything goes but the timelines, which are the session's.
     fuzz::check(table_.size() <= 1 && table_.file_count() == 0);
   }
@@ -35,13 +38,15 @@ class TableRun {
 
   void step() {
     const auto owner = static_cast<Owner>(1 + input_.take_up_to(kOwners - 1));
-    switch (input_.take<std::uint8_t>() % 7) {
+    switch (input_.take<std::uint8_t>() % 9) {
       case 0:
       case 1: create(owner); return;
       case 2: static_cast<void>(table_.open(take_handle(), owner)); return;
       case 3: table_.close(take_handle(), owner); return;
       case 4: table_.depart(owner, 1); return;
       case 5: static_cast<void>(table_.file_of(take_handle(), owner)); return;
+      case 6: keep(owner); return;
+      case 7: kept_.drop(take_name()); return;
       default: spoil(); return;
     }
   }
@@ -55,6 +60,25 @@ class TableRun {
     fuzz::check(!is_wrong);
     if (has_file) fuzz::check(table_.file_of(handles_.back(), owner).is_open());
   }
+
+  // Mostly leases that are on offer; sometimes what a participant gone wild may name.
+  void keep(Owner owner) {
+    KeptEntry entry{.info = {.name = take_name()}, .record = {}, .leases = {}};
+    const auto count = input_.take_up_to(3);
+    for (std::uint64_t number = 0; number < count; ++number) {
+      const ObjectHandle slab = take_handle();
+      if (input_.take<std::uint8_t>() % 4 == 0) {
+        entry.leases.push_back({.slab = slab, .lease = {.index = input_.take<std::uint8_t>()}});
+      } else if (const auto lease = table_.ledger_of(slab).allocate(input_.take_up_to(1024), sending_by(owner),
+                                                                    member_, Deadline::after({}))) {
+        entry.leases.push_back({.slab = slab, .lease = *lease});
+      }
+    }
+    kept_.keep(entry, owner);
+    fuzz::check(kept_.find(entry.info.name).leases == entry.leases);
+  }
+
+  std::string take_name() { return std::string(1, static_cast<char>('a' + input_.take_up_to(3))); }
 
   ObjectSpec take_spec() {
     ObjectSpec spec;
@@ -85,7 +109,9 @@ class TableRun {
 
   fuzz::Input& input_;
   const Fd file_{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+  const fuzz::SpoiledObjects member_{1};
   ObjectTable table_;
+  KeptTable kept_{table_};
   std::vector<ObjectHandle> handles_;
 };
 

@@ -45,7 +45,7 @@ void KeptTable::keep(KeptEntry entry, Owner sender) {
     throw Error(Errc::limit_reached, fmt::format("the session keeps {} names, and can keep no more", kMostKept),
                 "drop what is no longer needed, or keep several blocks under one name");
   }
-  entry.info.bytes = check_offered(entry.leases, sender);
+  entry.info.bytes = bytes_of(entry.leases);
   entry.info.leases = static_cast<std::uint32_t>(entry.leases.size());
   entry.info.since = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   open_slabs(entry.leases);
@@ -59,14 +59,12 @@ void KeptTable::keep(KeptEntry entry, Owner sender) {
   end(replaced.leases);
 }
 
-// Returns the bytes of their blocks.
-std::uint64_t KeptTable::check_offered(std::span<const SentLease> leases, Owner sender) const {
+// Of their blocks, each once. Whose the leases are is seen when they are taken.
+std::uint64_t KeptTable::bytes_of(std::span<const SentLease> leases) const {
   std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
   std::uint64_t bytes = 0;
   for (const SentLease& each : leases) {
-    const SlabLedger ledger = objects_.ledger_of(each.slab);
-    if (ledger.holder_of(each.lease) != sending_by(sender)) throw_not_offered(each, sender);
-    const BlockRange range = ledger.range_of(each.lease);
+    const BlockRange range = objects_.ledger_of(each.slab).range_of(each.lease);
     if (seen.emplace(each.slab.generation, range.offset).second) bytes += range.bytes;
   }
   return bytes;

@@ -30,7 +30,7 @@ class KeptTable {
   void drop(const std::string& name);
 
  private:
-  [[nodiscard]] std::uint64_t check_offered(std::span<const SentLease> leases, Owner sender) const;
+  [[nodiscard]] std::uint64_t bytes_of(std::span<const SentLease> leases) const;
   void take(std::span<const SentLease> leases, Owner sender) const;
   void open_slabs(std::span<const SentLease> leases);
   void close_slabs(std::span<const SentLease> leases) noexcept;

@@ -118,12 +118,12 @@ class Membership {
   /// is not open here.
   [[nodiscard]] virtual Fd file_of(const ObjectHandle& handle);
   /// The session holds these leases under a name until it is dropped, or the session ends, whoever dies. Afterwards
-  /// they are no longer the caller's; if this throws, nothing was kept and they still are. What was kept under the
-  /// name is replaced: its leases end after the new ones are held. `record` comes back with `recall`; `description`
-  /// is one line for people. The limits are in `drover/ipc/kept.hpp`. Throws `Errc::invalid_argument` for what is
-  /// beyond them, for a name or description that is not printable, an empty name, and leases that claim nothing or
-  /// are of another session; `Errc::limit_reached` if there are too many names; `Errc::unsupported` where nobody
-  /// keeps.
+  /// they are no longer the caller's; if this throws, nothing was kept and they still are (a record without leases
+  /// that timed out may be kept later). What was kept under the name is replaced: its leases end after the new ones
+  /// are held. `record` comes back with `recall`; `description` is one line for people. The limits are in
+  /// `drover/ipc/kept.hpp`. Throws `Errc::invalid_argument` for what is beyond them, for a name or description that
+  /// is not printable, an empty name, and leases that claim nothing or are of another session; `Errc::limit_reached`
+  /// if there are too many names; `Errc::unsupported` where nobody keeps.
   virtual void keep(std::string_view name, std::span<const std::byte> record, std::string_view description,
                     std::span<Lease> leases);
   /// What is kept under a name, with new leases of this process; it stays kept. Takes as long whatever its size.
