@@ -31,18 +31,20 @@ const ObjectKindInfo timelines_kind = {
     .wake_all = wake,
     .is_single = true};
 
-void end_ownership(TimelineSlot& slot) noexcept {
+void lose_rest(TimelineSlot& slot) noexcept {
   const std::uint64_t done = slot.word.load();
   const std::uint64_t submitted = slot.submitted.load();
-  if (done < submitted) {
-    slot.last_good.store(done);
-    const std::uint64_t next = start_of_epoch(epoch_of(submitted) + 1);
-    slot.submitted.store(next);
-    slot.word.store(next);
-    futex_wake(slot.word, INT_MAX);
-  } else {
-    slot.submitted.store(done);  // it was told more than it said
-  }
+  if (done >= submitted) return;
+  slot.last_good.store(done);
+  const std::uint64_t next = start_of_epoch(epoch_of(submitted) + 1);
+  slot.submitted.store(next);
+  slot.word.store(next);
+  futex_wake(slot.word, INT_MAX);
+}
+
+void end_ownership(TimelineSlot& slot) noexcept {
+  lose_rest(slot);
+  slot.submitted.store(slot.word.load());  // the stream may have been told more than it said
   slot.owner.store(kNobody);
 }
 

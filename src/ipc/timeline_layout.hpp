@@ -46,7 +46,9 @@ static_assert(std::is_standard_layout_v<TimelineLayout>);
 
 extern const ObjectKindInfo timelines_kind;
 
-/// Frees a timeline whose owner is dead, or whom nobody will free otherwise.
+/// Makes everything lost that was submitted and is not reached. Requires: nothing stores in `word` any more.
+void lose_rest(TimelineSlot& slot) noexcept;
+/// Frees a timeline whose owner is dead, or has no more use for it.
 void end_ownership(TimelineSlot& slot) noexcept;
 
 }  // namespace drover

@@ -1,15 +1,34 @@
 #include "ipc/timeline_table.hpp"
 
-#include <climits>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "drover/base/error.hpp"
-#include "ipc/futex.hpp"
+#include "drover/base/fd.hpp"
 
 namespace drover {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+
+// Whether there is a process of this number that is no zombie. Another one may have got the number since: then
+// whoever asks waits for that.
+bool is_alive(pid_t pid) noexcept {
+  std::array<char, 512> text{};
+  const Fd file(::open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) return errno != ENOENT;
+  const ssize_t bytes = ::read(file.get(), text.data(), text.size() - 1);
+  if (bytes <= 0) return bytes < 0 && errno != ESRCH;
+  const std::string_view stat(text.data(), static_cast<std::size_t>(bytes));
+  const std::size_t end = stat.rfind(") ");
+  return end == std::string_view::npos || end + 2 >= stat.size() || (stat[end + 2] != 'Z' && stat[end + 2] != 'X');
+}
 
 }  // namespace
 
@@ -58,10 +77,13 @@ PointState TimelineTable::state_of(const TimelinePoint& point) const noexcept {
   return is_known && good >= point.value ? PointState::reached : PointState::lost;
 }
 
-void TimelineTable::abandon(const TimelinePoint& point) noexcept {
-  if (state_of(point) != PointState::pending) return;
-  word(point.slot).store(start_of_epoch(epoch_of(point.value) + 1));
-  futex_wake(word(point.slot), INT_MAX);
+void TimelineTable::lose(std::uint32_t slot) noexcept {
+  if (at(slot).owner.load() == object_.membership().self()) lose_rest(at(slot));
+}
+
+// Several may do so at once, each storing the same.
+void TimelineTable::bury_without_keeper(const TimelinePoint& point) noexcept {
+  if (state_of(point) == PointState::pending && !is_alive(point.pid)) lose_rest(at(point.slot));
 }
 
 }  // namespace drover

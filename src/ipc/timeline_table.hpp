@@ -52,8 +52,12 @@ class TimelineTable {
   [[nodiscard]] bool is_valid(const TimelinePoint& point) const noexcept;
   /// What has become of it. Requires: `is_valid`, now or once.
   [[nodiscard]] PointState state_of(const TimelinePoint& point) const noexcept;
-  /// Lets everybody who waits for the point go on, in a session that is over: nobody else will.
-  void abandon(const TimelinePoint& point) noexcept;
+  /// Says that the stream of a timeline of this process will store nothing more: what it has not reached is lost, and
+  /// whoever waits goes on.
+  void lose(std::uint32_t slot) noexcept;
+  /// Does the keeper's work in a session that has none any more: if the process of a point is dead, the point is
+  /// lost.
+  void bury_without_keeper(const TimelinePoint& point) noexcept;
 
  private:
   [[nodiscard]] TimelineSlot& at(std::uint32_t slot) const noexcept {

@@ -27,12 +27,7 @@ WaitResult wait_for_point(TimelineTable& timelines, const TimelinePoint& point, 
                           Deadline deadline) {
   while (timelines.state_of(point) == PointState::pending) {
     if (deadline.has_passed()) return WaitResult::timed_out;
-    try {
-      membership.check();
-    } catch (const Error&) {
-      timelines.abandon(point);
-      throw;
-    }
+    membership.check();
     static_cast<void>(timeline_wait(timelines.word(point.slot), point.value, sooner(deadline, kLook)));
   }
   return WaitResult::done;
@@ -45,11 +40,19 @@ DeviceWork::DeviceWork(Device& device, Ordering ordering, std::shared_ptr<Member
       timelines_(std::move(timelines)),
       stream_(device.create_stream()) {
   if (ordering == Ordering::host || !device.has_timelines()) return;
+  try {
+    take_timeline();
+  } catch (const Error& error) {
+    log(LogLevel::warn, error.what());  // this process waits on the host instead
+  }
+}
+
+void DeviceWork::take_timeline() {
   registration_ = register_once(device_, timelines_->memory());
   slot_ = timelines_->take();
   if (!slot_) {
-    log(LogLevel::warn, "all timelines of the session are taken; this process waits on the host instead");
-    return;
+    throw Error(Errc::limit_reached, "all timelines of the session are taken",
+                "use fewer processes with devices at once; until then this one waits on the host");
   }
   const MutexLock lock(mutex_);
   next_ = timelines_->submitted(*slot_) + 1;
@@ -82,24 +85,43 @@ TimelinePoint DeviceWork::point_of(std::uint64_t ticket) {
   return {.value = ticket, .slot = slot_.value(), .pid = ::getpid()};
 }
 
+std::uint64_t DeviceWork::latest() {
+  const MutexLock lock(mutex_);
+  return next_;
+}
+
+// After a fault the word is in another epoch, and reached means nothing.
 bool DeviceWork::is_reached(std::uint64_t ticket) {
-  if (slot_) return timelines_->word(*slot_).load() >= ticket;
-  if (done_ < ticket && stream_->is_idle()) done_ = next_++;
+  if (slot_) {
+    const std::uint64_t done = timelines_->word(*slot_).load();
+    return epoch_of(done) == epoch_of(ticket) && done >= ticket;
+  }
+  if (done_ < ticket && is_stream_idle()) done_ = next_++;
   return done_ >= ticket;
+}
+
+// A stream that failed stores nothing more: whoever waits for it elsewhere must go on.
+bool DeviceWork::is_stream_idle() {
+  try {
+    return stream_->is_idle();
+  } catch (const Error&) {
+    if (slot_) timelines_->lose(*slot_);
+    throw;
+  }
 }
 
 bool DeviceWork::is_done(std::uint64_t ticket) {
   const MutexLock lock(mutex_);
   if (slot_) signal(ticket);
   if (is_reached(ticket)) return true;
-  return slot_ && stream_->is_idle() && is_reached(ticket);  // asks the stream, which tells of faults
+  return slot_ && is_stream_idle() && is_reached(ticket);  // asks the stream, which tells of faults
 }
 
 WaitResult DeviceWork::wait(std::uint64_t ticket, Deadline deadline) {
   for (;;) {
     if (is_done(ticket)) return WaitResult::done;
     if (deadline.has_passed()) return WaitResult::timed_out;
-    abandon_waits_without_session();
+    if (waits_for_others()) membership_->check();
     const Deadline look = sooner(deadline, kLook);
     if (slot_) {
       static_cast<void>(timeline_wait(timelines_->word(*slot_), ticket, look));
@@ -109,21 +131,22 @@ WaitResult DeviceWork::wait(std::uint64_t ticket, Deadline deadline) {
   }
 }
 
-void DeviceWork::wait_for_stream() {
-  while (!stream_->is_idle()) {
-    abandon_waits_without_session();
-    static_cast<void>(stream_->synchronize(Deadline::after(kLook)));
-  }
+bool DeviceWork::waits_for_others() {
+  const MutexLock lock(mutex_);
+  std::erase_if(awaited_, [&](const auto& each) { return timelines_->state_of(each) != PointState::pending; });
+  return !awaited_.empty();
 }
 
-// The keeper frees those who wait for the dead. When it is gone, each frees itself; what its stream then did with
-// unfinished memory is found out by who reads the result, since the points count as lost.
-void DeviceWork::abandon_waits_without_session() {
-  try {
-    membership_->check();
-  } catch (const Error&) {
-    const MutexLock lock(mutex_);
-    for (const auto& point : awaited_) timelines_->abandon(point);
+// The keeper frees streams that wait for the dead. When it is gone, each frees its own.
+void DeviceWork::wait_for_stream() {
+  while (!stream_->is_idle()) {
+    try {
+      membership_->check();
+    } catch (const Error&) {
+      const MutexLock lock(mutex_);
+      for (const auto& point : awaited_) timelines_->bury_without_keeper(point);
+    }
+    static_cast<void>(stream_->synchronize(Deadline::after(kLook)));
   }
 }
 
@@ -132,8 +155,8 @@ void DeviceWork::wait_for(const TimelinePoint& point) {
     static_cast<void>(wait_for_point(*timelines_, point, *membership_, Deadline::never()));
     return;
   }
+  static_cast<void>(waits_for_others());  // forgets what came
   const MutexLock lock(mutex_);
-  std::erase_if(awaited_, [&](const auto& each) { return timelines_->state_of(each) != PointState::pending; });
   stream_->wait(timelines_->word(point.slot), point.value);
   awaited_.push_back(point);
 }

@@ -16,8 +16,7 @@
 
 namespace drover {
 
-/// Waits on the CPU until a point is no longer pending. Throws `Errc::peer_lost` if the session is over: then
-/// everybody who waits for the point goes on too.
+/// Waits on the CPU until a point is no longer pending. Throws `Errc::peer_lost` if the session is over.
 WaitResult wait_for_point(TimelineTable& timelines, const TimelinePoint& point, const Membership& membership,
                           Deadline deadline);
 
@@ -38,6 +37,8 @@ class DeviceWork {
   DeviceWork& operator=(const DeviceWork&) = delete;
 
   [[nodiscard]] Device& device() const noexcept { return device_; }
+  /// The table that its points are of.
+  [[nodiscard]] const std::shared_ptr<TimelineTable>& timelines() const noexcept { return timelines_; }
   /// Whether others can wait for its points.
   [[nodiscard]] bool has_timeline() const noexcept { return slot_.has_value(); }
 
@@ -52,17 +53,21 @@ class DeviceWork {
   [[nodiscard]] TimelinePoint point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
   /// Whether it is done. Throws `Errc::device_fault` if the device failed.
   [[nodiscard]] bool is_done(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
-  /// Waits on the CPU until it is done. Throws as `is_done`. If the session is over, the stream stops to wait for
-  /// others' work, which then counts as lost.
+  /// Waits on the CPU until it is done. Throws as `is_done`, and `Errc::peer_lost` if the session is over while the
+  /// stream waits for others.
   WaitResult wait(std::uint64_t ticket, Deadline deadline) DROVER_EXCLUDES(mutex_);
+  /// The ticket of what was submitted last, also if that was cut short by an exception.
+  [[nodiscard]] std::uint64_t latest() DROVER_EXCLUDES(mutex_);
   /// Whatever is submitted later happens after the point, or after it was lost. Without a timeline it waits here.
   void wait_for(const TimelinePoint& point) DROVER_EXCLUDES(mutex_);
 
  private:
   void signal(std::uint64_t ticket) DROVER_REQUIRES(mutex_);
   [[nodiscard]] bool is_reached(std::uint64_t ticket) DROVER_REQUIRES(mutex_);
+  [[nodiscard]] bool is_stream_idle() DROVER_REQUIRES(mutex_);
+  [[nodiscard]] bool waits_for_others() DROVER_EXCLUDES(mutex_);
+  void take_timeline();
   void wait_for_stream() DROVER_EXCLUDES(mutex_);
-  void abandon_waits_without_session() DROVER_EXCLUDES(mutex_);
 
   Device& device_;
   const std::shared_ptr<Membership> membership_;

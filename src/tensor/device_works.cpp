@@ -11,9 +11,9 @@
 namespace drover {
 namespace {
 
-void wait_for_end(const WorkTicket& use) noexcept {
+void wait_for_end(const WorkTicket& use, Deadline deadline) noexcept {
   try {
-    static_cast<void>(use.work->wait(use.ticket, Deadline::never()));
+    static_cast<void>(use.work->wait(use.ticket, deadline));
   } catch (const std::exception& error) {
     log(LogLevel::warn, error.what());
   }
@@ -24,31 +24,32 @@ void wait_for_end(const WorkTicket& use) noexcept {
 bool has_ended(const WorkTicket& use) noexcept {
   try {
     return use.work->is_done(use.ticket);
+  } catch (const Error& error) {
+    log(LogLevel::warn, error.what());
+    return error.code() == Errc::device_fault;
   } catch (const std::exception& error) {
     log(LogLevel::warn, error.what());
-    return true;
+    return false;  // asked again later
   }
 }
 
-std::shared_ptr<TimelineTable> DeviceWorks::open_timelines() {
+std::shared_ptr<TimelineTable> DeviceWorks::timelines() {
+  const MutexLock lock(timelines_mutex_);
   if (timelines_ == nullptr) timelines_ = std::make_shared<TimelineTable>(membership_);
   return timelines_;
 }
 
-std::shared_ptr<TimelineTable> DeviceWorks::timelines() {
-  const MutexLock lock(mutex_);
-  return open_timelines();
-}
-
+// A device is opened without the mutex: that may take long.
 std::shared_ptr<DeviceWork> DeviceWorks::at(const Place& place) {
   require(place.is_device, "work in host memory was to be given to a device", "name a device: cuda:0, host:0");
-  const MutexLock lock(mutex_);
-  auto& work = works_[place];
-  if (work == nullptr) {
-    Device& device = backend_of(place.backend).open(place.index);
-    work = std::make_shared<DeviceWork>(device, ordering_, membership_, open_timelines());
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = works_.find(place); known != works_.end()) return known->second;
   }
-  return work;
+  Device& device = backend_of(place.backend).open(place.index);
+  const auto made = std::make_shared<DeviceWork>(device, ordering_, membership_, timelines());
+  const MutexLock lock(mutex_);
+  return works_.try_emplace(place, made).first->second;  // another thread's, if that was first
 }
 
 void DeviceWorks::retire(RetiredBlock block) {
@@ -57,22 +58,29 @@ void DeviceWorks::retire(RetiredBlock block) {
   retired_count_ = retired_.size();
 }
 
-// Uses are asked and waited for without the mutex, which whoever submits work may need.
-std::vector<RetiredBlock> DeviceWorks::take_ended(bool is_patient) {
+// One thread at a time, so that none finds nothing while another looks. Uses are asked and waited for without the
+// mutex that whoever submits work needs.
+std::vector<RetiredBlock> DeviceWorks::take_ended(Deadline patience) {
+  const bool is_patient = !patience.has_passed();
+  if (!is_patient && !taking_.try_lock()) return {};
+  if (is_patient) taking_.lock();
+  const std::lock_guard lock(taking_, std::adopt_lock);
   std::vector<RetiredBlock> ended;
-  {
-    const MutexLock lock(mutex_);
-    ended = std::exchange(retired_, {});
-    retired_count_ = 0;
+  for (RetiredBlock& block : take_all()) {
+    if (is_patient) std::ranges::for_each(block.uses, [&](const auto& use) { wait_for_end(use, patience); });
+    if (std::ranges::all_of(block.uses, has_ended)) {
+      ended.push_back(std::move(block));
+    } else {
+      retire(std::move(block));
+    }
   }
-  std::vector<RetiredBlock> going_on;
-  for (auto& block : ended) {
-    if (is_patient) std::ranges::for_each(block.uses, wait_for_end);
-    if (!is_patient && !std::ranges::all_of(block.uses, has_ended)) going_on.push_back(std::move(block));
-  }
-  std::erase_if(ended, [](const auto& block) { return !block.lease.is_open(); });
-  for (auto& block : going_on) retire(std::move(block));
   return ended;
+}
+
+std::vector<RetiredBlock> DeviceWorks::take_all() {
+  const MutexLock lock(mutex_);
+  retired_count_ = 0;
+  return std::exchange(retired_, {});
 }
 
 }  // namespace drover

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "drover/base/mutex.hpp"
@@ -38,22 +39,24 @@ class DeviceWorks {
   /// The work on a device; begun when first asked for. Throws as `Backend::open`.
   [[nodiscard]] std::shared_ptr<DeviceWork> at(const Place& place) DROVER_EXCLUDES(mutex_);
   /// The timelines of the session; opened when first asked for.
-  [[nodiscard]] std::shared_ptr<TimelineTable> timelines() DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] std::shared_ptr<TimelineTable> timelines() DROVER_EXCLUDES(timelines_mutex_);
 
   /// Keeps a block until its uses have ended.
   void retire(RetiredBlock block) DROVER_EXCLUDES(mutex_);
   /// Whether any are kept.
   [[nodiscard]] bool has_retired() const noexcept { return retired_count_.load(std::memory_order_relaxed) != 0; }
-  /// Those whose uses have ended since. With `is_patient` it waits for all.
-  [[nodiscard]] std::vector<RetiredBlock> take_ended(bool is_patient = false) DROVER_EXCLUDES(mutex_);
+  /// Those whose uses have ended since, or end until the deadline.
+  [[nodiscard]] std::vector<RetiredBlock> take_ended(Deadline patience) DROVER_EXCLUDES(mutex_);
 
  private:
-  [[nodiscard]] std::shared_ptr<TimelineTable> open_timelines() DROVER_REQUIRES(mutex_);
+  [[nodiscard]] std::vector<RetiredBlock> take_all() DROVER_EXCLUDES(mutex_);
 
   const std::shared_ptr<Membership> membership_;
   const Ordering ordering_;
+  std::mutex taking_;
+  Mutex timelines_mutex_;
+  std::shared_ptr<TimelineTable> timelines_ DROVER_GUARDED_BY(timelines_mutex_);  // shared: with every work
   Mutex mutex_;
-  std::shared_ptr<TimelineTable> timelines_ DROVER_GUARDED_BY(mutex_);  // shared: with every work
   std::vector<RetiredBlock> retired_ DROVER_GUARDED_BY(mutex_);
   std::map<Place, std::shared_ptr<DeviceWork>> works_ DROVER_GUARDED_BY(mutex_);
   std::atomic<std::size_t> retired_count_{0};

@@ -1,12 +1,18 @@
 #include "tensor/host_registrations.hpp"
 
+#include <chrono>
 #include <map>
+#include <thread>
 #include <utility>
 
+#include "drover/base/clock.hpp"
+#include "drover/base/error.hpp"
 #include "drover/base/mutex.hpp"
 
 namespace drover {
 namespace {
+
+constexpr std::chrono::seconds kPatience{1};
 
 using Key = std::pair<BackendKind, const std::byte*>;
 
@@ -23,19 +29,23 @@ Registrations& registrations() {
 
 }  // namespace
 
+// The last holder ends a registration without the mutex, since that waits for the device. Meanwhile the pages count
+// as taken.
 std::shared_ptr<HostRegistration> register_once(Device& device, std::span<std::byte> memory) {
-  Registrations& registered = registrations();
-  const MutexLock lock(registered.mutex);
-  auto& known = registered.all[{device.info().backend, memory.data()}];
-  if (auto shared = known.lock()) return shared;
-  // Ends under the mutex too, so that nobody registers again what is not ended yet.
-  auto end = [](HostRegistration* ended) {
-    const MutexLock last(registrations().mutex);
-    delete ended;
-  };
-  std::shared_ptr<HostRegistration> made(device.register_host(memory).release(), end);
-  known = made;
-  return made;
+  const Deadline patience = Deadline::after(kPatience);
+  for (;;) {
+    try {
+      const MutexLock lock(registrations().mutex);
+      auto& known = registrations().all[{device.info().backend, memory.data()}];
+      if (auto shared = known.lock()) return shared;
+      std::shared_ptr<HostRegistration> made = device.register_host(memory);
+      known = made;
+      return made;
+    } catch (const Error& error) {
+      if (error.code() != Errc::busy || patience.has_passed()) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 }  // namespace drover

@@ -95,15 +95,15 @@ std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
   return opened;
 }
 
-void MappedSlab::make_known_to(Device& device) {
+bool MappedSlab::make_known_to(Device& device) {
   const MutexLock lock(mutex_);
   const auto [at, is_new] = known_.try_emplace(device.info().backend);
-  if (!is_new) return;
   try {
-    at->second = register_once(device, host_.bytes());
+    if (is_new) at->second = register_once(device, host_.bytes());
   } catch (const Error& error) {
     log(LogLevel::warn, error.what());
   }
+  return at->second != nullptr;
 }
 
 bool MappedSlab::is_alone() const noexcept { return header_of(book_->object().data()).openers.load() <= 1; }

@@ -36,9 +36,9 @@ class MappedSlab {
   [[nodiscard]] DevicePtr device_data() const noexcept { return device_ == nullptr ? DevicePtr{} : device_->ptr(); }
   /// Whether there is no block in it; may change at any time unless this process alone allocates there.
   [[nodiscard]] bool is_empty() const noexcept { return book_->ledger().used_blocks() == 0; }
-  /// Makes host memory known to a device, once, so that copies run at full speed and do not wait. Where the system
-  /// refuses they do without; that is logged.
-  void make_known_to(Device& device) DROVER_EXCLUDES(mutex_);
+  /// Makes host memory known to a device, once, so that copies run at full speed and do not wait. Returns whether it
+  /// is; what the system refuses is logged.
+  bool make_known_to(Device& device) DROVER_EXCLUDES(mutex_);
   /// Whether nobody else has it open.
   [[nodiscard]] bool is_alone() const noexcept;
 

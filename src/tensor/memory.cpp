@@ -57,11 +57,11 @@ Memory::Memory(std::shared_ptr<Membership> membership, const MemoryOptions& opti
 Block Memory::allocate(const Place& place, std::uint64_t bytes) { return state_->allocate(place, bytes); }
 Block Memory::open(Lease&& lease) { return state_->open(std::move(lease)); }
 std::uint64_t Memory::claimed(const Place& place) const {
-  state_->release_retired(false);
+  state_->release_retired(Deadline::after({}));
   return state_->claimed(place);
 }
 std::vector<SlabUsage> Memory::usage() const {
-  state_->release_retired(false);
+  state_->release_retired(Deadline::after({}));
   return state_->usage();
 }
 void Memory::trim() { static_cast<void>(state_->trim()); }

@@ -18,6 +18,8 @@ namespace {
 
 // Somebody may stand still in the ledger of a slab; then another slab is better than waiting.
 constexpr std::chrono::milliseconds kLedgerPatience{100};
+// How long memory that is needed waits for work that still uses it.
+constexpr std::chrono::seconds kWorkPatience{10};
 // Between attempts to get memory that was given back a moment ago.
 constexpr std::chrono::milliseconds kFirstPause{1};
 constexpr std::chrono::milliseconds kLastPause{64};
@@ -55,6 +57,11 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
   require(options_.slab_bytes >= kMiB, "a slab of less than 1 MiB was asked for", "leave slab_bytes as it is");
 }
 
+// What work still uses must not be given to others before it has ended.
+MemoryState::~MemoryState() {
+  if (membership_->self() != kNobody) release_retired(Deadline::never());
+}
+
 Block MemoryState::allocate(const Place& place, std::uint64_t bytes) {
   static_cast<void>(membership_->require_self());
   require(bytes > 0, "a block has at least one byte");
@@ -62,7 +69,7 @@ Block MemoryState::allocate(const Place& place, std::uint64_t bytes) {
     throw Error(Errc::invalid_argument, fmt::format("a block of {} was asked for", format_bytes(bytes)),
                 fmt::format("a block has at most {}", format_bytes(kMaxSlabBytes)));
   }
-  release_retired(false);
+  release_retired(Deadline::after({}));
   Block block = allocate_in_known(place, bytes);
   return block.is_open() ? std::move(block) : allocate_in_new(place, bytes);
 }
@@ -101,7 +108,7 @@ Block MemoryState::allocate_in_known(const Place& place, std::uint64_t bytes) {
     const MutexLock lock(mutex_);
     return is_within_budget(place, bytes);
   };
-  if (!is_within()) release_retired(true);
+  if (!is_within()) release_retired(Deadline::after(kWorkPatience));
   {
     const MutexLock lock(mutex_);
     check_budget(place, bytes);
@@ -146,7 +153,7 @@ std::shared_ptr<MappedSlab> MemoryState::make_slab(const Place& place, std::uint
       if (!may_come_back || pause > kLastPause) throw_exhausted(error, place);
     }
     const bool has_retired = works_.has_retired();
-    release_retired(true);
+    release_retired(Deadline::after(kWorkPatience));
     may_come_back = trim() || has_retired || pause > kFirstPause;
     std::this_thread::sleep_for(pause);  // the keeper lets go of what was given back a little later
   }
@@ -164,7 +171,7 @@ void MemoryState::forget(const std::shared_ptr<MappedSlab>& slab) {
 
 Block MemoryState::open(Lease&& lease) {
   static_cast<void>(membership_->require_self());
-  release_retired(false);
+  release_retired(Deadline::after({}));
   require(lease.is_open(), "a lease that claims nothing was to be opened", "open one that came with a message");
   require(SlabBook::is_of(lease, *membership_), "a lease of another session was to be opened",
           "open it with a Memory of that session");
@@ -240,9 +247,9 @@ void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses) noexcept {
   works_.retire(std::move(retired));
 }
 
-void MemoryState::release_retired(bool is_patient) noexcept {
+void MemoryState::release_retired(Deadline patience) noexcept {
   if (!works_.has_retired()) return;
-  for (auto& [lease, slab, uses] : works_.take_ended(is_patient)) {
+  for (auto& [lease, slab, uses] : works_.take_ended(patience)) {
     const std::uint64_t bytes = lease.bytes();
     lease.release();
     claim_ended(slab, bytes);
@@ -251,7 +258,7 @@ void MemoryState::release_retired(bool is_patient) noexcept {
 
 bool MemoryState::trim() {
   static_cast<void>(membership_->require_self());
-  release_retired(false);
+  release_retired(Deadline::after({}));
   Slabs dropped;
   const MutexLock lock(mutex_);
   for (auto at = slabs_.begin(); at != slabs_.end();) {

@@ -20,6 +20,9 @@ namespace drover {
 class MemoryState : public std::enable_shared_from_this<MemoryState> {
  public:
   MemoryState(std::shared_ptr<Membership> membership, MemoryOptions options);
+  ~MemoryState();
+  MemoryState(const MemoryState&) = delete;
+  MemoryState& operator=(const MemoryState&) = delete;
 
   [[nodiscard]] Block allocate(const Place& place, std::uint64_t bytes) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] Block open(Lease&& lease) DROVER_EXCLUDES(mutex_);
@@ -32,8 +35,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
 
   /// Releases a block when all that uses it has ended: now, or at one of the next calls.
   void retire(Block&& block, std::vector<WorkTicket> uses) noexcept DROVER_EXCLUDES(mutex_);
-  /// Releases those whose uses have ended since; if `is_patient`, waits until all have.
-  void release_retired(bool is_patient) noexcept DROVER_EXCLUDES(mutex_);
+  /// Releases those whose uses have ended since, or end until the deadline.
+  void release_retired(Deadline patience) noexcept DROVER_EXCLUDES(mutex_);
   /// What this process does on its devices.
   [[nodiscard]] DeviceWorks& works() noexcept { return works_; }
   [[nodiscard]] const std::shared_ptr<Membership>& membership() const noexcept { return membership_; }

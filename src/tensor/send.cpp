@@ -89,7 +89,7 @@ Tensor unpack(const Memory& memory, std::span<const std::byte> bytes, Lease&& le
   require(lease.is_open(), "a tensor was to be made of a lease that claims nothing", "unpack each lease once");
   const Record record = parse(bytes, lease.bytes());
   std::vector<TimelinePoint> points(record.ready.begin(), record.ready.begin() + record.points);
-  TensorStorage::check(memory, points);
+  TensorStorage::check(memory, lease, points);
   auto storage = std::make_shared<TensorStorage>(memory, std::move(lease), std::move(points));
   return TensorAccess::make(std::move(storage), record.layout);
 }

@@ -110,13 +110,15 @@ void Tensor::begin_use(Stream& stream) const {
   stream.wait(*event);
 }
 
-void Tensor::end_use(Stream& stream) const {
+void Tensor::end_use(Stream& stream, std::initializer_list<Tensor> made_from) const {
   const auto& storage = TensorAccess::storage(*this);
+  for (const Tensor& source : made_from) storage->derive_from(*TensorAccess::storage(source));
   const auto work = storage->work_at(storage->place());
   const auto event = work->device().create_event();
-  stream.record(*event);
-  const std::uint64_t ticket = work->submit([&](Stream& ours) { ours.wait(*event); });
-  storage->end_use({.work = work, .ticket = ticket});
+  submit_use(work, {storage.get()}, [&](Stream& ours) {
+    stream.record(*event);
+    ours.wait(*event);
+  });
 }
 
 void Tensor::synchronize(Deadline deadline) const {

@@ -1,6 +1,7 @@
 // tensor/tensor_access.hpp: how the functions on tensors reach their memory; private.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <utility>
 
@@ -29,5 +30,20 @@ class TensorAccess {
     return {std::make_shared<TensorStorage>(memory, place, layout.bytes()), layout};
   }
 };
+
+/// Submits work of `task(stream)` that uses these storages, all of them begun; they are in use also if it throws half
+/// way.
+template <class Task>
+void submit_use(const std::shared_ptr<DeviceWork>& work, std::initializer_list<TensorStorage*> used, Task&& task) {
+  const auto end_uses = [&](std::uint64_t ticket) {
+    for (TensorStorage* const storage : used) storage->end_use({.work = work, .ticket = ticket});
+  };
+  try {
+    end_uses(work->submit(std::forward<Task>(task)));
+  } catch (...) {
+    end_uses(work->latest());
+    throw;
+  }
+}
 
 }  // namespace drover

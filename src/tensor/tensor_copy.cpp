@@ -74,18 +74,24 @@ void copy_on_host(const Tensor& to, const Tensor& from) {
                from.layout());
 }
 
-// One of the two lies on the device of `work`; the other there, in host memory, or on a device it can reach.
+// Memory that the device does not know makes it wait for all work before; better here, where nobody else is held up.
+void begin_use(TensorStorage& storage, DeviceWork& work) {
+  storage.begin_use(work);
+  const bool is_known = storage.place().is_device || storage.make_known_to(work.device());
+  if (!is_known) static_cast<void>(work.wait(work.latest(), Deadline::never()));
+}
+
+// One of the two lies on the device at `place`; the other there, in host memory, or on a device it can reach.
 void submit_pieces(const Tensor& to, const Tensor& from, const Pieces& pieces, const Place& place) {
   TensorStorage& target = *TensorAccess::storage(to);
   TensorStorage& source = *TensorAccess::storage(from);
   const auto work = target.work_at(place);
-  for (TensorStorage* storage : {&target, &source}) {
-    if (!storage->place().is_device) storage->make_known_to(work->device());
-    storage->begin_use(*work);
-  }
+  begin_use(target, *work);
+  begin_use(source, *work);
+  target.derive_from(source);
   const Block& to_block = target.block();
   const Block& from_block = source.block();
-  const std::uint64_t ticket = work->submit([&](Stream& stream) {
+  submit_use(work, {&target, &source}, [&](Stream& stream) {
     for_each_piece(pieces, to.layout(), from.layout(), [&](const Piece& piece) {
       if (!from_block.place().is_device) {
         stream.upload(to_block.device_ptr() + piece.to, from_block.bytes().data() + piece.from, piece.bytes);
@@ -96,9 +102,20 @@ void submit_pieces(const Tensor& to, const Tensor& from, const Pieces& pieces, c
       }
     });
   });
-  target.derive_from(source);
-  target.end_use({.work = work, .ticket = ticket});
-  source.end_use({.work = work, .ticket = ticket});
+}
+
+// The bytes between its first and its last element.
+Tensor bytes_of(const Tensor& tensor) {
+  const ByteRange range = tensor.layout().extent_bytes();
+  const auto begin = static_cast<std::int64_t>(range.begin);
+  const auto layout = TensorLayout::strided(DType::uint8, {static_cast<std::int64_t>(range.end) - begin}, {1}, begin);
+  return TensorAccess::make(TensorAccess::storage(tensor), layout);
+}
+
+// A tensor of the same strides over the bytes of another, which has nothing before its first element.
+Tensor like_in(const Tensor& bytes, const Tensor& other) {
+  const auto layout = TensorLayout::strided(other.dtype(), other.shape(), other.layout().strides());
+  return TensorAccess::make(TensorAccess::storage(bytes), layout);
 }
 
 // Through two buffers in host memory, each filled while the other is emptied: streams keep the order.
@@ -125,6 +142,12 @@ bool can_reach(const Tensor& to, const Tensor& from) {
   return to.place() == from.place() || device.can_copy_directly(storage.work_at(from.place())->device());
 }
 
+// Whether there is nothing between its elements.
+bool is_dense(const TensorLayout& layout) {
+  const ByteRange range = layout.extent_bytes();
+  return range.end - range.begin == layout.bytes();
+}
+
 // At least one of them lies on a device.
 void copy_with_device(const Tensor& to, const Tensor& from) {
   const Place to_place = to.place();
@@ -140,16 +163,12 @@ void copy_with_device(const Tensor& to, const Tensor& from) {
   } else if (pieces.count() <= kMostPieces) {
     submit_pieces(to, from, pieces, to_place.is_device ? to_place : from_place);
   } else if (from_place.is_device) {  // all bytes between the first and the last, and the rest on the host
-    const ByteRange range = from.layout().extent_bytes();
-    const auto bytes = TensorLayout::strided(DType::uint8, {static_cast<std::int64_t>(range.end - range.begin)}, {1},
-                                             static_cast<std::int64_t>(range.begin));
-    const Tensor all = TensorAccess::make(TensorAccess::storage(from), bytes).to(Place::cpu());
-    const auto offset = from.layout().offset() - static_cast<std::int64_t>(range.begin / size_of(from.dtype()));
-    to.copy_from(
-        TensorAccess::make(TensorAccess::storage(all),
-                           TensorLayout::strided(from.dtype(), from.shape(), from.layout().strides(), offset)));
-  } else if (!from.layout().is_contiguous() && to.layout().is_contiguous()) {
-    to.copy_from(from.copy());
+    to.copy_from(like_in(bytes_of(from).to(Place::cpu()), from));
+  } else if (is_dense(to.layout())) {
+    const Tensor bytes = bytes_of(to);
+    const Tensor rows = empty(to.memory(), DType::uint8, bytes.shape());
+    like_in(rows, to).copy_from(from);
+    bytes.copy_from(rows);
   } else {  // elements must not be written between those that were meant: one by one
     submit_pieces(to, from, pieces, to_place);
   }

@@ -108,10 +108,9 @@ void fill_on_device(const Tensor& tensor, std::byte value) {
   TensorStorage& storage = *TensorAccess::storage(tensor);
   const auto work = storage.work_at(storage.place());
   storage.begin_use(*work);
-  const std::uint64_t ticket = work->submit([&](Stream& stream) {
+  submit_use(work, {&storage}, [&](Stream& stream) {
     stream.fill(tensor.device_ptr(), std::to_integer<std::uint8_t>(value), tensor.bytes());
   });
-  storage.end_use({.work = work, .ticket = ticket});
 }
 
 }  // namespace

@@ -15,6 +15,10 @@ namespace {
 
 Tensor rows_on_host(const Tensor& tensor) { return tensor.to(Place::cpu()).contiguous(); }
 
+Tensor copy_on_host(const Tensor& tensor) {
+  return tensor.place().is_device ? tensor.to(Place::cpu()) : tensor.copy();
+}
+
 bool is_same_form(const Tensor& one, const Tensor& other) {
   return one.dtype() == other.dtype() && std::ranges::equal(one.shape(), other.shape());
 }
@@ -113,7 +117,7 @@ double sum(const Tensor& tensor) {
 
 Tensor add(const Tensor& one, const Tensor& other) {
   check_same_form(one, other);
-  const Tensor result = one.copy().to(Place::cpu());
+  const Tensor result = copy_on_host(one);
   const Tensor second = rows_on_host(other);
   detail::visit_element(one.dtype(), [&]<class T>(std::type_identity<T>) {
     const auto into = result.elements<T>();
@@ -123,7 +127,7 @@ Tensor add(const Tensor& one, const Tensor& other) {
 }
 
 Tensor scale(const Tensor& tensor, const Scalar& factor) {
-  const Tensor result = tensor.copy().to(Place::cpu());
+  const Tensor result = copy_on_host(tensor);
   detail::visit_element(tensor.dtype(), [&]<class T>(std::type_identity<T>) {
     T by{};
     factor.store(tensor.dtype(), std::as_writable_bytes(std::span(&by, 1)));

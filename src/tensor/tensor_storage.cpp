@@ -28,7 +28,9 @@ TensorStorage::TensorStorage(const Memory& memory, Lease&& lease, std::vector<Ti
     : memory_(memory), block_(memory_.state_->open(std::move(lease))), origins_(std::move(origins)) {}
 
 // Their work was submitted before the message was: a stream never waits for what may never come.
-void TensorStorage::check(const Memory& memory, std::span<const TimelinePoint> points) {
+void TensorStorage::check(const Memory& memory, const Lease& lease, std::span<const TimelinePoint> points) {
+  require(SlabBook::is_of(lease, *memory.state_->membership()), "a tensor of another session was to be unpacked",
+          "unpack it with a Memory of the session whose queue it came from");
   if (points.empty()) return;
   const auto timelines = memory.state_->works().timelines();
   for (const auto& point : points) {
@@ -40,13 +42,17 @@ void TensorStorage::check(const Memory& memory, std::span<const TimelinePoint> p
   }
 }
 
-TensorStorage::~TensorStorage() { memory_.state_->retire(std::move(block_), uses()); }
+// In a forked child another thread may have held the mutex for ever.
+TensorStorage::~TensorStorage() {
+  if (memory_.state_->membership()->self() == kNobody) return;
+  memory_.state_->retire(std::move(block_), uses());
+}
 
 std::shared_ptr<DeviceWork> TensorStorage::work_at(const Place& place) const {
   return memory_.state_->works().at(place);
 }
 
-void TensorStorage::make_known_to(Device& device) const { block_.slab_->make_known_to(device); }
+bool TensorStorage::make_known_to(Device& device) const { return block_.slab_->make_known_to(device); }
 
 std::vector<WorkTicket> TensorStorage::uses() {
   const MutexLock lock(mutex_);
@@ -65,12 +71,20 @@ std::vector<TimelinePoint> TensorStorage::origins() {
   return origins_;
 }
 
-// A stream that has waited for a point once need not again, but asking it twice does no harm, and is cheap.
+// A stream that has waited for a point once need not again, but asking it twice does no harm, and is cheap. Points of
+// another session mean nothing to it.
 void TensorStorage::begin_use(DeviceWork& work) {
-  for (const auto& point : origins()) work.wait_for(point);
+  const auto timelines = memory_.state_->works().timelines();
+  for (const auto& point : origins()) {
+    if (work.timelines() == timelines) {
+      work.wait_for(point);
+    } else {
+      static_cast<void>(wait(Deadline::never()));
+    }
+  }
   for (const auto& use : uses()) {
-    if (use.work.get() == &work || has_ended(use)) continue;
-    if (use.work->has_timeline()) {
+    if (use.work.get() == &work || use.work->is_done(use.ticket)) continue;
+    if (use.work->has_timeline() && use.work->timelines() == work.timelines()) {
       work.wait_for(use.work->point_of(use.ticket));
     } else {
       static_cast<void>(use.work->wait(use.ticket, Deadline::never()));
@@ -88,9 +102,14 @@ void TensorStorage::end_use(const WorkTicket& use) {
   }
 }
 
+// Lost points too, so that nothing is thrown where work was submitted already.
 void TensorStorage::derive_from(TensorStorage& source) {
-  if (&source == this) return;
-  const auto theirs = source.origins();
+  if (&source == this || memory_.state_->membership() != source.memory_.state_->membership()) return;
+  std::vector<TimelinePoint> theirs;
+  {
+    const MutexLock lock(source.mutex_);
+    theirs = source.origins_;
+  }
   const MutexLock lock(mutex_);
   for (const auto& point : theirs) {
     if (std::ranges::find(origins_, point) == origins_.end()) origins_.push_back(point);

@@ -24,8 +24,9 @@ class TensorStorage {
   TensorStorage(const Memory& memory, const Place& place, std::uint64_t bytes);
   /// Memory that came from elsewhere, ready at these points.
   TensorStorage(const Memory& memory, Lease&& lease, std::vector<TimelinePoint> origins);
-  /// Throws `Errc::corrupt` if points that came from elsewhere cannot be, `Errc::peer_lost` if one is lost.
-  static void check(const Memory& memory, std::span<const TimelinePoint> points);
+  /// Throws `Errc::invalid_argument` if a lease that came from elsewhere is of another session, `Errc::corrupt` if
+  /// points that came with it cannot be, `Errc::peer_lost` if one is lost.
+  static void check(const Memory& memory, const Lease& lease, std::span<const TimelinePoint> points);
   ~TensorStorage();
   TensorStorage(const TensorStorage&) = delete;
   TensorStorage& operator=(const TensorStorage&) = delete;
@@ -35,15 +36,16 @@ class TensorStorage {
   [[nodiscard]] Memory memory() const { return memory_; }
   /// The work of this process on the device where this lies, or on another.
   [[nodiscard]] std::shared_ptr<DeviceWork> work_at(const Place& place) const;
-  /// Makes host memory known to a device.
-  void make_known_to(Device& device) const;
+  /// Makes host memory known to a device, if that can be.
+  bool make_known_to(Device& device) const;
 
   /// What `work` submits from now on comes after all that goes on here. Throws `Errc::peer_lost` if the contents are
   /// known to be lost.
   void begin_use(DeviceWork& work) DROVER_EXCLUDES(mutex_);
   /// Says that the work with this ticket uses it.
   void end_use(const WorkTicket& use) DROVER_EXCLUDES(mutex_);
-  /// Says that the contents come from `source`, too: what it waits for counts here as well.
+  /// Says that the contents come from `source`, too: what that waits for counts here as well, and if it is lost, so
+  /// are they. Requires: of the same session, or nothing goes on with `source`.
   void derive_from(TensorStorage& source) DROVER_EXCLUDES(mutex_);
 
   /// Waits until nothing goes on. Throws `Errc::peer_lost` if the contents are lost.

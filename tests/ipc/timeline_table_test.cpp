@@ -1,6 +1,9 @@
 // The timelines of a session: who owns them, and what is known after a death.
 #include "ipc/timeline_table.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <memory>
 #include <set>
 #include <vector>
@@ -170,15 +173,34 @@ TEST_F(Timelines, one_that_is_not_done_is_not_given_back) {
   EXPECT_NE(table.take(), slot);
 }
 
-TEST_F(Timelines, what_is_abandoned_is_lost_and_frees_who_waits) {
+TEST_F(Timelines, who_will_store_nothing_more_frees_those_who_wait) {
   TimelineTable table(self_);
   const std::uint32_t slot = table.take().value();
   work(table, slot, 4, 2);
-  table.abandon(point(slot, 2));
-  EXPECT_EQ(table.word(slot).load(), 2U) << "it was reached";
-  table.abandon(point(slot, 4));
+  TimelineTable(session_.join()).lose(slot);
+  EXPECT_EQ(table.word(slot).load(), 2U) << "it is not theirs to lose";
+  table.lose(slot);
   EXPECT_GE(table.word(slot).load(), 4U);
+  EXPECT_EQ(table.state_of(point(slot, 2)), PointState::reached);
   EXPECT_EQ(table.state_of(point(slot, 4)), PointState::lost);
+}
+
+TEST_F(Timelines, without_a_keeper_the_dead_are_buried_and_the_living_are_not) {
+  TimelineTable table(self_);
+  const std::uint32_t slot = table.take().value();
+  work(table, slot, 4, 2);
+  TimelinePoint mine = point(slot, 4);
+  mine.pid = ::getpid();
+  table.bury_without_keeper(mine);
+  EXPECT_EQ(table.state_of(mine), PointState::pending);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  mine.pid = child;
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);  // still a zombie
+  table.bury_without_keeper(mine);
+  EXPECT_EQ(table.state_of(mine), PointState::lost);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 }  // namespace

@@ -259,7 +259,70 @@ TEST_P(SendingUnfinished, without_a_session_there_is_an_error_and_no_hang) {
   const Tensor copied = got.to(Place::cpu());
   session_.end();
   expect_error(Errc::peer_lost, [&] { static_cast<void>(sum(copied)); });
-  expect_error(Errc::peer_lost, [&] { got.synchronize(); }, {"lost"});
+  expect_error(Errc::peer_lost, [&] { got.synchronize(); });
+  EXPECT_FALSE(sent.is_ready()) << "who makes it still does";
+  gate->open();
+  EXPECT_EQ(sum(sent), 3000.0);
+  EXPECT_EQ(sum(copied), 3000.0) << "what was made in the end is right";
+}
+
+TEST_P(SendingUnfinished, what_another_stream_makes_of_it_is_derived_from_it) {
+  Gate gate(place());
+  const Tensor sent = zeros(here_, DType::uint8, {1000}, place());
+  gate.fill(sent, 3);
+  ASSERT_EQ(put(queue_, sent), PutResult::put);
+  const Tensor got = received();
+  Device& device = backend_of(place().backend).open(place().index);
+  const auto stream = device.create_stream();
+  const Tensor made = zeros(receiver_.memory, DType::uint8, {1000}, place());
+  got.begin_use(*stream);
+  made.begin_use(*stream);
+  stream->copy(made.device_ptr(), got.device_ptr(), 1000);
+  made.end_use(*stream, {got});
+  got.end_use(*stream);
+  EXPECT_FALSE(made.is_ready());
+  gate.open();
+  EXPECT_EQ(sum(made), 3000.0);
+}
+
+TEST_P(SendingUnfinished, tensors_of_two_sessions_are_copied_in_order) {
+  TestSession other;
+  Memory elsewhere(other.join());
+  Gate gate(place());
+  const Tensor sent = zeros(here_, DType::uint8, {1000}, place());
+  gate.fill(sent, 3);
+  ASSERT_EQ(put(queue_, sent), PutResult::put);
+  const Tensor got = received();
+  const Tensor copied = zeros(elsewhere, DType::uint8, {1000}, place());
+  std::jthread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    gate.open();
+  });
+  copied.copy_from(got);
+  EXPECT_EQ(sum(copied), 3000.0);
+  PackedTensor packed = pack(copied);
+  expect_error(Errc::invalid_argument,
+               [&] { static_cast<void>(unpack(here_, packed.record, std::move(packed.lease))); },
+               {"another session"});
+}
+
+TEST_P(SendingUnfinished, memory_that_goes_gives_nothing_back_that_work_still_uses) {
+  ASSERT_EQ(put(queue_, full(here_, DType::uint8, {1000}, 1, place())), PutResult::put);
+  ASSERT_EQ(put(queue_, full(here_, DType::uint8, {1000}, 1, place())), PutResult::put);
+  Gate gate(place());
+  std::jthread opener;
+  {
+    Side third = join();
+    gate.hold(third.receive());
+    gate.hold(third.receive());
+    opener = std::jthread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      EXPECT_EQ(here_.usage().at(0).blocks, 2U) << "both are still in use";
+      gate.open();
+    });
+  }
+  opener.join();
+  EXPECT_EQ(here_.usage().at(0).blocks, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Host, SendingUnfinished, ::testing::Values("host:0"), case_name);

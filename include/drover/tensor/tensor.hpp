@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -72,8 +73,8 @@ class Tensor {
   [[nodiscard]] Tensor contiguous() const;
   /// A copy at the same place, row after row.
   [[nodiscard]] Tensor copy() const;
-  /// This one if it lies there, else a copy. Between devices directly where they can, else through host memory, piece
-  /// by piece.
+  /// This one if it lies there, else a copy: leave the elements as they are until that is ready. Between devices
+  /// directly where they can, else through host memory, piece by piece.
   [[nodiscard]] Tensor to(const Place& place) const;
   /// Copies the elements of `source` here, from wherever it lies. Throws `Errc::invalid_argument` where type or shape
   /// differ. Requires: the two do not overlap.
@@ -102,10 +103,12 @@ class Tensor {
   [[nodiscard]] DevicePtr device_ptr() const;
 
   /// What `stream` does from now on comes after all that goes on with the elements. Throws `Errc::peer_lost` if they
-  /// are known to be lost. Requires: a stream of the device where they lie; of any device for host memory.
+  /// are known to be lost, `Errc::invalid_argument` for host memory. Requires: a stream of the device where they lie;
+  /// this tensor lives until `end_use`.
   void begin_use(Stream& stream) const;
   /// What drover does with the elements from now on comes after all that `stream` was given; they stay that long.
-  void end_use(Stream& stream) const;
+  /// `made_from` are the tensors of which `stream` made these elements: if those prove to be lost, so are these.
+  void end_use(Stream& stream, std::initializer_list<Tensor> made_from = {}) const;
   /// Waits until nothing goes on with the elements. Throws `Errc::peer_lost` if they are lost, `Errc::device_fault`
   /// if the device failed, and `Errc::timed_out`.
   void synchronize(Deadline deadline = Deadline::never()) const;
