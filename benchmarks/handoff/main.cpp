@@ -57,6 +57,7 @@ struct Plan {
 void measure_step(const Step& step, const Options& options, std::vector<Row>& rows) {
   const std::string name = workload_name(step.place, step.bytes);
   if (options.wants(name, "drover", "")) measure_leases(step, rows);
+  if (options.wants(name, "drover, a tensor", "")) measure_tensors(step, rows);
   if (is_gpu(step.place) && options.wants(name, "CUDA IPC", "")) measure_cuda_ipc(step, rows);
   if (step.bytes <= kLargestInPipe && options.wants(name, "bytes through a pipe", "")) measure_pipe(step, rows);
 }

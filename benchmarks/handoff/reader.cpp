@@ -8,6 +8,7 @@
 
 #include "drover/base/fd.hpp"
 #include "drover/device/select.hpp"
+#include "drover/tensor/send.hpp"
 #include "handoff/workload.hpp"
 #include "support/board.hpp"
 
@@ -59,6 +60,8 @@ void serve(Worker& worker) {
       serve_cuda_ipc(pipe.get(), back);
     } else if (message.leases().empty()) {
       send(back, take_from_pipe(pipe.get(), memory, place, bytes));
+    } else if (message.bytes().size() == kTensorRecordBytes) {
+      send(back, use_tensor(memory, message));
     } else {
       auto leases = message.take_leases();
       send(back, use(memory.open(std::move(leases.front())), bytes));

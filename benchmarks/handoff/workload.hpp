@@ -51,6 +51,9 @@ struct Step {
 
 /// drover: a lease goes with a message.
 void measure_leases(const Step& step, std::vector<Row>& rows);
+/// drover: a tensor, with work on it that is not waited for; and the reader's side of it.
+void measure_tensors(const Step& step, std::vector<Row>& rows);
+[[nodiscard]] Answer use_tensor(const Memory& memory, Message& message);
 /// What programs do today: to host memory where it lies on a device, through a pipe, and back to the device.
 void measure_pipe(const Step& step, std::vector<Row>& rows);
 

@@ -186,25 +186,26 @@ std::shared_ptr<MappedSlab> MemoryState::mapped(const Lease& lease) {
     const MutexLock lock(mutex_);
     if (const auto known = slabs_.find(handle.generation); known != slabs_.end()) return known->second.slab;
   }
-  drop_emptied();
   return MappedSlab::open(SlabBook::open(membership_, handle));
 }
 
-// Others' slabs that were kept for more to come, and whose blocks have all ended since: when new ones come instead.
-void MemoryState::drop_emptied() {
-  Slabs dropped;
-  const MutexLock lock(mutex_);
+// Others' slabs that were kept for more to come, and whose blocks have all ended since. Looked for when a block ends
+// after new slabs came, and not when they come: to unmap large memory takes long, and somebody waits for the block.
+void MemoryState::take_emptied(Slabs& dropped) {
   for (auto at = slabs_.begin(); at != slabs_.end();) {
     const Known& known = at->second;
     const bool is_dropped = !known.slab->is_own() && known.claims == 0 && known.slab->is_empty();
     if (is_dropped) dropped.push_back(known.slab);
     at = is_dropped ? slabs_.erase(at) : std::next(at);
   }
+  has_new_slabs_ = false;
 }
 
 // Where two threads have mapped the same slab, the first one's mapping is used from then on.
 Block MemoryState::claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) {
-  Known& known = slabs_.try_emplace(generation_of(*slab), Known{.slab = slab}).first->second;
+  const auto [at, is_new] = slabs_.try_emplace(generation_of(*slab), Known{.slab = slab});
+  has_new_slabs_ = has_new_slabs_ || is_new;
+  Known& known = at->second;
   ++known.claims;
   claimed_[slab->place()] += lease.bytes();
   Block block;
@@ -217,15 +218,15 @@ Block MemoryState::claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab)
 // What is dropped is destroyed, and thereby unmapped, after the mutex is free.
 void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
   if (membership_->self() == kNobody) return;
-  std::shared_ptr<MappedSlab> dropped;
+  Slabs dropped;
   const MutexLock lock(mutex_);
   claimed_[slab->place()] -= bytes;
   const auto at = slabs_.find(generation_of(*slab));
-  if (at == slabs_.end()) return;
-  --at->second.claims;
-  if (!is_idle(at->second)) return;
-  dropped = std::move(at->second.slab);
-  slabs_.erase(at);
+  if (at != slabs_.end() && --at->second.claims == 0 && is_idle(at->second)) {
+    dropped.push_back(std::move(at->second.slab));
+    slabs_.erase(at);
+  }
+  if (has_new_slabs_) take_emptied(dropped);
 }
 
 // Whether it is better given back: not the last of its own at a place, which stays for the next block; nor another's

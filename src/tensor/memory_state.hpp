@@ -59,7 +59,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] std::shared_ptr<MappedSlab> mapped(const Lease& lease) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] Block claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) DROVER_REQUIRES(mutex_);
   [[nodiscard]] bool is_idle(const Known& known) const DROVER_REQUIRES(mutex_);
-  void drop_emptied() DROVER_EXCLUDES(mutex_);
+  void take_emptied(Slabs& dropped) DROVER_REQUIRES(mutex_);
   [[noreturn]] void throw_exhausted(const Error& error, const Place& place) const DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::string who_holds_what(const Place& place) const DROVER_EXCLUDES(mutex_);
 
@@ -68,6 +68,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   mutable Mutex mutex_;
   std::map<std::uint64_t, Known> slabs_ DROVER_GUARDED_BY(mutex_);  // by generation
   std::map<Place, std::uint64_t> claimed_ DROVER_GUARDED_BY(mutex_);
+  bool has_new_slabs_ DROVER_GUARDED_BY(mutex_) = false;
   DeviceWorks works_;  // last, so that all work ends before the memory goes
 };
 
