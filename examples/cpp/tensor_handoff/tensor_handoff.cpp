@@ -62,7 +62,7 @@ bool hand_over(const Session& session, const Memory& memory, const Place& place)
                worker.name(), took.count());
     const Tensor twice = take(answers, memory);
     is_right = is_right && equal(same, tensor) && equal(twice, scale(tensor, 2));
-    if (round == 1) fmt::print("{}\n", to_string(twice, {.most_elements = 10, .edge_elements = 2}));
+    if (round == 1) fmt::print("{}\n", to_string(twice, {.most_elements = 16, .edge_elements = 2}));
   }
   jobs.close();  // so that the worker is done
   const auto ended = worker.wait(Deadline::after(kPatience));
