@@ -42,10 +42,11 @@ build: packages ## build everything for daily work, in build/dev
 	$(call step,build dev,$(call configure_and_build,dev))
 
 .PHONY: demo
-demo: packages ## build the tool and an example, show the devices and hand a slab from process to process
-	$(call step,build release,cmake --preset release && cmake --build --preset release --target drover_cli slab_handoff)
+demo: packages ## build the tool and two examples, show the devices, hand memory and tensors from process to process
+	$(call step,build release,cmake --preset release && cmake --build --preset release --target drover_cli slab_handoff tensor_handoff)
 	$(call step,drover devices,build/release/cli/drover devices)
 	$(call step,slab_handoff,build/release/examples/cpp/slab_handoff/slab_handoff)
+	$(call step,tensor_handoff,build/release/examples/cpp/tensor_handoff/tensor_handoff)
 
 .PHONY: test
 test: setup lint test-dev test-asan test-tsan test-fuzz test-python ## lint, build and run every test, also under sanitizers
