@@ -28,7 +28,7 @@ class TableRun {
       }
     }
     for (Owner owner = 1; owner <= kOwners; ++owner) table_.depart(owner, 1);
-while (const KeptEntry* const entry = kept_.next("")) kept_.drop(std::string(entry->info.name));
+    while (const KeptEntry* const entry = kept_.next("")) kept_.drop(std::string(entry->info.name));
     // With its last opener everything goes but the timelines, which are the session's.
     fuzz::check(table_.size() <= 1 && table_.file_count() == 0);
   }

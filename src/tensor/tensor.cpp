@@ -56,27 +56,27 @@ Tensor Tensor::to(const Place& place) const {
   return made;
 }
 
-void Tensor::check_elements(DType dtype) const {
-  if (dtype != this->dtype()) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("elements of type {} were asked for, and the tensor is {}", drover::to_string(dtype),
-                            drover::to_string(layout_)),
-                "ask for the type that the tensor has");
-  }
+void Tensor::check_dtype(DType dtype) const {
+  if (dtype == this->dtype()) return;
+  throw Error(Errc::invalid_argument,
+              fmt::format("elements of type {} were asked for, and the tensor is {}", drover::to_string(dtype),
+                          drover::to_string(layout_)),
+              "ask for the type that the tensor has");
+}
+
+std::span<std::byte> Tensor::element_bytes(Deadline deadline) const {
+  const auto& storage = TensorAccess::storage(*this);
   if (!layout_.is_contiguous()) {
     throw Error(Errc::invalid_argument,
                 fmt::format("the elements of {} do not lie one after the other", drover::to_string(layout_)),
                 "ask for those of contiguous()");
   }
-  if (place().is_device) {
-    throw Error(Errc::invalid_argument, fmt::format("the tensor lies at {}", drover::to_string(place())),
+  if (storage->place().is_device) {
+    throw Error(Errc::invalid_argument, fmt::format("the tensor lies at {}", drover::to_string(storage->place())),
                 "copy it with to(Place::cpu()), or use device_ptr()");
   }
-}
-
-std::span<std::byte> Tensor::host_bytes(Deadline deadline) const {
   synchronize(deadline);
-  return storage_->block().bytes().subspan(layout_.extent_bytes().begin, bytes());
+  return storage->block().bytes().subspan(layout_.extent_bytes().begin, bytes());
 }
 
 void Tensor::read_item(DType dtype, std::span<std::byte> element) const {

@@ -10,6 +10,7 @@
 
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
+#include "drover/tensor/serialize.hpp"
 #include "session/session_helpers.hpp"
 #include "support/expect_error.hpp"
 #include "support/test_session.hpp"
@@ -170,6 +171,14 @@ TEST_P(TensorAt, text_says_where_it_lies_and_does_not_flood) {
   EXPECT_LT(to_string(large).size(), 1000U);
   EXPECT_EQ(to_string(large),
             to_string(large.to(Place::cpu())).replace(to_string(large).rfind("at"), 6, "at " + GetParam()));
+}
+
+TEST_P(TensorAt, bytes_go_out_and_come_in) {
+  const Tensor tensor = random(memory_, DType::bfloat16, {3, 4}, 5, place()).transpose(0, 1);
+  const Tensor rows = tensor.to(Place::cpu()).contiguous();
+  const auto bytes = serialize(std::vector<NamedArray>{{"x", rows.layout(), rows.element_bytes()}});
+  const auto arrays = parse_serialized(bytes);
+  EXPECT_TRUE(equal(from_bytes(memory_, arrays.at(0).layout, arrays.at(0).memory, place()), tensor));
 }
 
 TEST_P(TensorAt, empty_tensors_are_no_special_case) {

@@ -53,21 +53,28 @@ class Tensor {
   /// The memory it was made in.
   [[nodiscard]] Memory memory() const;
 
-  /// @name Views: other layouts of the same elements, as in TensorLayout.
-  /// @{
+  // Views are other layouts of the same elements; TensorLayout says more.
+
+  /// One index of a dimension, which goes away.
   [[nodiscard]] Tensor select(int dim, std::int64_t index) const { return view(layout_.select(dim, index)); }
+  /// Every `step`th index from `begin` to before `end`.
   [[nodiscard]] Tensor slice(int dim, std::int64_t begin, std::int64_t end = kToEnd, std::int64_t step = 1) const {
     return view(layout_.slice(dim, begin, end, step));
   }
+  /// Dimension i becomes what dimension order[i] was.
   [[nodiscard]] Tensor permute(const Dims& order) const { return view(layout_.permute(order)); }
+  /// Two dimensions change places.
   [[nodiscard]] Tensor transpose(int a, int b) const { return view(layout_.transpose(a, b)); }
+  /// With a new dimension of size 1 before `dim`.
   [[nodiscard]] Tensor unsqueeze(int dim) const { return view(layout_.unsqueeze(dim)); }
+  /// Without a dimension of size 1.
   [[nodiscard]] Tensor squeeze(int dim) const { return view(layout_.squeeze(dim)); }
+  /// Dimensions of size 1 are repeated.
   [[nodiscard]] Tensor expand(const Dims& shape) const { return view(layout_.expand(shape)); }
+  /// Parts along a dimension, whose sizes differ by one at most.
   [[nodiscard]] std::vector<Tensor> split(int parts, int dim = 0) const;
-  /// A view where strides can say it, else of a copy.
+  /// The same elements in another shape: a view where strides can say it, else of a copy.
   [[nodiscard]] Tensor reshape(const Dims& shape) const;
-  /// @}
 
   /// The same elements row after row: this one if they lie so, else a copy.
   [[nodiscard]] Tensor contiguous() const;
@@ -86,10 +93,13 @@ class Tensor {
   /// do not lie row after row, or lie on a device.
   template <TensorElement Element>
   [[nodiscard]] std::span<Element> elements(Deadline deadline = Deadline::never()) const {
-    check_elements(dtype_of<Element>());
-    const auto bytes = host_bytes(deadline);
+    check_dtype(dtype_of<Element>());
+    const auto bytes = element_bytes(deadline);
     return {reinterpret_cast<Element*>(bytes.data()), bytes.size() / sizeof(Element)};
   }
+  /// The same as bytes, whatever their type, e.g. for `serialize` and `write_npy`. Their layout is
+  /// TensorLayout::contiguous(dtype(), shape()).
+  [[nodiscard]] std::span<std::byte> element_bytes(Deadline deadline = Deadline::never()) const;
   /// The only element, from wherever it lies, once it is ready. Throws `Errc::invalid_argument` if there are more, or
   /// the type is another.
   template <TensorElement Element>
@@ -120,8 +130,7 @@ class Tensor {
   Tensor(std::shared_ptr<TensorStorage> storage, const TensorLayout& layout) noexcept
       : storage_(std::move(storage)), layout_(layout) {}
   [[nodiscard]] Tensor view(const TensorLayout& layout) const { return {storage_, layout}; }
-  void check_elements(DType dtype) const;
-  [[nodiscard]] std::span<std::byte> host_bytes(Deadline deadline) const;
+  void check_dtype(DType dtype) const;
   void read_item(DType dtype, std::span<std::byte> element) const;
 
   std::shared_ptr<TensorStorage> storage_;  // shared: by all views
