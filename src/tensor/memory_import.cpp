@@ -52,7 +52,8 @@ Block MemoryState::import_again(const ForeignMemory& memory, const std::shared_p
     slab = at->second.slab;
     anchor = at->second.imported->anchor;
     auto& keepers = at->second.imported->keepers;
-    if (std::ranges::find(keepers, keeper) == keepers.end()) keepers.push_back(keeper);
+    const auto is_same = [&](const auto& kept) { return !kept.owner_before(keeper) && !keeper.owner_before(kept); };
+    if (std::ranges::none_of(keepers, is_same)) keepers.push_back(keeper);
   }
   Lease lease = anchor->share();
   const MutexLock lock(mutex_);

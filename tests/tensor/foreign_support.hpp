@@ -33,12 +33,12 @@ class ForeignNumbers {
   /// All of them, or as a layout has it from a byte on. Every array has a keeper of its own.
   [[nodiscard]] DlpackArray array() { return array(TensorLayout::contiguous(DType::int32, {count_})); }
   [[nodiscard]] DlpackArray array(const TensorLayout& layout, std::uint64_t byte = 0) {
-    ++kept_;
-    std::shared_ptr<void> keeper(nullptr, [this](void*) { --kept_; });
+    ++*kept_;
+    std::shared_ptr<void> keeper(nullptr, [memory = memory_, kept = kept_](void*) { --*kept; });
     return {.layout = layout, .place = place_, .base = memory_->ptr() + byte, .keeper = std::move(keeper)};
   }
   /// Keepers that were made and not yet let go; below 0 if one was let go twice.
-  [[nodiscard]] int kept() const { return kept_; }
+  [[nodiscard]] int kept() const { return *kept_; }
   /// Sets one of them.
   void set(std::uint64_t index, std::int32_t number) {
     device_.upload(memory_->ptr() + index * sizeof(number), &number, sizeof(number));
@@ -50,8 +50,8 @@ class ForeignNumbers {
   Place place_;
   Device& device_;
   std::int64_t count_;
-  std::shared_ptr<DeviceMemory> memory_;
-  std::atomic<int> kept_{0};
+  std::shared_ptr<DeviceMemory> memory_;  // shared: with its keepers, likewise the next
+  std::shared_ptr<std::atomic<int>> kept_ = std::make_shared<std::atomic<int>>(0);
 };
 
 /// How memory of that kind is imported.

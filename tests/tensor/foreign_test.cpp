@@ -1,6 +1,7 @@
 // Memory of other libraries as tensors, between participants in one process.
 #include "drover/tensor/foreign.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -45,8 +46,11 @@ class Foreign : public PlaceTest {
     EXPECT_EQ(put(*queue_, tensor), PutResult::put);
     return received();
   }
-  // Looks at what nobody uses any more, and how many slabs are left.
-  [[nodiscard]] std::size_t slabs_here() const { return here_->usage().size(); }
+  // Looks at what nobody uses any more, and how many slabs are left on the device.
+  [[nodiscard]] std::size_t slabs_here() const {
+    const auto slabs = here_->usage();
+    return static_cast<std::size_t>(std::ranges::count(slabs, place(), &SlabUsage::place));
+  }
   [[nodiscard]] bool are_let_go(const ForeignNumbers& numbers) const {
     return eventually([&] { return slabs_here() == 0 && numbers.kept() == 0; });
   }
@@ -172,17 +176,24 @@ TEST_P(Foreign, work_waits_for_the_stream_of_the_library) {
     for (const bool may_share : {true, false}) {
       SCOPED_TRACE(kind + (may_share ? " shared" : " copied"));
       ForeignNumbers numbers(place(), kind, kCount);
-      Gate gate(place());
-      gate.stream().fill(numbers.ptr(), 1, kCount * sizeof(std::int32_t));
-      const auto imported =
-          import_tensor(*here_, numbers.array(), {.stream = gate.stream().native(), .may_share = may_share});
-      EXPECT_FALSE(imported.tensor.is_ready());
-      EXPECT_EQ(numbers.kept(), 1) << "the library's memory is still in use";
-      const Tensor got = sent(imported.tensor);
-      EXPECT_FALSE(got.is_ready());
-      gate.open();
-      EXPECT_EQ(sum(got), double{0x01010101} * kCount);
-      imported.tensor.synchronize();
+      {
+        Gate gate(place());
+        gate.stream().fill(numbers.ptr(), 1, kCount * sizeof(std::int32_t));
+        const auto imported =
+            import_tensor(*here_, numbers.array(), {.stream = gate.stream().native(), .may_share = may_share});
+        EXPECT_FALSE(imported.tensor.is_ready());
+        EXPECT_EQ(slabs_here(), 1U);
+        EXPECT_EQ(numbers.kept(), 1) << "the library's memory is still in use";
+        const Tensor got = sent(imported.tensor);
+        EXPECT_FALSE(got.is_ready());
+        gate.open();
+        EXPECT_EQ(sum(got), double{0x01010101} * kCount);
+      }
+      EXPECT_TRUE(eventually([&] {
+        here_->trim();
+        there_.trim();  // what is mapped would wait for the next gate when it goes
+        return slabs_here() == 0 && there_.usage().empty() && numbers.kept() == 0;
+      }));
     }
   }
 }
