@@ -34,8 +34,8 @@ Block MemoryState::import_memory(const ForeignMemory& memory, const std::shared_
   }
   Lease lease = anchor->share();
   const MutexLock lock(mutex_);
-  Known known{.slab = slab, .imported = Import{.memory = memory, .keepers = {keeper}, .anchor = anchor}};
-  slabs_.try_emplace(slab->book().object().handle().generation, std::move(known));
+  auto imported = std::make_unique<Import>(Import{.memory = memory, .keepers = {keeper}, .anchor = anchor});
+  slabs_.try_emplace(slab->book().object().handle().generation, Known{.slab = slab, .imported = std::move(imported)});
   ++imports_;
   return claim(std::move(lease), slab);
 }

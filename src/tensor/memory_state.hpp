@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,8 +63,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   };
   struct Known {
     std::shared_ptr<MappedSlab> slab;
-    std::uint64_t claims = 0;  // blocks of this process in it
-    std::optional<Import> imported;
+    std::uint64_t claims = 0;          // blocks of this process in it
+    std::unique_ptr<Import> imported;  // null for what is no import
   };
 
   [[nodiscard]] bool is_within_budget(const Place& place, std::uint64_t bytes) const DROVER_REQUIRES(mutex_);

@@ -27,8 +27,8 @@ TensorStorage::TensorStorage(const Memory& memory, const Place& place, std::uint
 TensorStorage::TensorStorage(const Memory& memory, Lease&& lease, std::vector<TimelinePoint> origins)
     : memory_(memory), block_(memory_.state_->open(std::move(lease))), origins_(std::move(origins)) {}
 
-TensorStorage::TensorStorage(const Memory& memory, const ForeignMemory& foreign, const std::shared_ptr<void>& keeper)
-    : memory_(memory), block_(memory_.state_->import_memory(foreign, keeper)) {}
+TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const std::shared_ptr<void>& keeper)
+    : memory_(std::move(memory)), block_(memory_.state_->import_memory(foreign, keeper)) {}
 
 // Their work was submitted before the message was: a stream never waits for what may never come.
 void TensorStorage::check(const Memory& memory, std::span<const TimelinePoint> points) {

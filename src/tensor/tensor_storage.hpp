@@ -26,7 +26,7 @@ class TensorStorage {
   /// Memory that came from elsewhere, ready at these points.
   TensorStorage(const Memory& memory, Lease&& lease, std::vector<TimelinePoint> origins);
   /// Memory of another library; see MemoryState::import_memory.
-  TensorStorage(const Memory& memory, const ForeignMemory& foreign, const std::shared_ptr<void>& keeper);
+  TensorStorage(Memory memory, const ForeignMemory& foreign, const std::shared_ptr<void>& keeper);
   /// Throws `Errc::corrupt` if points that came from elsewhere cannot be, `Errc::peer_lost` if one is lost.
   static void check(const Memory& memory, std::span<const TimelinePoint> points);
   ~TensorStorage();
