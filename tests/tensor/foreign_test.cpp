@@ -13,13 +13,17 @@
 
 #include <gtest/gtest.h>
 
+#include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
+#include "drover/base/mapping.hpp"
 #include "drover/base/trace.hpp"
 #include "drover/tensor/send.hpp"
+#include "ipc/slab_book.hpp"
 #include "session/session_helpers.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
 #include "support/test_session.hpp"
+#include "tensor/foreign_memory.hpp"
 #include "tensor/foreign_support.hpp"
 #include "tensor/gate.hpp"
 #include "tensor/memory_support.hpp"
@@ -218,6 +222,29 @@ TEST_P(Foreign, the_keeper_is_held_until_nobody_has_it) {
     got = Tensor();
     EXPECT_TRUE(are_let_go(numbers));
   }
+}
+
+TEST_P(Foreign, what_was_opened_by_a_handle_is_held_until_it_is_closed) {
+  ForeignNumbers numbers(place(), "allocated", kCount);
+  Tensor got = sent(import_tensor(*here_, numbers.array()).tensor);
+  auto book = SlabBook::open(receiver_, here_->usage().at(0).handle);
+  got = Tensor();
+  EXPECT_EQ(slabs_here(), 1U);
+  EXPECT_EQ(numbers.kept(), 1) << "nobody has a lease, but one has not closed it";
+  book.reset();
+  EXPECT_TRUE(are_let_go(numbers));
+}
+
+TEST_P(Foreign, a_file_that_holds_no_handle_is_corrupt) {
+  ForeignNumbers numbers(place(), "allocated", kCount);
+  const Fd zeros = make_memory_file("no handle", 104);
+  expect_error(Errc::corrupt, [&] { static_cast<void>(open_handle_file(place(), zeros, kMiB)); });
+  const Fd longer = make_memory_file("no handle", 4096);
+  expect_error(Errc::corrupt, [&] { static_cast<void>(open_handle_file(place(), longer, kMiB)); });
+  const ForeignMemory memory{.place = place(), .base = numbers.ptr(), .size = kMiB, .form = SlabForm::handle};
+  const Fd file = make_handle_file(backend_of(place().backend).open(place().index), memory);
+  expect_error(Errc::corrupt, [&] { static_cast<void>(open_handle_file(place(), file, kMiB / 2)); });
+  expect_error(Errc::peer_lost, [&] { static_cast<void>(open_handle_file(place(), file, kMiB)); }, {"it was freed"});
 }
 
 TEST_P(Foreign, without_others_the_keeper_goes_with_the_last_tensor) {
