@@ -35,6 +35,7 @@
 #include "drover/session/session_list.hpp"
 #include "drover/tensor/dlpack.hpp"
 #include "drover/tensor/dtype.hpp"
+#include "drover/tensor/foreign.hpp"
 #include "drover/tensor/half.hpp"
 #include "drover/tensor/keep.hpp"
 #include "drover/tensor/memory.hpp"

@@ -1,5 +1,6 @@
 #include "ipc/slab_book.hpp"
 
+#include <chrono>
 #include <exception>
 #include <map>
 #include <utility>
@@ -80,6 +81,19 @@ Lease SlabBook::allocate(std::uint64_t bytes, Deadline deadline) {
 Lease SlabBook::share(const Lease& lease) {
   const LeaseRef ref{.index = lease.index_, .generation = lease.generation_};
   return lease_of(ledger_.share(ref, object_.self(), object_.membership()));
+}
+
+// Leases of the dead count until somebody uses the ledger.
+bool SlabBook::is_only(const Lease& lease) noexcept {
+  const SlabBook& book = *lease.book_;
+  try {
+    const LeaseRef ref{.index = lease.index_, .generation = lease.generation_};
+    return book.ledger_.tidy(book.object_.membership(), Deadline::after(std::chrono::milliseconds(0))) &&
+           book.ledger_.leases_beside(ref) == 1;
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, error.what());
+    return false;
+  }
 }
 
 // In a forked child it is its parent's.

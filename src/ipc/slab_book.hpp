@@ -32,6 +32,9 @@ class SlabBook : public std::enable_shared_from_this<SlabBook> {
   [[nodiscard]] Lease allocate(std::uint64_t bytes, Deadline deadline = Deadline::never());
   /// One more on the block of `lease`, for this process.
   [[nodiscard]] Lease share(const Lease& lease);
+  /// Whether there is no other on its block; then only who has it can make another. False where that cannot be told
+  /// now: somebody stands still in the ledger, or the session is over.
+  [[nodiscard]] static bool is_only(const Lease& lease) noexcept;
   /// Ends it. Requires: it is of this slab.
   void end(Lease& lease) noexcept;
 

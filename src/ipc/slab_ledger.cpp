@@ -99,6 +99,13 @@ void SlabLedger::release(LeaseRef lease, Owner holder, const Membership& members
   }
 }
 
+bool SlabLedger::tidy(const Membership& membership, Deadline deadline) const {
+  const PoolGuard guard(view_.pool.header.lock, membership, deadline);
+  if (!guard.is_held()) return false;
+  LedgerCore<>(view_).end_orphans();
+  return true;
+}
+
 bool SlabLedger::hand_over(LeaseRef lease, Owner from, Owner to) const {
   require_holder(to);
   if (lease.index >= view_.capacity) return false;

@@ -28,6 +28,7 @@ struct RetiredBlock {
   Lease lease;
   std::shared_ptr<MappedSlab> slab;
   std::vector<WorkTicket> uses;
+  std::shared_ptr<void> keeper;  ///< of other memory that the work uses
 };
 
 /// Safe for all threads.

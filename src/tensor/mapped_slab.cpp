@@ -1,6 +1,5 @@
 #include "tensor/mapped_slab.hpp"
 
-#include <bit>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,46 +10,14 @@
 #include "drover/device/select.hpp"
 #include "ipc/object_layout.hpp"
 #include "ipc/slab_layout.hpp"
+#include "tensor/foreign_memory.hpp"
 #include "tensor/host_registrations.hpp"
+#include "tensor/slab_marks.hpp"
 
 namespace drover {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-
-// What the keeper remembers of a slab: 0 for host memory, else 1 + the backend's number; and the device's UUID.
-struct UuidWords {
-  std::uint64_t high;
-  std::uint64_t low;
-};
-static_assert(sizeof(UuidWords) == sizeof(Uuid));
-
-SlabMarks marks_for(const Place& place) {
-  if (!place.is_device) return {};
-  const auto& devices = backend_of(place.backend).devices();
-  const auto words = std::bit_cast<UuidWords>(devices.at(static_cast<std::size_t>(place.index)).uuid);
-  return {1 + static_cast<std::uint64_t>(place.backend), words.high, words.low};
-}
-
-Place place_from(const SlabMarks& marks) {
-  if (marks[0] == 0) return Place::cpu();
-  const auto kind = static_cast<BackendKind>(marks[0] - 1);
-  if (kind != BackendKind::host && kind != BackendKind::cuda) {
-    throw Error(Errc::corrupt, fmt::format("a slab is said to be of backend {}, which is none", marks[0] - 1),
-                "let all processes of a session use the same drover");
-  }
-  const auto uuid = std::bit_cast<Uuid>(UuidWords{.high = marks[1], .low = marks[2]});
-  return Place::device(kind, device_with_uuid(backend_of(kind), uuid));
-}
-
-void require_device(const Place& place) {
-  if (!place.is_device) return;
-  const auto& devices = backend_of(place.backend).devices();
-  if (place.index >= 0 && static_cast<std::size_t>(place.index) < devices.size()) return;
-  throw Error(Errc::not_found,
-              fmt::format("there is no device {}; this process sees {}", to_string(place), devices.size()),
-              "`drover devices` lists them");
-}
 
 }  // namespace
 
@@ -74,10 +41,30 @@ std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& 
   return made;
 }
 
+std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& membership,
+                                             const ForeignMemory& memory) {
+  auto made = std::make_shared<MappedSlab>();
+  made->place_ = memory.place;
+  Device& device = backend_of(memory.place.backend).open(memory.place.index);
+  if (memory.form == SlabForm::memory) {
+    const auto slab = device.retain_slab(memory.base);
+    made->device_ = device.map(*slab);
+    made->book_ = SlabBook::make(membership, slab->size(), slab->export_fd(), marks_for(memory.place));
+  } else {
+    const Fd file = make_handle_file(device, memory);
+    made->form_ = SlabForm::handle;
+    made->address_ = memory.base;
+    made->book_ =
+        SlabBook::make(membership, whole_slab_bytes(memory.size, 1), file, marks_for(memory.place, SlabForm::handle));
+  }
+  return made;
+}
+
 std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
   auto opened = std::make_shared<MappedSlab>();
   const ObjectSpec& spec = book->object().spec();
   opened->place_ = place_from(marks_of(spec));
+  opened->form_ = form_from(marks_of(spec));
   const Fd file = book->file();
   if (!opened->place_.is_device) {
     if (check_memory_file(file) != slab_bytes(spec)) {
@@ -86,6 +73,10 @@ std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
                   "a process of the session made it wrongly; end the session and look for that process");
     }
     opened->host_ = Mapping::shared(file, slab_bytes(spec));
+  } else if (opened->form_ == SlabForm::handle) {
+    HandleMemory memory = open_handle_file(opened->place_, file, slab_bytes(spec));
+    opened->device_ = std::move(memory.opened);
+    opened->address_ = memory.address;
   } else {
     Backend& backend = backend_of(opened->place_.backend);
     const auto slab = backend.import_slab(opened->place_.index, file, slab_bytes(spec));

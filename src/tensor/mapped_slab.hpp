@@ -11,8 +11,11 @@
 #include "drover/device/backend.hpp"
 #include "drover/tensor/place.hpp"
 #include "ipc/slab_book.hpp"
+#include "tensor/slab_marks.hpp"
 
 namespace drover {
+
+struct ForeignMemory;
 
 /// A slab's ledger and its memory, mapped: once per process, for all blocks in it.
 class MappedSlab {
@@ -21,19 +24,26 @@ class MappedSlab {
   /// `Errc::out_of_memory`.
   [[nodiscard]] static std::shared_ptr<MappedSlab> make(const std::shared_ptr<Membership>& membership,
                                                         const Place& place, std::uint64_t bytes);
+  /// Makes one of memory that another library allocated, as large as that is. By a handle, it is used where it lies;
+  /// else it gets a second address here. Throws as `Device::ipc_handle` and `Device::retain_slab`.
+  [[nodiscard]] static std::shared_ptr<MappedSlab> make(const std::shared_ptr<Membership>& membership,
+                                                        const ForeignMemory& memory);
   /// Maps one that another process made. Throws `Errc::not_found` if its device is not visible here, `Errc::corrupt`
-  /// if the file is not what the ledger says.
+  /// if the file is not what the ledger says, `Errc::peer_lost` for a handle whose process is gone.
   [[nodiscard]] static std::shared_ptr<MappedSlab> open(std::shared_ptr<SlabBook> book);
 
   [[nodiscard]] const Place& place() const noexcept { return place_; }
   [[nodiscard]] SlabBook& book() const noexcept { return *book_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return slab_bytes(book_->object().spec()); }
-  /// Whether this process made it.
+  /// Whether this process made its memory, and allocates in it.
   [[nodiscard]] bool is_own() const noexcept { return is_own_; }
   /// Where it begins; nullptr if it is a device's.
   [[nodiscard]] std::byte* host_data() const noexcept { return host_.data(); }
   /// Where it begins on its device.
-  [[nodiscard]] DevicePtr device_data() const noexcept { return device_ == nullptr ? DevicePtr{} : device_->ptr(); }
+  [[nodiscard]] DevicePtr device_data() const noexcept { return device_ == nullptr ? address_ : device_->ptr(); }
+  /// Whether it is memory that one process allocated for itself, and the others opened by a handle. They must close
+  /// it before that one frees it.
+  [[nodiscard]] bool is_by_handle() const noexcept { return form_ == SlabForm::handle; }
   /// Whether there is no block in it; may change at any time unless this process alone allocates there.
   [[nodiscard]] bool is_empty() const noexcept { return book_->ledger().used_blocks() == 0; }
   /// Makes host memory known to a device, once, so that copies run at full speed and do not wait. Returns whether it
@@ -46,6 +56,8 @@ class MappedSlab {
   Place place_;
   std::shared_ptr<SlabBook> book_;  // shared: with the leases
   bool is_own_ = false;
+  SlabForm form_ = SlabForm::memory;
+  DevicePtr address_;  // of memory that is used where it lies
   Mapping host_;
   std::unique_ptr<DeviceMemory> device_;
   Mutex mutex_;

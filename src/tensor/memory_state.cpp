@@ -57,11 +57,6 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
   require(options_.slab_bytes >= kMiB, "a slab of less than 1 MiB was asked for", "leave slab_bytes as it is");
 }
 
-// What work still uses must not be given to others before it has ended.
-MemoryState::~MemoryState() {
-  if (membership_->self() != kNobody) release_retired(Deadline::never());
-}
-
 Block MemoryState::allocate(const Place& place, std::uint64_t bytes) {
   static_cast<void>(membership_->require_self());
   require(bytes > 0, "a block has at least one byte");
@@ -191,14 +186,8 @@ std::shared_ptr<MappedSlab> MemoryState::mapped(const Lease& lease) {
 
 // Others' slabs that were kept for more to come, and whose blocks have all ended since. Looked for when a block ends
 // after new slabs came, and not when they come: to unmap large memory takes long, and somebody waits for the block.
-void MemoryState::take_emptied(Slabs& dropped) {
-  for (auto at = slabs_.begin(); at != slabs_.end();) {
-    const Known& known = at->second;
-    const bool is_dropped = !known.slab->is_own() && known.claims == 0 && known.slab->is_empty();
-    if (is_dropped) dropped.push_back(known.slab);
-    at = is_dropped ? slabs_.erase(at) : std::next(at);
-  }
-  has_new_slabs_ = false;
+bool MemoryState::is_emptied(const Known& known) noexcept {
+  return !known.slab->is_own() && known.claims == 0 && known.slab->is_empty();
 }
 
 // Where two threads have mapped the same slab, the first one's mapping is used from then on.
@@ -215,25 +204,27 @@ Block MemoryState::claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab)
   return block;
 }
 
-// What is dropped is destroyed, and thereby unmapped, after the mutex is free.
 void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
   if (membership_->self() == kNobody) return;
-  Slabs dropped;
+  std::vector<Known> dropped;  // and thereby unmapped, after the mutex is free; likewise below
   const MutexLock lock(mutex_);
   claimed_[slab->place()] -= bytes;
   const auto at = slabs_.find(generation_of(*slab));
-  if (at != slabs_.end() && --at->second.claims == 0 && is_idle(at->second)) {
-    dropped.push_back(std::move(at->second.slab));
-    slabs_.erase(at);
-  }
-  if (has_new_slabs_) take_emptied(dropped);
+  const bool has_idle = at != slabs_.end() && --at->second.claims == 0 && is_idle(at->second);
+  const Known* const idle = has_idle ? &at->second : nullptr;
+  const bool may_be_emptied = std::exchange(has_new_slabs_, false);
+  if (!has_idle && !may_be_emptied) return;
+  dropped = take_if([&](const Known& known) { return &known == idle || (may_be_emptied && is_emptied(known)); });
 }
 
 // Whether it is better given back: not the last of its own at a place, which stays for the next block; nor another's
-// that is in use elsewhere anyway, or of the common size, in which more will come. But one that nobody else has open.
+// that is in use elsewhere anyway, or of the common size, in which more will come. But one that nobody else has open,
+// and one that another library may want to free.
 bool MemoryState::is_idle(const Known& known) const {
   const MappedSlab& slab = *known.slab;
   if (known.claims > 0) return false;
+  if (known.imported) return is_over(known);
+  if (slab.is_by_handle()) return true;
   if (!slab.is_own()) return slab.is_alone() || (slab.is_empty() && slab.bytes() > options_.slab_bytes);
   return slab.is_empty() && std::ranges::any_of(slabs_, [&](const auto& other) {
            return other.second.slab != known.slab && other.second.slab->is_own() &&
@@ -241,33 +232,50 @@ bool MemoryState::is_idle(const Known& known) const {
          });
 }
 
-void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses) noexcept {
+void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keeper) noexcept {
   if (membership_->self() == kNobody || std::ranges::all_of(uses, has_ended)) return block.release();
-  RetiredBlock retired{.lease = std::move(block.lease_), .slab = std::move(block.slab_), .uses = std::move(uses)};
+  RetiredBlock retired{.lease = std::move(block.lease_),
+                       .slab = std::move(block.slab_),
+                       .uses = std::move(uses),
+                       .keeper = std::move(keeper)};
   block.state_.reset();
   works_.retire(std::move(retired));
 }
 
 void MemoryState::release_retired(Deadline patience) noexcept {
-  if (!works_.has_retired()) return;
-  for (auto& [lease, slab, uses] : works_.take_ended(patience)) {
-    const std::uint64_t bytes = lease.bytes();
-    lease.release();
-    claim_ended(slab, bytes);
+  if (works_.has_retired()) {
+    for (auto& [lease, slab, uses, keeper] : works_.take_ended(patience)) {
+      const std::uint64_t bytes = lease.bytes();
+      lease.release();
+      claim_ended(slab, bytes);
+    }
   }
+  end_imports();
+}
+
+std::vector<MemoryState::Known> MemoryState::take_if(const std::function<bool(const Known&)>& is_taken) {
+  std::vector<Known> taken;
+  for (auto at = slabs_.begin(); at != slabs_.end();) {
+    if (!is_taken(at->second)) {
+      ++at;
+      continue;
+    }
+    if (at->second.imported) --imports_;
+    taken.push_back(std::move(at->second));
+    at = slabs_.erase(at);
+  }
+  return taken;
 }
 
 bool MemoryState::trim() {
   static_cast<void>(membership_->require_self());
   release_retired(Deadline::after({}));
-  Slabs dropped;
+  std::vector<Known> dropped;
   const MutexLock lock(mutex_);
-  for (auto at = slabs_.begin(); at != slabs_.end();) {
-    const Known& known = at->second;
-    const bool is_kept = known.claims > 0 || (known.slab->is_own() && !known.slab->is_empty());
-    if (!is_kept) dropped.push_back(known.slab);
-    at = is_kept ? std::next(at) : slabs_.erase(at);
-  }
+  dropped = take_if([](const Known& known) {
+    if (known.imported) return is_over(known);
+    return known.claims == 0 && (!known.slab->is_own() || known.slab->is_empty());
+  });
   return !dropped.empty();
 }
 

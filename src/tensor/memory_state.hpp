@@ -1,7 +1,10 @@
 // tensor/memory_state.hpp: the slabs this process has mapped, and what it claims of them.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +14,7 @@
 #include "drover/base/mutex.hpp"
 #include "drover/tensor/memory.hpp"
 #include "tensor/device_works.hpp"
+#include "tensor/foreign_memory.hpp"
 #include "tensor/mapped_slab.hpp"
 
 namespace drover {
@@ -20,12 +24,18 @@ namespace drover {
 class MemoryState : public std::enable_shared_from_this<MemoryState> {
  public:
   MemoryState(std::shared_ptr<Membership> membership, MemoryOptions options);
+  /// Waits for work that still uses its blocks, and gives all imported memory back, used elsewhere or not; the latter
+  /// is logged.
   ~MemoryState();
   MemoryState(const MemoryState&) = delete;
   MemoryState& operator=(const MemoryState&) = delete;
 
   [[nodiscard]] Block allocate(const Place& place, std::uint64_t bytes) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] Block open(Lease&& lease) DROVER_EXCLUDES(mutex_);
+  /// All of an allocation of another library, which lives as long as `keeper`: that is held until nobody in the
+  /// session has a lease on the block. The same block for the same memory. Throws as `MappedSlab::make`.
+  [[nodiscard]] Block import_memory(const ForeignMemory& memory, const std::shared_ptr<void>& keeper)
+      DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t claimed(const Place& place) const DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<SlabUsage> usage() const DROVER_EXCLUDES(mutex_);
   /// Returns whether there was anything to give back.
@@ -33,9 +43,11 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   /// After a claim of `bytes` in `slab` has ended, or was given away. Nothing in a forked child.
   void claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept DROVER_EXCLUDES(mutex_);
 
-  /// Releases a block when all that uses it has ended: now, or at one of the next calls.
-  void retire(Block&& block, std::vector<WorkTicket> uses) noexcept DROVER_EXCLUDES(mutex_);
-  /// Releases those whose uses have ended since, or end until the deadline.
+  /// Releases a block, and then `keeper`, when all that uses it has ended: now, or at one of the next calls.
+  void retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keeper = nullptr) noexcept
+      DROVER_EXCLUDES(mutex_);
+  /// Releases those whose uses have ended since, or end until the deadline. Gives back imported memory that nobody
+  /// uses any more.
   void release_retired(Deadline patience) noexcept DROVER_EXCLUDES(mutex_);
   /// What this process does on its devices.
   [[nodiscard]] DeviceWorks& works() noexcept { return works_; }
@@ -43,9 +55,17 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
 
  private:
   using Slabs = std::vector<std::shared_ptr<MappedSlab>>;
+  // Memory of another library. The anchor is a lease beside those of tensors: when it is the only one, nobody can
+  // make another but this process.
+  struct Import {
+    ForeignMemory memory;
+    std::vector<std::shared_ptr<void>> keepers;  // shared: with whatever else needs the memory
+    std::shared_ptr<const Lease> anchor;         // shared: with threads that are sharing it, without the mutex
+  };
   struct Known {
     std::shared_ptr<MappedSlab> slab;
-    std::uint64_t claims = 0;  // blocks of this process in it
+    std::uint64_t claims = 0;          // blocks of this process in it
+    std::unique_ptr<Import> imported;  // null for what is no import
   };
 
   [[nodiscard]] bool is_within_budget(const Place& place, std::uint64_t bytes) const DROVER_REQUIRES(mutex_);
@@ -59,7 +79,12 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] std::shared_ptr<MappedSlab> mapped(const Lease& lease) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] Block claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) DROVER_REQUIRES(mutex_);
   [[nodiscard]] bool is_idle(const Known& known) const DROVER_REQUIRES(mutex_);
-  void take_emptied(Slabs& dropped) DROVER_REQUIRES(mutex_);
+  [[nodiscard]] static bool is_emptied(const Known& known) noexcept;
+  [[nodiscard]] Block import_again(const ForeignMemory& memory, const std::shared_ptr<void>& keeper)
+      DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] static bool is_over(const Known& known) noexcept;
+  [[nodiscard]] std::vector<Known> take_if(const std::function<bool(const Known&)>& is_taken) DROVER_REQUIRES(mutex_);
+  void end_imports() noexcept DROVER_EXCLUDES(mutex_);
   [[noreturn]] void throw_exhausted(const Error& error, const Place& place) const DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::string who_holds_what(const Place& place) const DROVER_EXCLUDES(mutex_);
 
@@ -69,7 +94,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   std::map<std::uint64_t, Known> slabs_ DROVER_GUARDED_BY(mutex_);  // by generation
   std::map<Place, std::uint64_t> claimed_ DROVER_GUARDED_BY(mutex_);
   bool has_new_slabs_ DROVER_GUARDED_BY(mutex_) = false;
-  DeviceWorks works_;  // last, so that all work ends before the memory goes
+  std::atomic<std::size_t> imports_{0};  // of the slabs
+  DeviceWorks works_;                    // last, so that all work ends before the memory goes
 };
 
 }  // namespace drover

@@ -27,6 +27,9 @@ TensorStorage::TensorStorage(const Memory& memory, const Place& place, std::uint
 TensorStorage::TensorStorage(const Memory& memory, Lease&& lease, std::vector<TimelinePoint> origins)
     : memory_(memory), block_(memory_.state_->open(std::move(lease))), origins_(std::move(origins)) {}
 
+TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const std::shared_ptr<void>& keeper)
+    : memory_(std::move(memory)), block_(memory_.state_->import_memory(foreign, keeper)) {}
+
 // Their work was submitted before the message was: a stream never waits for what may never come.
 void TensorStorage::check(const Memory& memory, const Lease& lease, std::span<const TimelinePoint> points) {
   require(SlabBook::is_of(lease, *memory.state_->membership()), "a tensor of another session was to be unpacked",
@@ -100,6 +103,12 @@ void TensorStorage::end_use(const WorkTicket& use) {
   } else {
     same->ticket = std::max(same->ticket, use.ticket);
   }
+}
+
+// One more claim, which is released with the keeper.
+void TensorStorage::hold(std::shared_ptr<void> keeper) {
+  Block same = memory_.state_->open(block_.share());
+  memory_.state_->retire(std::move(same), uses(), std::move(keeper));
 }
 
 // Lost points too, so that nothing is thrown where work was submitted already.

@@ -10,6 +10,7 @@
 #include "drover/base/mutex.hpp"
 #include "drover/tensor/memory.hpp"
 #include "tensor/device_works.hpp"
+#include "tensor/foreign_memory.hpp"
 
 namespace drover {
 
@@ -24,6 +25,8 @@ class TensorStorage {
   TensorStorage(const Memory& memory, const Place& place, std::uint64_t bytes);
   /// Memory that came from elsewhere, ready at these points.
   TensorStorage(const Memory& memory, Lease&& lease, std::vector<TimelinePoint> origins);
+  /// Memory of another library; see MemoryState::import_memory.
+  TensorStorage(Memory memory, const ForeignMemory& foreign, const std::shared_ptr<void>& keeper);
   /// Throws `Errc::invalid_argument` if a lease that came from elsewhere is of another session, `Errc::corrupt` if
   /// points that came with it cannot be, `Errc::peer_lost` if one is lost.
   static void check(const Memory& memory, const Lease& lease, std::span<const TimelinePoint> points);
@@ -47,6 +50,9 @@ class TensorStorage {
   /// Says that the contents come from `source`, too: what that waits for counts here as well, and if it is lost, so
   /// are they. Requires: of the same session, or nothing goes on with `source`.
   void derive_from(TensorStorage& source) DROVER_EXCLUDES(mutex_);
+
+  /// Holds `keeper` until all that was submitted so far has ended.
+  void hold(std::shared_ptr<void> keeper) DROVER_EXCLUDES(mutex_);
 
   /// Waits until nothing goes on. Throws `Errc::peer_lost` if the contents are lost.
   WaitResult wait(Deadline deadline) DROVER_EXCLUDES(mutex_);

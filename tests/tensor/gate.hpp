@@ -40,6 +40,8 @@ class Gate {
     tensor.begin_use(*stream_);
     tensor.end_use(*stream_);
   }
+  /// The stream, for work behind the gate.
+  [[nodiscard]] Stream& stream() noexcept { return *stream_; }
   void open() { timeline_store(page_->word, 1); }
 
  private:

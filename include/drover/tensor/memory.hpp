@@ -84,7 +84,7 @@ struct SlabUsage {
   };
   Place place;                   ///< where it lies
   ObjectHandle handle;           ///< its name in the session
-  bool is_own = false;           ///< whether this process made it
+  bool is_own = false;           ///< whether this process made its memory; not if it imported it
   bool is_known = true;          ///< else somebody stands still in its ledger, and what follows `bytes` is unknown
   std::uint64_t bytes = 0;       ///< all of it
   std::uint64_t free_bytes = 0;  ///< not in any block
