@@ -58,6 +58,7 @@ void measure_step(const Step& step, const Options& options, std::vector<Row>& ro
   const std::string name = workload_name(step.place, step.bytes);
   if (options.wants(name, "drover", "")) measure_leases(step, rows);
   if (options.wants(name, "drover, a tensor", "")) measure_tensors(step, rows);
+  if (options.wants(name, "drover, a tensor", "recall")) measure_recall(step, rows);
   if (is_gpu(step.place) && options.wants(name, "CUDA IPC", "")) measure_cuda_ipc(step, rows);
   if (step.bytes <= kLargestInPipe && options.wants(name, "bytes through a pipe", "")) measure_pipe(step, rows);
 }

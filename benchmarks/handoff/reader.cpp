@@ -58,6 +58,8 @@ void serve(Worker& worker) {
     std::memcpy(&bytes, message.bytes().data(), sizeof(bytes));
     if (message.leases().empty() && bytes == kIpcFollows) {
       serve_cuda_ipc(pipe.get(), back);
+    } else if (message.leases().empty() && bytes == kRecallFollows) {
+      send(back, recall_tensor(worker.session()));
     } else if (message.leases().empty()) {
       send(back, take_from_pipe(pipe.get(), memory, place, bytes));
     } else if (message.bytes().size() == kTensorRecordBytes) {

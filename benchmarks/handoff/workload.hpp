@@ -14,8 +14,9 @@
 namespace drover::bench {
 
 /// What the reader answers: when it could use the memory, when it had read the last number in it, and that number;
-/// and when it had given the memory up, where that is measured.
+/// and when it began, or had given the memory up, where that is measured.
 struct Answer {
+  std::int64_t begun_at = 0;
   std::int64_t usable_at = 0;
   std::int64_t read_at = 0;
   std::int64_t closed_at = 0;
@@ -54,6 +55,10 @@ void measure_leases(const Step& step, std::vector<Row>& rows);
 /// drover: a tensor, with work on it that is not waited for; and the reader's side of it.
 void measure_tensors(const Step& step, std::vector<Row>& rows);
 [[nodiscard]] Answer use_tensor(const Memory& memory, Message& message);
+/// drover: a tensor that the session keeps; and the reader's side of it, announced in place of a number of bytes.
+void measure_recall(const Step& step, std::vector<Row>& rows);
+[[nodiscard]] Answer recall_tensor(const Session& session);
+inline constexpr std::uint64_t kRecallFollows = ~std::uint64_t{0} - 1;
 /// What programs do today: to host memory where it lies on a device, through a pipe, and back to the device.
 void measure_pipe(const Step& step, std::vector<Row>& rows);
 
