@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -355,6 +356,28 @@ TEST_F(SentRecords, nothing_in_them_is_trusted) {
       Errc::corrupt,
       [&] { static_cast<void>(unpack(memory_, std::span(packed.record).first(5), std::move(packed.lease))); },
       {"length"});
+}
+
+// A sender gone wild: whatever the record says, it is refused or within its memory.
+TEST_F(SentRecords, random_changes_lead_nowhere_else) {
+  const Tensor tensor = zeros(memory_, DType::uint8, {10, 10});
+  std::minstd_rand random(4711);  // NOLINT(cert-msc32-c,cert-msc51-cpp): repeatable
+  int accepted = 0;
+  for (int round = 0; round < 3000; ++round) {
+    PackedTensor packed = pack(tensor.transpose(0, 1));
+    for (std::uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
+      packed.record.at(8 + random() % (kTensorRecordBytes - 8)) = static_cast<std::byte>(random());
+    }
+    try {
+      const Tensor changed = unpack(memory_, packed.record, std::move(packed.lease));
+      EXPECT_LE(changed.layout().extent_bytes().end, 512U);
+      EXPECT_EQ(sum(changed.reshape({-1}).slice(0, 0, 1000)), 0.0);
+      ++accepted;
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.code() == Errc::corrupt || error.code() == Errc::unsupported) << error.what();
+    }
+  }
+  EXPECT_GT(accepted, 0);
 }
 
 TEST_F(SentRecords, a_message_that_is_no_tensor_is_told_so) {
