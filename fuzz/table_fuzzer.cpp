@@ -69,7 +69,7 @@ class TableRun {
       const ObjectHandle slab = take_handle();
       if (input_.take<std::uint8_t>() % 4 == 0) {
         entry.leases.push_back({.slab = slab, .lease = {.index = input_.take<std::uint8_t>()}});
-      } else if (const auto lease = table_.ledger_of(slab).allocate(input_.take_up_to(1024), sending_by(owner),
+      } else if (const auto lease = table_.ledger_of(slab).allocate(input_.take_up_to(1024), offered_by(owner),
                                                                     member_, Deadline::after({}))) {
         entry.leases.push_back({.slab = slab, .lease = *lease});
       }

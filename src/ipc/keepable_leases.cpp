@@ -31,7 +31,7 @@ void KeepableLeases::offer(const std::function<void()>& ask) const {
 
 void KeepableLeases::offer_all() const {
   for (std::size_t index = 0; index < leases_.size(); ++index) {
-    if (SlabBook::begin_sending(leases_[index])) continue;
+    if (SlabBook::offer(leases_[index])) continue;
     static_cast<void>(take_back(index));
     throw Error(Errc::not_found, fmt::format("lease {} of those to be kept has ended", index),
                 "look for a process that writes where it must not");
@@ -40,8 +40,8 @@ void KeepableLeases::offer_all() const {
 
 // Of the first `offered`. False if the keeper has taken them.
 bool KeepableLeases::take_back(std::size_t offered) const {
-  if (offered > 0 && !SlabBook::stop_sending(leases_.front())) return false;
-  for (std::size_t index = 1; index < offered; ++index) static_cast<void>(SlabBook::stop_sending(leases_[index]));
+  if (offered > 0 && !SlabBook::stop_offering(leases_.front())) return false;
+  for (std::size_t index = 1; index < offered; ++index) static_cast<void>(SlabBook::stop_offering(leases_[index]));
   return true;
 }
 

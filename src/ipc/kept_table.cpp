@@ -73,11 +73,11 @@ std::uint64_t KeptTable::bytes_of(std::span<const SentLease> leases) const {
 // The first one first, and given back last: who has it knows who has all.
 void KeptTable::take(std::span<const SentLease> leases, Owner sender) const {
   for (std::size_t index = 0; index < leases.size(); ++index) {
-    if (objects_.ledger_of(leases[index].slab).hand_over(leases[index].lease, sending_by(sender), kKept)) continue;
+    if (objects_.ledger_of(leases[index].slab).hand_over(leases[index].lease, offered_by(sender), kKept)) continue;
     const SentLease& wrong = leases[index];
     while (index-- > 0) {
       const SentLease& taken = leases[index];
-      static_cast<void>(objects_.ledger_of(taken.slab).hand_over(taken.lease, kKept, sending_by(sender)));
+      static_cast<void>(objects_.ledger_of(taken.slab).hand_over(taken.lease, kKept, offered_by(sender)));
     }
     throw_not_offered(wrong, sender);
   }

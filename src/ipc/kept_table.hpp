@@ -18,7 +18,7 @@ class KeptTable {
  public:
   explicit KeptTable(ObjectTable& objects) noexcept : objects_(objects) {}
 
-  /// Takes over what `sender` offers (`sending_by`), whole or not at all, in place of what the name had. Throws
+  /// Takes over what `sender` offers (`offered_by`), whole or not at all, in place of what the name had. Throws
   /// `Errc::invalid_argument` for a wrong name and a lease that is not on offer by `sender`, `Errc::not_found` for
   /// one that has ended, `Errc::limit_reached` if there are kMostKept names, `Errc::corrupt` where the ledger is.
   void keep(KeptEntry entry, Owner sender);

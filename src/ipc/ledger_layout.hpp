@@ -24,18 +24,25 @@ void format_ledger(std::byte* state, const LedgerGeometry& geometry);
 inline constexpr Owner kSlabItself = kPoolOwnerMask;  ///< owner of all blocks of a slab: they live by their leases
 inline constexpr Owner kInTransit = kSlabItself - 1;  ///< holder of a lease that a message refers to
 inline constexpr Owner kKept = kInTransit - 1;        ///< holder of a lease that the session keeps under a name
-static_assert(kKept > 2 * kMaxParticipants + 1);
+static_assert(kKept > 3 * (kMaxParticipants + 1));
 
 /// The holder of a lease that `sender` is about to give to a message: other than `sender`, so that another thread of
 /// the same process that receives it is told apart from the one that sends it.
 [[nodiscard]] constexpr Owner sending_by(Owner sender) noexcept {
   return static_cast<Owner>(sender + kMaxParticipants + 1);
 }
+/// The holder of a lease that `owner` offers to the keeper: other than one that is being sent, so that a late keeper
+/// does not take what was offered, taken back, and is in a message now.
+[[nodiscard]] constexpr Owner offered_by(Owner owner) noexcept {
+  return static_cast<Owner>(owner + 2 * (kMaxParticipants + 1));
+}
 /// The participant by whose death a lease of this holder ends; the holder itself if it is none.
 [[nodiscard]] constexpr Owner participant_of(Owner holder) noexcept {
-  const bool is_sending = holder > kMaxParticipants + 1 && holder <= 2 * kMaxParticipants + 1;
-  return is_sending ? static_cast<Owner>(holder - kMaxParticipants - 1) : holder;
+  constexpr Owner kStep = kMaxParticipants + 1;
+  const bool is_between = holder >= kStep && holder < 3 * kStep && holder % kStep != kNobody;
+  return is_between ? static_cast<Owner>(holder % kStep) : holder;
 }
+static_assert(participant_of(offered_by(1)) == 1 && participant_of(offered_by(kMaxParticipants)) == kMaxParticipants);
 static_assert(participant_of(sending_by(1)) == 1 && participant_of(sending_by(kMaxParticipants)) == kMaxParticipants);
 static_assert(participant_of(kMaxParticipants) == kMaxParticipants && participant_of(kInTransit) == kInTransit);
 static_assert(participant_of(kKept) == kKept);

@@ -88,8 +88,7 @@ bool SlabBook::is_only(const Lease& lease) noexcept {
   const SlabBook& book = *lease.book_;
   try {
     const LeaseRef ref{.index = lease.index_, .generation = lease.generation_};
-    return book.ledger_.tidy(book.object_.membership(), Deadline::after(std::chrono::milliseconds(0))) &&
-           book.ledger_.leases_beside(ref) == 1;
+    return book.ledger_.is_only(ref, book.object_.membership());
   } catch (const std::exception& error) {
     log(LogLevel::debug, error.what());
     return false;
@@ -127,11 +126,18 @@ bool SlabBook::begin_sending(const Lease& lease) {
   return book.ledger_.hand_over(ref, me, sending_by(me));
 }
 
-bool SlabBook::stop_sending(const Lease& lease) {
+bool SlabBook::offer(const Lease& lease) {
   const SlabBook& book = *lease.book_;
   const Owner me = book.object_.self();
   const LeaseRef ref{.index = lease.index_, .generation = lease.generation_};
-  return book.ledger_.hand_over(ref, sending_by(me), me);
+  return book.ledger_.hand_over(ref, me, offered_by(me));
+}
+
+bool SlabBook::stop_offering(const Lease& lease) {
+  const SlabBook& book = *lease.book_;
+  const Owner me = book.object_.self();
+  const LeaseRef ref{.index = lease.index_, .generation = lease.generation_};
+  return book.ledger_.hand_over(ref, offered_by(me), me);
 }
 
 void SlabBook::forget(Lease& lease) noexcept { lease.book_ = nullptr; }

@@ -44,8 +44,10 @@ class SlabBook : public std::enable_shared_from_this<SlabBook> {
   /// Before a message that refers to it is published, or the session is asked to keep it. False if it has ended, by
   /// whoever spoiled the ledger.
   static bool begin_sending(const Lease& lease);
-  /// It is not sent after all. False if it is another's by now.
-  [[nodiscard]] static bool stop_sending(const Lease& lease);
+  /// Offers a lease to the keeper, which may take it from now on. False if it is no longer this process's.
+  [[nodiscard]] static bool offer(const Lease& lease);
+  /// Takes it back. False if the keeper has it.
+  [[nodiscard]] static bool stop_offering(const Lease& lease);
   /// It is another's: this process has it no longer.
   static void forget(Lease& lease) noexcept;
   /// After that: it is the message's, or already its receiver's, who may be another thread of this process.

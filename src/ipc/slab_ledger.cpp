@@ -99,11 +99,11 @@ void SlabLedger::release(LeaseRef lease, Owner holder, const Membership& members
   }
 }
 
-bool SlabLedger::tidy(const Membership& membership, Deadline deadline) const {
-  const PoolGuard guard(view_.pool.header.lock, membership, deadline);
+bool SlabLedger::is_only(LeaseRef lease, const Membership& membership) const {
+  const PoolGuard guard(view_.pool.header.lock, membership, Deadline::after({}));
   if (!guard.is_held()) return false;
   LedgerCore<>(view_).end_orphans();
-  return true;
+  return leases_beside(lease) == 1;
 }
 
 bool SlabLedger::hand_over(LeaseRef lease, Owner from, Owner to) const {

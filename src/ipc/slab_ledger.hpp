@@ -68,8 +68,9 @@ class SlabLedger {
   /// Ends a lease of `holder`; the block goes with its last one. Throws `Errc::not_found`, and nothing has changed,
   /// if it has ended or is another's. Waits for other users of the slab for as long as it takes.
   void release(LeaseRef lease, Owner holder, const Membership& membership) const;
-  /// Ends what the dead have left. False if the lock was not free in time. Throws as `allocate`.
-  [[nodiscard]] bool tidy(const Membership& membership, Deadline deadline) const;
+  /// Whether there is no other lease on its block, after what the dead have left was ended. False if the lock is not
+  /// free now. Throws as `allocate`.
+  [[nodiscard]] bool is_only(LeaseRef lease, const Membership& membership) const;
   /// Gives a lease from one holder to another, without waiting. False, and nothing has changed, if `from` does not
   /// have it: it has ended or is another's.
   [[nodiscard]] bool hand_over(LeaseRef lease, Owner from, Owner to) const;

@@ -1,12 +1,10 @@
 #include "ipc/timeline_table.hpp"
 
-#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "drover/base/error.hpp"
@@ -17,17 +15,13 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// Whether there is a process of this number that is no zombie. Another one may have got the number since: then
-// whoever asks waits for that.
+// Whether any thread of the process is left. Another one may have got its number since: then whoever asks waits for
+// that.
 bool is_alive(pid_t pid) noexcept {
-  std::array<char, 512> text{};
-  const Fd file(::open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open()) return errno != ENOENT;
-  const ssize_t bytes = ::read(file.get(), text.data(), text.size() - 1);
-  if (bytes <= 0) return bytes < 0 && errno != ESRCH;
-  const std::string_view stat(text.data(), static_cast<std::size_t>(bytes));
-  const std::size_t end = stat.rfind(") ");
-  return end == std::string_view::npos || end + 2 >= stat.size() || (stat[end + 2] != 'Z' && stat[end + 2] != 'X');
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process.is_open()) return errno != ESRCH;
+  pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&ended, 1, 0) == 0;
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ DeviceWork::~DeviceWork() {
     return;
   }
   try {
-    wait_for_stream();
+    finish();
   } catch (const std::exception& error) {
     log(LogLevel::warn, error.what());
   }
@@ -73,7 +73,7 @@ DeviceWork::~DeviceWork() {
 
 // Submitted tells others that the value will come, so the stream hears of it first.
 void DeviceWork::signal(std::uint64_t ticket) {
-  if (ticket < next_) return;
+  if (ticket < next_ || is_lost_) return;
   stream_->signal(timelines_->word(*slot_), next_);
   timelines_->note_submitted(*slot_, next_);
   ++next_;
@@ -100,12 +100,13 @@ bool DeviceWork::is_reached(std::uint64_t ticket) {
   return done_ >= ticket;
 }
 
-// A stream that failed stores nothing more: whoever waits for it elsewhere must go on.
+// A stream whose device failed stores nothing more: whoever waits for it elsewhere must go on.
 bool DeviceWork::is_stream_idle() {
   try {
     return stream_->is_idle();
-  } catch (const Error&) {
-    if (slot_) timelines_->lose(*slot_);
+  } catch (const Error& error) {
+    if (error.code() == Errc::device_fault && slot_ && !is_lost_) timelines_->lose(*slot_);
+    is_lost_ = is_lost_ || error.code() == Errc::device_fault;
     throw;
   }
 }
@@ -137,16 +138,24 @@ bool DeviceWork::waits_for_others() {
   return !awaited_.empty();
 }
 
-// The keeper frees streams that wait for the dead. When it is gone, each frees its own.
-void DeviceWork::wait_for_stream() {
-  while (!stream_->is_idle()) {
-    try {
-      membership_->check();
-    } catch (const Error&) {
-      const MutexLock lock(mutex_);
-      for (const auto& point : awaited_) timelines_->bury_without_keeper(point);
-    }
+void DeviceWork::finish() {
+  const auto is_idle = [this] {
+    const MutexLock lock(mutex_);
+    return is_stream_idle();
+  };
+  while (!is_idle()) {
+    bury_without_keeper();
     static_cast<void>(stream_->synchronize(Deadline::after(kLook)));
+  }
+}
+
+// The keeper frees streams that wait for the dead. When it is gone, each frees its own.
+void DeviceWork::bury_without_keeper() noexcept {
+  try {
+    membership_->check();
+  } catch (const Error&) {
+    const MutexLock lock(mutex_);
+    for (const auto& point : awaited_) timelines_->bury_without_keeper(point);
   }
 }
 

@@ -37,8 +37,16 @@ class DeviceWork {
   DeviceWork& operator=(const DeviceWork&) = delete;
 
   [[nodiscard]] Device& device() const noexcept { return device_; }
-  /// The table that its points are of.
-  [[nodiscard]] const std::shared_ptr<TimelineTable>& timelines() const noexcept { return timelines_; }
+  /// Whether others of this session can wait for its points.
+  [[nodiscard]] bool has_timeline_in(const Membership& session) const noexcept {
+    return has_timeline() && membership_.get() == &session;
+  }
+  /// The session whose points it can wait for.
+  [[nodiscard]] const Membership& session() const noexcept { return *membership_; }
+  /// Waits until the stream is idle. If the session is over, it does the keeper's work for those it waits for.
+  void finish() DROVER_EXCLUDES(mutex_);
+  /// That work alone; nothing while there is a keeper.
+  void bury_without_keeper() noexcept DROVER_EXCLUDES(mutex_);
   /// Whether others can wait for its points.
   [[nodiscard]] bool has_timeline() const noexcept { return slot_.has_value(); }
 
@@ -67,7 +75,6 @@ class DeviceWork {
   [[nodiscard]] bool is_stream_idle() DROVER_REQUIRES(mutex_);
   [[nodiscard]] bool waits_for_others() DROVER_EXCLUDES(mutex_);
   void take_timeline();
-  void wait_for_stream() DROVER_EXCLUDES(mutex_);
 
   Device& device_;
   const std::shared_ptr<Membership> membership_;
@@ -77,6 +84,7 @@ class DeviceWork {
   std::unique_ptr<Stream> stream_;
   Mutex mutex_;
   std::uint64_t next_ DROVER_GUARDED_BY(mutex_) = 1;              // the ticket of what is submitted now
+  bool is_lost_ DROVER_GUARDED_BY(mutex_) = false;                // the device failed
   std::uint64_t done_ DROVER_GUARDED_BY(mutex_) = 0;              // without a timeline: known to be done
   std::vector<TimelinePoint> awaited_ DROVER_GUARDED_BY(mutex_);  // that the stream may still wait for
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "drover/base/error.hpp"
@@ -19,6 +20,14 @@ void wait_for_end(const WorkTicket& use, Deadline deadline) noexcept {
   }
 }
 
+void finish(DeviceWork& work) noexcept {
+  try {
+    work.finish();
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, error.what());
+  }
+}
+
 }  // namespace
 
 bool has_ended(const WorkTicket& use) noexcept {
@@ -31,6 +40,29 @@ bool has_ended(const WorkTicket& use) noexcept {
     log(LogLevel::warn, error.what());
     return false;  // asked again later
   }
+}
+
+// All streams first, and then what they used.
+DeviceWorks::~DeviceWorks() {
+  auto retired = take_all();
+  if (membership_->self() == kNobody) {  // keepers of other libraries must not run here either
+    static_cast<void>(new std::vector<RetiredBlock>(std::move(retired)));
+    return;
+  }
+  for (const auto& block : retired) {
+    for (const auto& use : block.uses) finish(*use.work);
+  }
+}
+
+std::vector<std::shared_ptr<DeviceWork>> DeviceWorks::all() {
+  std::vector<std::shared_ptr<DeviceWork>> works;
+  const MutexLock lock(mutex_);
+  for (const auto& [place, work] : works_) works.push_back(work);
+  return works;
+}
+
+void DeviceWorks::bury_without_keeper() noexcept {
+  for (const auto& work : all()) work->bury_without_keeper();
 }
 
 std::shared_ptr<TimelineTable> DeviceWorks::timelines() {
@@ -66,20 +98,22 @@ std::vector<RetiredBlock> DeviceWorks::take_ended(Deadline patience) {
   if (is_patient) taking_.lock();
   const std::lock_guard lock(taking_, std::adopt_lock);
   std::vector<RetiredBlock> ended;
-  for (RetiredBlock& block : take_all()) {
+  std::vector<RetiredBlock> going_on;
+  auto in_hand = take_all();
+  retired_count_ = in_hand.size();  // who needs memory waits for what this thread finds out
+  for (RetiredBlock& block : in_hand) {
     if (is_patient) std::ranges::for_each(block.uses, [&](const auto& use) { wait_for_end(use, patience); });
-    if (std::ranges::all_of(block.uses, has_ended)) {
-      ended.push_back(std::move(block));
-    } else {
-      retire(std::move(block));
-    }
+    auto& into = std::ranges::all_of(block.uses, has_ended) ? ended : going_on;
+    into.push_back(std::move(block));
   }
+  const MutexLock last(mutex_);
+  std::ranges::move(going_on, std::back_inserter(retired_));
+  retired_count_ = retired_.size();
   return ended;
 }
 
 std::vector<RetiredBlock> DeviceWorks::take_all() {
   const MutexLock lock(mutex_);
-  retired_count_ = 0;
   return std::exchange(retired_, {});
 }
 

@@ -25,10 +25,10 @@ struct WorkTicket {
 
 /// A block that nobody here holds any more, but work that was submitted still uses.
 struct RetiredBlock {
+  std::shared_ptr<void> keeper;  ///< of other memory that the work uses
   Lease lease;
   std::shared_ptr<MappedSlab> slab;
   std::vector<WorkTicket> uses;
-  std::shared_ptr<void> keeper;  ///< of other memory that the work uses
 };
 
 /// Safe for all threads.
@@ -36,12 +36,18 @@ class DeviceWorks {
  public:
   DeviceWorks(std::shared_ptr<Membership> membership, Ordering ordering)
       : membership_(std::move(membership)), ordering_(ordering) {}
+  /// Waits until all work has ended. Leaves everything as it is in a forked child.
+  ~DeviceWorks();
+  DeviceWorks(const DeviceWorks&) = delete;
+  DeviceWorks& operator=(const DeviceWorks&) = delete;
 
   /// The work on a device; begun when first asked for. Throws as `Backend::open`.
   [[nodiscard]] std::shared_ptr<DeviceWork> at(const Place& place) DROVER_EXCLUDES(mutex_);
   /// The timelines of the session; opened when first asked for.
   [[nodiscard]] std::shared_ptr<TimelineTable> timelines() DROVER_EXCLUDES(timelines_mutex_);
 
+  /// What DeviceWork::bury_without_keeper does, for all: before something waits for a whole device.
+  void bury_without_keeper() noexcept DROVER_EXCLUDES(mutex_);
   /// Keeps a block until its uses have ended.
   void retire(RetiredBlock block) DROVER_EXCLUDES(mutex_);
   /// Whether any are kept.
@@ -50,6 +56,7 @@ class DeviceWorks {
   [[nodiscard]] std::vector<RetiredBlock> take_ended(Deadline patience) DROVER_EXCLUDES(mutex_);
 
  private:
+  [[nodiscard]] std::vector<std::shared_ptr<DeviceWork>> all() DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<RetiredBlock> take_all() DROVER_EXCLUDES(mutex_);
 
   const std::shared_ptr<Membership> membership_;

@@ -74,9 +74,8 @@ Tensor copied_on_device(const Memory& memory, const DlpackArray& array, const Im
   const Tensor all = TensorAccess::make(storage, moved(array.layout, 0));
   order_after(all, options.stream);
   const auto work = storage->work_at(array.place);
-  const std::uint64_t ticket =
-      work->submit([&](Stream& stream) { stream.copy(storage->block().device_ptr(), range.begin, range.bytes); });
-  storage->end_use({.work = work, .ticket = ticket});
+  submit_use(work, {storage.get()},
+             [&](Stream& stream) { stream.copy(storage->block().device_ptr(), range.begin, range.bytes); });
   storage->hold(array.keeper);
   return all.contiguous();
 }

@@ -14,6 +14,11 @@ namespace drover {
 
 // Ready elements need no timeline, whose owner may be gone when they are recalled.
 void keep(std::string_view name, const Tensor& tensor) {
+  if (TensorAccess::storage(tensor)->dies_with_its_process()) {
+    throw Error(Errc::unsupported,
+                fmt::format("'{}' cannot be kept: its memory is another library's, and ends with its process", name),
+                "keep tensor.copy()");
+  }
   tensor.synchronize();
   PackedTensor packed = pack(tensor);
   const auto description = fmt::format("{} at {}", to_string(tensor.layout()), to_string(tensor.place()));

@@ -11,7 +11,10 @@
 namespace drover {
 
 MemoryState::~MemoryState() {
-  if (membership_->self() == kNobody) return;
+  if (membership_->self() == kNobody) {  // keepers of other libraries must not run here
+    static_cast<void>(new std::map<std::uint64_t, Known>(std::move(slabs_)));
+    return;
+  }
   release_retired(Deadline::never());
   for (const auto& [generation, known] : slabs_) {
     if (!known.imported || is_over(known)) continue;
@@ -60,11 +63,10 @@ Block MemoryState::import_again(const ForeignMemory& memory, const std::shared_p
   return claim(std::move(lease), slab);
 }
 
-// Others must have closed what they opened by a handle, too, not only released it.
+// Others must have closed what they opened by a handle, too, not only released it: who opens it has a lease before.
 bool MemoryState::is_over(const Known& known) noexcept {
   if (known.claims > 0 || known.imported->anchor.use_count() > 1) return false;
-  if (known.slab->is_by_handle() && !known.slab->is_alone()) return false;
-  return SlabBook::is_only(*known.imported->anchor);
+  return SlabBook::is_only(*known.imported->anchor) && (!known.slab->is_by_handle() || known.slab->is_alone());
 }
 
 // Keepers belong to other libraries, and do what they like when they go: not under the mutex.
@@ -73,6 +75,7 @@ void MemoryState::end_imports() noexcept {
   std::vector<Known> ended;
   const MutexLock lock(mutex_);
   ended = take_if([](const Known& known) { return known.imported && is_over(known); });
+  if (!ended.empty()) works_.bury_without_keeper();
 }
 
 }  // namespace drover

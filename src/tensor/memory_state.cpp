@@ -35,6 +35,11 @@ std::string name_of(Owner holder) {
   return holder == kKept ? "kept" : fmt::format("participant {}", holder);
 }
 
+std::shared_ptr<Membership> checked(std::shared_ptr<Membership> membership) {
+  require(membership != nullptr, "memory needs a session", "pass a Session that is open");
+  return membership;
+}
+
 SlabUsage usage_of(const MappedSlab& slab, const Membership& membership) {
   SlabUsage usage{
       .place = slab.place(), .handle = slab.book().object().handle(), .is_own = slab.is_own(), .bytes = slab.bytes()};
@@ -52,8 +57,9 @@ SlabUsage usage_of(const MappedSlab& slab, const Membership& membership) {
 }  // namespace
 
 MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions options)
-    : membership_(std::move(membership)), options_(std::move(options)), works_(membership_, options_.ordering) {
-  require(membership_ != nullptr, "memory needs a session", "pass a Session that is open");
+    : membership_(checked(std::move(membership))),
+      options_(std::move(options)),
+      works_(membership_, options_.ordering) {
   require(options_.slab_bytes >= kMiB, "a slab of less than 1 MiB was asked for", "leave slab_bytes as it is");
 }
 
@@ -215,6 +221,7 @@ void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint
   const bool may_be_emptied = std::exchange(has_new_slabs_, false);
   if (!has_idle && !may_be_emptied) return;
   dropped = take_if([&](const Known& known) { return &known == idle || (may_be_emptied && is_emptied(known)); });
+  if (!dropped.empty()) works_.bury_without_keeper();
 }
 
 // Whether it is better given back: not the last of its own at a place, which stays for the next block; nor another's
@@ -234,17 +241,17 @@ bool MemoryState::is_idle(const Known& known) const {
 
 void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keeper) noexcept {
   if (membership_->self() == kNobody || std::ranges::all_of(uses, has_ended)) return block.release();
-  RetiredBlock retired{.lease = std::move(block.lease_),
+  RetiredBlock retired{.keeper = std::move(keeper),
+                       .lease = std::move(block.lease_),
                        .slab = std::move(block.slab_),
-                       .uses = std::move(uses),
-                       .keeper = std::move(keeper)};
+                       .uses = std::move(uses)};
   block.state_.reset();
   works_.retire(std::move(retired));
 }
 
 void MemoryState::release_retired(Deadline patience) noexcept {
   if (works_.has_retired()) {
-    for (auto& [lease, slab, uses, keeper] : works_.take_ended(patience)) {
+    for (auto& [keeper, lease, slab, uses] : works_.take_ended(patience)) {
       const std::uint64_t bytes = lease.bytes();
       lease.release();
       claim_ended(slab, bytes);
@@ -276,6 +283,7 @@ bool MemoryState::trim() {
     if (known.imported) return is_over(known);
     return known.claims == 0 && (!known.slab->is_own() || known.slab->is_empty());
   });
+  if (!dropped.empty()) works_.bury_without_keeper();
   return !dropped.empty();
 }
 

@@ -55,6 +55,8 @@ std::shared_ptr<DeviceWork> TensorStorage::work_at(const Place& place) const {
   return memory_.state_->works().at(place);
 }
 
+bool TensorStorage::dies_with_its_process() const noexcept { return block_.slab_->is_by_handle(); }
+
 bool TensorStorage::make_known_to(Device& device) const { return block_.slab_->make_known_to(device); }
 
 std::vector<WorkTicket> TensorStorage::uses() {
@@ -77,9 +79,8 @@ std::vector<TimelinePoint> TensorStorage::origins() {
 // A stream that has waited for a point once need not again, but asking it twice does no harm, and is cheap. Points of
 // another session mean nothing to it.
 void TensorStorage::begin_use(DeviceWork& work) {
-  const auto timelines = memory_.state_->works().timelines();
   for (const auto& point : origins()) {
-    if (work.timelines() == timelines) {
+    if (&work.session() == memory_.state_->membership().get()) {
       work.wait_for(point);
     } else {
       static_cast<void>(wait(Deadline::never()));
@@ -87,7 +88,7 @@ void TensorStorage::begin_use(DeviceWork& work) {
   }
   for (const auto& use : uses()) {
     if (use.work.get() == &work || use.work->is_done(use.ticket)) continue;
-    if (use.work->has_timeline() && use.work->timelines() == work.timelines()) {
+    if (use.work->has_timeline_in(work.session())) {
       work.wait_for(use.work->point_of(use.ticket));
     } else {
       static_cast<void>(use.work->wait(use.ticket, Deadline::never()));
@@ -151,7 +152,7 @@ std::vector<TimelinePoint> TensorStorage::points(std::size_t most) {
   bool can_wait_elsewhere = true;
   for (const auto& use : uses()) {
     if (use.work->is_done(use.ticket)) continue;
-    can_wait_elsewhere = can_wait_elsewhere && use.work->has_timeline();
+    can_wait_elsewhere = can_wait_elsewhere && use.work->has_timeline_in(*memory_.state_->membership());
     if (can_wait_elsewhere) points.push_back(use.work->point_of(use.ticket));
   }
   if (can_wait_elsewhere && points.size() <= most) return points;

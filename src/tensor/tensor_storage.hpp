@@ -39,6 +39,8 @@ class TensorStorage {
   [[nodiscard]] Memory memory() const { return memory_; }
   /// The work of this process on the device where this lies, or on another.
   [[nodiscard]] std::shared_ptr<DeviceWork> work_at(const Place& place) const;
+  /// Whether the memory dies with the process that made it, which is another library's.
+  [[nodiscard]] bool dies_with_its_process() const noexcept;
   /// Makes host memory known to a device, if that can be.
   bool make_known_to(Device& device) const;
 

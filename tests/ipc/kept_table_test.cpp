@@ -162,13 +162,13 @@ TEST_F(KeptTableTest, leases_of_others_are_refused_and_everything_is_turned_back
   KeptEntry entry = make_kept_entry("mine", {}, "");
   entry.leases = KeepableLeases(leases, *maker_).names();
   expect_error(Errc::invalid_argument, [&] { table_.keep(entry, maker_->self()); }, {"participant 1's", "not sent"});
-  for (Lease& lease : leases) ASSERT_TRUE(SlabBook::begin_sending(lease));
+  for (Lease& lease : leases) ASSERT_TRUE(SlabBook::offer(lease));
   expect_error(Errc::invalid_argument, [&] { table_.keep(entry, other_->self()); }, {"participant 2's"});
   // One that is named twice is not there the second time.
   const std::string first = fmt::format("lease {} of slab:", entry.leases[0].lease.index);
   entry.leases[2] = entry.leases[0];
   expect_error(Errc::invalid_argument, [&] { table_.keep(entry, maker_->self()); }, {first});
-  for (const Lease& lease : leases) EXPECT_TRUE(SlabBook::stop_sending(lease)) << "as it was offered";
+  for (const Lease& lease : leases) EXPECT_TRUE(SlabBook::stop_offering(lease)) << "as it was offered";
   EXPECT_EQ(kept_leases(), 0U);
   EXPECT_EQ(table_.next(""), nullptr);
   leases.clear();
@@ -292,7 +292,7 @@ TEST_F(KeptTableTest, deaths_of_participants_do_not_touch_what_is_kept) {
   keep("weights", list(slab_->allocate(1000)));
   const SentLease kept = table_.find("weights").leases.at(0);
   auto offered = list(slab_->allocate(2000));
-  ASSERT_TRUE(SlabBook::begin_sending(offered[0]));  // and dies before the keeper has looked
+  ASSERT_TRUE(SlabBook::offer(offered[0]));  // and dies before the keeper has looked
   const Owner dead = maker_->self();
   const auto still_open = SlabBook::open(other_, kept.slab);
   session_.table().depart(dead, 1234);

@@ -156,7 +156,7 @@ TEST_F(SlabLedgerTest, what_is_being_sent_is_its_sender_s_until_somebody_takes_i
 TEST_F(SlabLedgerTest, holders_that_cannot_be_are_refused) {
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(ledger_.allocate(1, kNobody, member_)); });
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(ledger_.allocate(1, kSlabItself, member_)); });
-  expect_error(Errc::invalid_argument, [&] { static_cast<void>(ledger_.hand_over({}, kOne, 3000)); });
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(ledger_.hand_over({}, kOne, 3500)); });
 }
 
 TEST_F(SlabLedgerTest, geometries_that_cannot_be_are_refused) {

@@ -17,6 +17,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/base/trace.hpp"
+#include "drover/tensor/keep.hpp"
 #include "drover/tensor/send.hpp"
 #include "ipc/slab_book.hpp"
 #include "session/session_helpers.hpp"
@@ -103,6 +104,13 @@ TEST_P(Foreign, an_array_inside_an_allocation_keeps_its_place_and_strides) {
     EXPECT_EQ(got.select(0, 0).select(0, 0).item<std::int32_t>(), 1005);
     EXPECT_EQ(got.select(0, 2).select(0, 3).item<std::int32_t>(), 1211);
   }
+}
+
+TEST_P(Foreign, what_ends_with_its_process_is_not_kept) {
+  ForeignNumbers numbers(place(), "allocated", kCount);
+  const Imported imported = import_tensor(*here_, numbers.array());
+  ASSERT_EQ(imported.way, ImportWay::ipc_handle);
+  expect_error(Errc::unsupported, [&] { keep("numbers", imported.tensor); }, {"'numbers' cannot be kept", "copy()"});
 }
 
 TEST_P(Foreign, a_tensor_that_comes_back_is_the_same_memory) {

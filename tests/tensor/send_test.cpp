@@ -300,6 +300,8 @@ TEST_P(SendingUnfinished, tensors_of_two_sessions_are_copied_in_order) {
     gate.open();
   });
   copied.copy_from(got);
+  ASSERT_EQ(put(receiver_.queue, got), PutResult::put);  // what the other session does with it is none of theirs
+  EXPECT_EQ(sum(join().receive()), 3000.0);
   EXPECT_EQ(sum(copied), 3000.0);
   PackedTensor packed = pack(copied);
   expect_error(Errc::invalid_argument,

@@ -10,7 +10,8 @@ namespace drover {
 /// The session keeps the tensor under a name, whoever dies, until it is dropped (`Session::drop`) or the session
 /// ends; what had that name before is replaced. The elements are not copied: who writes them, writes what is kept.
 /// Waits until they are ready. `Session::kept` and `drover session show` list what is kept. Throws as
-/// `Tensor::synchronize` and `Membership::keep`.
+/// `Tensor::synchronize` and `Membership::keep`, and `Errc::unsupported` for memory of another library that was
+/// imported by its handle.
 void keep(std::string_view name, const Tensor& tensor);
 
 /// A tensor that was kept, with a claim of this process; it stays kept. Takes as long whatever its size. Throws
