@@ -74,15 +74,15 @@ DeviceWork::~DeviceWork() {
 // Submitted tells others that the value will come, so the stream hears of it first.
 void DeviceWork::signal(std::uint64_t ticket) {
   if (ticket < next_ || is_lost_) return;
-  stream_->signal(timelines_->word(*slot_), next_);
-  timelines_->note_submitted(*slot_, next_);
+  stream_->signal(timelines_->word(slot()), next_);
+  timelines_->note_submitted(slot(), next_);
   ++next_;
 }
 
 TimelinePoint DeviceWork::point_of(std::uint64_t ticket) {
   const MutexLock lock(mutex_);
   signal(ticket);
-  return {.value = ticket, .slot = slot_.value(), .pid = ::getpid()};
+  return {.value = ticket, .slot = slot(), .pid = ::getpid()};
 }
 
 std::uint64_t DeviceWork::latest() {

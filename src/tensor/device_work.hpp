@@ -70,6 +70,8 @@ class DeviceWork {
   void wait_for(const TimelinePoint& point) DROVER_EXCLUDES(mutex_);
 
  private:
+  // Requires: `has_timeline`.
+  [[nodiscard]] std::uint32_t slot() const noexcept { return slot_.value_or(0); }
   void signal(std::uint64_t ticket) DROVER_REQUIRES(mutex_);
   [[nodiscard]] bool is_reached(std::uint64_t ticket) DROVER_REQUIRES(mutex_);
   [[nodiscard]] bool is_stream_idle() DROVER_REQUIRES(mutex_);

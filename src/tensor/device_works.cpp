@@ -46,6 +46,7 @@ bool has_ended(const WorkTicket& use) noexcept {
 DeviceWorks::~DeviceWorks() {
   auto retired = take_all();
   if (membership_->self() == kNobody) {  // keepers of other libraries must not run here either
+    // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): leaked on purpose; without memory the child ends here
     static_cast<void>(new std::vector<RetiredBlock>(std::move(retired)));
     return;
   }

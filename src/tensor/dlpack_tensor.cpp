@@ -18,7 +18,7 @@ constexpr DlpackStream kUnordered = -1;
 // A tensor that another library uses on a stream; the block waits for that stream when both are gone.
 class Lent {
  public:
-  Lent(const Tensor& tensor, std::unique_ptr<Stream> stream) : tensor_(tensor), stream_(std::move(stream)) {}
+  Lent(Tensor tensor, std::unique_ptr<Stream> stream) : tensor_(std::move(tensor)), stream_(std::move(stream)) {}
   Lent(const Lent&) = delete;
   Lent& operator=(const Lent&) = delete;
   ~Lent() {

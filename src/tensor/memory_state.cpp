@@ -239,6 +239,7 @@ bool MemoryState::is_idle(const Known& known) const {
          });
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): its parts are
 void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keeper) noexcept {
   if (membership_->self() == kNobody || std::ranges::all_of(uses, has_ended)) return block.release();
   RetiredBlock retired{.keeper = std::move(keeper),

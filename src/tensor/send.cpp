@@ -20,12 +20,12 @@ constexpr std::size_t kMostPoints = 4;
 
 // A tensor as bytes; it has no padding.
 struct Record {
-  std::uint32_t magic;
-  std::uint16_t version;
-  std::uint16_t points;  // how many
+  std::uint32_t magic = 0;
+  std::uint16_t version = 0;
+  std::uint16_t points = 0;  // how many
   TensorLayout layout;
   std::array<TimelinePoint, kMostPoints> ready;
-  std::uint64_t unused;
+  std::uint64_t unused = 0;
 };
 static_assert(sizeof(Record) == kTensorRecordBytes && std::has_unique_object_representations_v<Record>);
 
@@ -85,13 +85,13 @@ PackedTensor pack(const Tensor& tensor) {
           .lease = storage.block().share()};
 }
 
-Tensor unpack(const Memory& memory, std::span<const std::byte> bytes, Lease&& lease) {
+Tensor unpack(const Memory& memory, std::span<const std::byte> record, Lease&& lease) {
   require(lease.is_open(), "a tensor was to be made of a lease that claims nothing", "unpack each lease once");
-  const Record record = parse(bytes, lease.bytes());
-  std::vector<TimelinePoint> points(record.ready.begin(), record.ready.begin() + record.points);
+  const Record parsed = parse(record, lease.bytes());
+  std::vector<TimelinePoint> points(parsed.ready.begin(), parsed.ready.begin() + parsed.points);
   TensorStorage::check(memory, lease, points);
   auto storage = std::make_shared<TensorStorage>(memory, std::move(lease), std::move(points));
-  return TensorAccess::make(std::move(storage), record.layout);
+  return TensorAccess::make(std::move(storage), parsed.layout);
 }
 
 PutResult put(Queue& queue, const Tensor& tensor, Deadline deadline) {
@@ -99,6 +99,7 @@ PutResult put(Queue& queue, const Tensor& tensor, Deadline deadline) {
   return queue.put(packed.record, std::span(&packed.lease, 1), deadline);
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): it is moved only if it was put
 PutResult put(Queue& queue, Tensor&& tensor, Deadline deadline) {
   return put_away(tensor, [&](const Tensor& sent) { return put(queue, sent, deadline); });
 }
@@ -115,6 +116,7 @@ PutResult send(Pipe& pipe, const Tensor& tensor, Deadline deadline) {
   return pipe.send(packed.record, std::span(&packed.lease, 1), deadline);
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): it is moved only if it was put
 PutResult send(Pipe& pipe, Tensor&& tensor, Deadline deadline) {
   return put_away(tensor, [&](const Tensor& sent) { return send(pipe, sent, deadline); });
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <ranges>
 
 #include <fmt/format.h>
 
@@ -56,10 +57,10 @@ void for_each_piece(const Pieces& pieces, const TensorLayout& to, const TensorLa
   for (std::int64_t nth = 0; nth < count; ++nth) {
     std::int64_t left = nth;
     std::array<std::int64_t, 2> at = {to.offset(), from.offset()};
-    for (auto run = pieces.outer.rbegin(); run != pieces.outer.rend(); ++run) {
-      const std::int64_t index = left % run->size;
-      left /= run->size;
-      for (std::size_t side = 0; side < 2; ++side) at[side] += index * run->ways[side];
+    for (const Run& run : std::views::reverse(pieces.outer)) {
+      const std::int64_t index = left % run.size;
+      left /= run.size;
+      for (std::size_t side = 0; side < 2; ++side) at[side] += index * run.ways[side];
     }
     visit({.to = static_cast<std::size_t>(at[0]) * size,
            .from = static_cast<std::size_t>(at[1]) * size,
@@ -138,7 +139,7 @@ void copy_staged(const Tensor& to, const Tensor& from) {
 bool can_reach(const Tensor& to, const Tensor& from) {
   const auto& storage = *TensorAccess::storage(to);
   if (to.place().backend != from.place().backend) return false;
-  Device& device = storage.work_at(to.place())->device();
+  const Device& device = storage.work_at(to.place())->device();
   return to.place() == from.place() || device.can_copy_directly(storage.work_at(from.place())->device());
 }
 

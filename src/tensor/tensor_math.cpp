@@ -83,8 +83,8 @@ bool is_close(T one, T other, double relative, double absolute) {
     const double distance = std::abs(static_cast<double>(one) - static_cast<double>(other));
     return one == other || distance <= absolute + relative * std::abs(static_cast<double>(other));
   } else {
-    const detail::Computed<T> a = static_cast<detail::Computed<T>>(one);
-    const detail::Computed<T> b = static_cast<detail::Computed<T>>(other);
+    const auto a = static_cast<detail::Computed<T>>(one);
+    const auto b = static_cast<detail::Computed<T>>(other);
     if (a == b) return true;  // infinities too
     const auto allowed = absolute + relative * static_cast<double>(std::abs(b));
     return std::isfinite(allowed) && static_cast<double>(std::abs(a - b)) <= allowed;

@@ -21,11 +21,11 @@ namespace {
 
 }  // namespace
 
-TensorStorage::TensorStorage(const Memory& memory, const Place& place, std::uint64_t bytes)
-    : memory_(memory), block_(memory_.state_->allocate(place, std::max<std::uint64_t>(bytes, 1))) {}
+TensorStorage::TensorStorage(Memory memory, const Place& place, std::uint64_t bytes)
+    : memory_(std::move(memory)), block_(memory_.state_->allocate(place, std::max<std::uint64_t>(bytes, 1))) {}
 
-TensorStorage::TensorStorage(const Memory& memory, Lease&& lease, std::vector<TimelinePoint> origins)
-    : memory_(memory), block_(memory_.state_->open(std::move(lease))), origins_(std::move(origins)) {}
+TensorStorage::TensorStorage(Memory memory, Lease&& lease, std::vector<TimelinePoint> origins)
+    : memory_(std::move(memory)), block_(memory_.state_->open(std::move(lease))), origins_(std::move(origins)) {}
 
 TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const std::shared_ptr<void>& keeper)
     : memory_(std::move(memory)), block_(memory_.state_->import_memory(foreign, keeper)) {}

@@ -22,9 +22,9 @@ class MemoryState;
 class TensorStorage {
  public:
   /// New memory.
-  TensorStorage(const Memory& memory, const Place& place, std::uint64_t bytes);
+  TensorStorage(Memory memory, const Place& place, std::uint64_t bytes);
   /// Memory that came from elsewhere, ready at these points.
-  TensorStorage(const Memory& memory, Lease&& lease, std::vector<TimelinePoint> origins);
+  TensorStorage(Memory memory, Lease&& lease, std::vector<TimelinePoint> origins);
   /// Memory of another library; see MemoryState::import_memory.
   TensorStorage(Memory memory, const ForeignMemory& foreign, const std::shared_ptr<void>& keeper);
   /// Throws `Errc::invalid_argument` if a lease that came from elsewhere is of another session, `Errc::corrupt` if

@@ -28,7 +28,7 @@ using Computed = std::conditional_t<kIsHalf<T>, float, T>;
 
 /// Calls `visit(std::type_identity<T>{})` with the C++ type of elements of `dtype`.
 template <class Visit>
-decltype(auto) visit_element(DType dtype, Visit&& visit) {
+decltype(auto) visit_element(DType dtype, const Visit& visit) {
   switch (dtype) {
     case DType::boolean: return visit(std::type_identity<bool>{});
     case DType::int8: return visit(std::type_identity<std::int8_t>{});
