@@ -42,11 +42,10 @@ build: packages ## build everything for daily work, in build/dev
 	$(call step,build dev,$(call configure_and_build,dev))
 
 .PHONY: demo
-demo: packages ## build the tool and two examples, show the devices, hand memory and tensors from process to process
-	$(call step,build release,cmake --preset release && cmake --build --preset release --target drover_cli slab_handoff tensor_handoff)
+demo: packages ## the main job: a map over tensors on all devices, in which a worker is killed and nothing is lost
+	$(call step,build release,cmake --preset release && cmake --build --preset release --target drover_cli pool_map)
 	$(call step,drover devices,build/release/cli/drover devices)
-	$(call step,slab_handoff,build/release/examples/cpp/slab_handoff/slab_handoff)
-	$(call step,tensor_handoff,build/release/examples/cpp/tensor_handoff/tensor_handoff)
+	$(call step,pool_map,build/release/examples/cpp/pool_map/pool_map)
 
 .PHONY: test
 test: setup lint test-dev test-asan test-tsan test-fuzz test-python ## lint, build and run every test, also under sanitizers

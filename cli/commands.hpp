@@ -24,6 +24,7 @@ using Run = std::function<Exit()>;
 void add_devices(CLI::App& app, Run& run);
 void add_doctor(CLI::App& app, Run& run);
 void add_probe_driver(CLI::App& app, Run& run);
+void add_ps(CLI::App& app, Run& run);
 void add_session(CLI::App& app, Run& run);
 
 }  // namespace drover::cli

@@ -1,6 +1,8 @@
 // drover doctor: what is wrong with GPUs, driver and limits, and what to do about it.
 #include "drover/observe/doctor.hpp"
 
+#include <sys/types.h>
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -16,6 +18,7 @@
 #include "driver_probe.hpp"
 #include "drover/base/version.hpp"
 #include "output.hpp"
+#include "process_doctor.hpp"
 
 namespace drover::cli {
 namespace {
@@ -23,6 +26,8 @@ namespace {
 struct Options {
   bool is_json = false;
   double timeout = 30.0;  // seconds
+  pid_t pid = 0;          // 0: the machine
+  bool has_no_stacks = false;
 };
 
 struct Diagnosis {
@@ -30,9 +35,12 @@ struct Diagnosis {
   Severity verdict = Severity::ok;
 };
 
+std::chrono::milliseconds limit_of(const Options& options) {
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(options.timeout));
+}
+
 Diagnosis examine(const Options& options) {
-  const std::chrono::duration<double> limit(options.timeout);
-  auto probe = probe_driver(std::chrono::ceil<std::chrono::milliseconds>(limit));
+  auto probe = probe_driver(limit_of(options));
   Diagnosis diagnosis{diagnose(collect_facts(std::move(probe)))};
   diagnosis.verdict = worst(diagnosis.findings);
   return diagnosis;
@@ -107,10 +115,14 @@ constexpr const char* kFooter =
 GPU can hang it), settings that hide or share GPUs, and the limits on shared memory, open files and memory. Every
 warning and failure comes with a remedy. Nothing is changed.
 
+With --pid it looks at a process and all below it instead, be they drover's or not: who is stopped, stuck in the
+kernel, forked after CUDA was started, or waits for somebody who is gone.
+
 Examples:
   drover doctor
   drover doctor --json | jq '.findings[] | select(.severity == "failure")'
-  drover doctor && ./train              start only where nothing fails)";
+  drover doctor && ./train              start only where nothing fails
+  drover doctor --pid 1234              what process 1234 and those below it wait for, with native stacks)";
 
 }  // namespace
 
@@ -119,12 +131,21 @@ void add_doctor(CLI::App& app, Run& run) {
       app.add_subcommand("doctor", "Say what is wrong with GPUs, driver and limits, and the remedy");
   const auto options = std::make_shared<Options>();  // shared with the callback, which outlives this function
   command->add_flag("--json", options->is_json, "Print JSON");
-  command->add_option("--timeout", options->timeout, "Seconds to wait for the driver")
+  command->add_option("--timeout", options->timeout, "Seconds to wait for the driver, or for stacks")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
+  command->add_option("--pid", options->pid, "Look at this process and those below it")->check(CLI::PositiveNumber);
+  command->add_flag("--no-stacks", options->has_no_stacks, "With --pid: attach no debugger");
   command->footer(kFooter);
   command->callback([options, &run] {
     run = [options] {
+      if (options->pid != 0) {
+        const auto verdict = run_process_doctor({.pid = options->pid,
+                                                 .is_json = options->is_json,
+                                                 .has_stacks = !options->has_no_stacks,
+                                                 .limit = limit_of(*options)});
+        return verdict == Severity::failure ? exit_failure : exit_good;
+      }
       const auto diagnosis = examine(*options);
       write_output(options->is_json ? as_json(diagnosis) : as_text(diagnosis));
       return diagnosis.verdict == Severity::failure ? exit_failure : exit_good;

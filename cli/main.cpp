@@ -19,6 +19,8 @@ constexpr const char* kFooter = R"(Examples:
   drover devices               which devices programs on this machine will use, and why
   drover devices --json        the same for programs
   drover doctor                what is wrong with GPUs, driver and limits, and what to do about it
+  drover ps                    pools, and what their workers do
+  drover doctor --pid PID      what a process and those below it wait for
   drover session list          named sessions, and what they keep
 
 Exit status:
@@ -35,6 +37,7 @@ int run_named_command(int argc, char** argv) {
   app.require_subcommand(0, 1);
   add_devices(app, run);
   add_doctor(app, run);
+  add_ps(app, run);
   add_session(app, run);
   add_probe_driver(app, run);
   try {

@@ -20,7 +20,9 @@ endfunction()
 
 drover_find_header(DROVER_FMT_INCLUDE fmt/format.h libfmt-dev)
 drover_add_header_library(drover_fmt DROVER_FMT_INCLUDE)
-target_compile_definitions(drover_fmt INTERFACE FMT_HEADER_ONLY=1)
+if(NOT DROVER_FMT_ONCE)
+  target_compile_definitions(drover_fmt INTERFACE FMT_HEADER_ONLY=1)
+endif()
 
 drover_find_header(DROVER_MSGPACK_INCLUDE msgpack/unpack.hpp libmsgpack-cxx-dev)
 drover_add_header_library(drover_msgpack DROVER_MSGPACK_INCLUDE)

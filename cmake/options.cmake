@@ -7,6 +7,8 @@ option(DROVER_BUILD_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(DROVER_BUILD_FUZZERS "Let the target `fuzzers` build the fuzzers; needs clang" OFF)
 option(DROVER_WERROR "Treat warnings as errors" OFF)
 option(DROVER_TRACE "Keep the trace hook (one load and one branch when nobody listens)" ON)
+# Quick to build; but a program that also has a fmt of its own may then meet two of them when it is linked.
+option(DROVER_FMT_ONCE "Compile fmt once instead of in every source; the library then has symbols of fmt" OFF)
 set(DROVER_SANITIZE "" CACHE STRING "Sanitizers: empty, 'address,undefined' or 'thread'")
 
 set(CMAKE_CXX_STANDARD 20)

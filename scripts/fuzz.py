@@ -44,6 +44,15 @@ def serialized(*arrays: tuple[bytes, bytes, int, int]) -> bytes:
 
 # Something to begin with: inputs that get past the first checks. The rest the fuzzers find themselves.
 SEEDS: dict[str, list[bytes]] = {
+    # A struct, lists, a map, a tuple, a batch of one task, and values to describe.
+    "codec": [
+        bytes([0, 0x94]) + text(b"ab") + b"\x81" + text(b"k") + b"\x91\x92\x91\x05\x92\x01\x02\xc4\x00\x92\xc3\x07",
+        bytes([1, 0x92, 0x92, 0xC0, 0x92, 1, 2, 0x92, 0x91, 0xC0, 0x92, 1, 2]),
+        bytes([2, 0x82, 1, 0x91]) + text(b"x") + bytes([0xFF, 0x90]),
+        bytes([3, 0x93, 0xCA, 0x3F, 0xC0, 0, 0, 0xC4, 2, 1, 2, 0xCE, 1, 2, 3, 4]),
+        bytes([4]) + numbers(1, 1) + numbers(7, 0, 3, 2, 0, 0) + b"\xa1x" + bytes(6),
+        bytes([203, 0x9A]) + bytes(range(10)) + bytes([0xDC, 0, 1, 0xD4, 1, 0]),
+    ],
     "handle": [b"queue:3:0:17", b"rlock:4294967295:18446744073709551615:1", b"condition:1:64", b"barrier:-1:0:0"],
     "npy": [
         bytes([0]) + b"\x93NUMPY\x01\0\x41\0{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }      \n123456",

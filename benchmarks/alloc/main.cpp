@@ -21,7 +21,7 @@ constexpr const char* kMetric = "release + allocate";
 
 // While `live` blocks are in use, one at random is released and another size allocated in its place.
 std::vector<double> measure(Allocator& allocator, std::size_t live, std::size_t samples) {
-  std::minstd_rand random(7);  // NOLINT(*-msc32-c,*-msc51-cpp): the same for all contenders
+  std::minstd_rand random(7);  // NOLINT(*-msc32-c,*-msc51-cpp,*-generator-seed): the same for all contenders
   const auto any_size = [&] { return 1 + random() % kLargest; };
   for (std::size_t slot = 0; slot < live; ++slot) allocator.allocate(slot, any_size());
   std::vector<double> nanoseconds;

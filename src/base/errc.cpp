@@ -19,6 +19,8 @@ std::string_view to_string(Errc code) noexcept {
     case Errc::device_fault: return "device_fault";
     case Errc::timed_out: return "timed_out";
     case Errc::peer_lost: return "peer_lost";
+    case Errc::task_failed: return "task_failed";
+    case Errc::cancelled: return "cancelled";
     case Errc::corrupt: return "corrupt";
     case Errc::system: return "system";
     case Errc::internal: return "internal";

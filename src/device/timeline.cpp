@@ -11,6 +11,7 @@
 #include <ctime>
 #include <thread>
 
+#include "base/activity.hpp"
 #include "device/timelines.hpp"
 #include "drover/base/config.hpp"
 
@@ -70,6 +71,7 @@ void timeline_store(TimelineWord& word, std::uint64_t value) noexcept {
 
 WaitResult timeline_wait(const TimelineWord& word, std::uint64_t value, Deadline deadline) {
   if (comes_soon(word, value, deadline)) return WaitResult::done;
+  const ActivityMark mark("timeline.wait");
   nanoseconds sleep = kFirstSleep;
   for (;;) {
     const std::uint64_t seen = word.load(std::memory_order_acquire);

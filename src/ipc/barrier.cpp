@@ -110,10 +110,12 @@ BarrierResult Barrier::wait(Deadline deadline) {
   static_cast<void>(state_->object.self());  // throws in a forked child
   const BarrierWord arrival = state_->arrive();
   if (arrival.is_broken) return {.kind = BarrierResult::Kind::broken, .index = 0};
-  const bool is_over = wait_on(state_->layout().bell, state_->object.membership(), deadline, state_->patience, [&] {
-    const BarrierWord seen = state_->now();
-    return seen.round != arrival.round || seen.is_broken;
-  });
+  const bool is_over = wait_on([] { return "barrier"; }, state_->layout().bell, state_->object.membership(), deadline,
+                               state_->patience,
+                               [&] {
+                                 const BarrierWord seen = state_->now();
+                                 return seen.round != arrival.round || seen.is_broken;
+                               });
   return is_over ? state_->outcome_of(arrival) : state_->give_up(arrival);
 }
 

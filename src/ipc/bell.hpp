@@ -101,9 +101,11 @@ class Patience {
 
 /// Calls `attempt`, which returns something that converts to bool, until that is true; looks for a while, then
 /// sleeps on `bell`. Returns what `attempt` returned last: false only when the deadline has passed. Throws what
-/// `membership.check()` throws once the session is over.
-template <class Attempt>
-auto wait_on(Bell& bell, const Membership& membership, Deadline deadline, Patience& patience, Attempt attempt) {
+/// `membership.check()` throws once the session is over. While it sleeps, it is inside of what
+/// `activity()` names; that is called only then.
+template <class Activity, class Attempt>
+auto wait_on(Activity activity, Bell& bell,  // NOLINT(readability-function-size): as many as a wait has
+             const Membership& membership, Deadline deadline, Patience& patience, Attempt attempt) {
   auto result = attempt();
   if (result || (!deadline.is_never() && deadline.has_passed())) return result;
   // Looks grow apart: each one takes the cache line away from whoever is about to write it.
@@ -116,7 +118,7 @@ auto wait_on(Bell& bell, const Membership& membership, Deadline deadline, Patien
     }
   }
   patience.failed();
-  for (SessionWatch watch(membership);;) {
+  for (SessionWatch watch(membership, activity());;) {
     const std::uint32_t announced = announce_sleep(bell);
     result = attempt();
     if (result || deadline.has_passed()) return result;

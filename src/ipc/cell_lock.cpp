@@ -39,7 +39,7 @@ void require_possible(std::uint32_t held) {
 }
 
 LockResult sleep_and_claim(CellLockLayout& cell, LockHolder self, const Membership& membership, Deadline deadline) {
-  SessionWatch watch(membership);
+  SessionWatch watch(membership, "lock");
   for (;;) {
     const std::uint32_t announced = announce(cell);
     if (announced != 0) {

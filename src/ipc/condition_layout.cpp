@@ -64,7 +64,7 @@ WaitResult ConditionPlace::sleep(const Waiting& waiting) const {
   const Word asleep = word_ | kAsleep;
   Word expected = word_;
   if (!cell_->compare_exchange_strong(expected, asleep)) return WaitResult::done;
-  SessionWatch watch(waiting.membership);
+  SessionWatch watch(waiting.membership, "condition");
   for (;;) {
     if (cell_->load() != asleep || waiting.is_woken_otherwise()) return WaitResult::done;
     if (waiting.deadline.has_passed()) return give_up() ? WaitResult::timed_out : WaitResult::done;

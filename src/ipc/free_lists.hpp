@@ -42,6 +42,13 @@ class FreeLists {
     return smallest_in(class_of(length)) < length ? search(class_of(length), length) : std::nullopt;
   }
 
+  /// Whether `find` looks likely to find one. Requires no lock, and is a guess without it.
+  [[nodiscard]] bool seem_to_have(std::uint32_t length) const noexcept {
+    const SizeClass from = class_of(length);
+    if ((columns_of(from.row) & (~0U << from.column)) != 0) return true;
+    return (view_.header.rows.load(std::memory_order_relaxed) & kAllRows & (~1U << from.row)) != 0;
+  }
+
   /// Puts an extent into its list.
   void insert(std::uint32_t chunk, std::uint32_t length) const {
     const SizeClass in = class_of(length);
@@ -75,6 +82,8 @@ class FreeLists {
   }
 
  private:
+  static constexpr std::uint32_t kAllRows = (1U << kSizeRows) - 1;
+
   // An extent in its list.
   struct Place {
     std::atomic<Link>* forward;  // that leads to it
@@ -114,7 +123,6 @@ class FreeLists {
     if (from.row >= kSizeRows) return std::nullopt;
     std::uint32_t columns = columns_of(from.row) & (~0U << from.column);
     if (columns == 0) {
-      constexpr std::uint32_t kAllRows = (1U << kSizeRows) - 1;
       const std::uint32_t rows = view_.header.rows.load(std::memory_order_relaxed) & kAllRows & (~1U << from.row);
       if (rows == 0) return std::nullopt;
       from.row = static_cast<std::uint32_t>(std::countr_zero(rows));

@@ -71,6 +71,9 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
     explicit operator bool() const noexcept { return result != PutResult::timed_out; }
   };
 
+  // What a thread that sleeps here is inside of. Only pipes have a rule of their own.
+  [[nodiscard]] const char* put_activity() const noexcept { return alone_rule_ ? "pipe.send" : "queue.put"; }
+  [[nodiscard]] const char* get_activity() const noexcept { return alone_rule_ ? "pipe.receive" : "queue.get"; }
   [[nodiscard]] RingHead& head() const noexcept { return view_.ring.head(); }
   [[nodiscard]] Claimed try_claim(Owner me);
   [[nodiscard]] PutResult put_held(detail::HeldMemory& held, const SendableLeases& leases, Owner me,

@@ -104,7 +104,8 @@ QueueCore::Claimed QueueCore::claim(Owner me, Deadline deadline) {
   Claimed claimed = try_claim(me);
   if (!claimed && !deadline.has_passed()) {
     for (int left = put_patience_.pauses(); left > 0 && !view_.ring.has_much_room(cursors_); --left) relax();
-    claimed = wait_on(head().slot_free, object_.membership(), deadline, put_patience_, [&] { return try_claim(me); });
+    claimed = wait_on([this] { return put_activity(); }, head().slot_free, object_.membership(), deadline,
+                      put_patience_, [&] { return try_claim(me); });
   }
   if (claimed.result == PutResult::put) {
     use_->putters.note();
@@ -141,19 +142,22 @@ void QueueCore::publish_record(Position position, Owner me) {
 }
 
 HeldMemory QueueCore::allocate(std::size_t bytes, Owner me, Deadline deadline, PutResult& result) {
-  HeldMemory held = wait_on(head().bytes_free, object_.membership(), deadline, bytes_patience_, [&] {
-                      if (is_closed()) {
-                        result = PutResult::closed;
-                        return std::optional(HeldMemory{});
-                      }
-                      HeldMemory found = try_allocate(bytes, me, deadline);
-                      if (found.core_ == nullptr && is_alone(use_->putters, use_->getters)) {
-                        found = try_allocate(bytes, me, deadline);
-                        result = PutResult::peer_lost;
-                        return std::optional(std::move(found));
-                      }
-                      return found.core_ != nullptr ? std::optional(std::move(found)) : std::nullopt;
-                    }).value_or(HeldMemory{});
+  HeldMemory held =
+      wait_on([this] { return put_activity(); }, head().bytes_free, object_.membership(), deadline, bytes_patience_,
+              [&] {
+                if (is_closed()) {
+                  result = PutResult::closed;
+                  return std::optional(HeldMemory{});
+                }
+                HeldMemory found = try_allocate(bytes, me, deadline);
+                if (found.core_ == nullptr && is_alone(use_->putters, use_->getters)) {
+                  found = try_allocate(bytes, me, deadline);
+                  result = PutResult::peer_lost;
+                  return std::optional(std::move(found));
+                }
+                return found.core_ != nullptr ? std::optional(std::move(found)) : std::nullopt;
+              })
+          .value_or(HeldMemory{});
   return held;
 }
 

@@ -22,8 +22,8 @@ bool fits(RecordHead record) noexcept {
 }  // namespace
 
 QueueCore::Taken QueueCore::take(Owner me, Deadline deadline) {
-  Taken taken =
-      wait_on(head().record_ready, object_.membership(), deadline, get_patience_, [&] { return try_take(me); });
+  Taken taken = wait_on([this] { return get_activity(); }, head().record_ready, object_.membership(), deadline,
+                        get_patience_, [&] { return try_take(me); });
   if (!taken.is_taken) {
     if (is_watched_.load(std::memory_order_relaxed)) watch_again();  // relaxed: set by this process before it polled
     return taken;

@@ -53,8 +53,8 @@ Bell& Semaphore::bell() const noexcept { return state_->core.bell(); }
 
 WaitResult Semaphore::acquire(Deadline deadline) {
   const Owner self = state_->object.self();
-  const bool is_done = wait_on(bell(), state_->object.membership(), deadline, state_->patience,
-                               [&] { return state_->core.take(self); });
+  const bool is_done = wait_on([] { return "semaphore"; }, bell(), state_->object.membership(), deadline,
+                               state_->patience, [&] { return state_->core.take(self); });
   return is_done ? WaitResult::done : WaitResult::timed_out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "base/activity.hpp"
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
 
@@ -12,11 +13,12 @@ namespace drover {
 inline constexpr std::chrono::milliseconds kLongestSleep{100};
 
 /// Made when a wait begins to sleep. Looks by the clock, and not only when a sleep was as long as it may be: signals
-/// and wake-ups that come more often would otherwise keep a waiter from ever learning that its session is over.
+/// and wake-ups that come more often would otherwise keep a waiter from ever learning that its session is over. While
+/// it lives, who watches the thread sees it inside of `activity`.
 class SessionWatch {
  public:
   /// Looks at nothing yet.
-  explicit SessionWatch(const Membership& membership) : membership_(membership) {}
+  SessionWatch(const Membership& membership, const char* activity) : membership_(membership), mark_(activity) {}
 
   /// Called after each sleep. Throws what `membership.check()` throws.
   void after_sleep() {
@@ -27,6 +29,7 @@ class SessionWatch {
 
  private:
   const Membership& membership_;
+  ActivityMark mark_;
   Deadline next_ = Deadline::after(kLongestSleep);
 };
 

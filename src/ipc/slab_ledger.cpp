@@ -61,6 +61,10 @@ SlabLedger::SlabLedger(std::byte* state, const LedgerGeometry& geometry)
       pool_(state, geometry.pool),
       chunk_shift_(static_cast<unsigned>(std::countr_zero(geometry.pool.chunk_bytes))) {}
 
+std::uint32_t SlabLedger::chunks_for(std::uint64_t bytes) const noexcept {
+  return bytes == 0 ? 1 : static_cast<std::uint32_t>((bytes - 1) >> chunk_shift_) + 1;
+}
+
 std::optional<LeaseRef> SlabLedger::allocate(std::uint64_t bytes, Owner holder, const Membership& membership,
                                              Deadline deadline) const {
   require_holder(holder);
@@ -70,8 +74,7 @@ std::optional<LeaseRef> SlabLedger::allocate(std::uint64_t bytes, Owner holder, 
   const LedgerCore<> core(view_);
   core.end_orphans();
   if (!core.has_room()) throw_full(view_.capacity);
-  const std::uint64_t chunks = bytes == 0 ? 1 : ((bytes - 1) >> chunk_shift_) + 1;
-  const auto lease = core.allocate(static_cast<std::uint32_t>(chunks), holder);
+  const auto lease = core.allocate(chunks_for(bytes), holder);
   if (!lease) return std::nullopt;
   return LeaseRef{.index = lease->index, .generation = lease->state.generation};
 }
@@ -125,6 +128,14 @@ void SlabLedger::adopt(LeaseRef lease, Owner to) const {
     changed.holder = to;
     if (LedgerCore<>(view_).exchange(lease.index, state, changed)) return;
   }
+}
+
+// What waits to be ended may make room.
+bool SlabLedger::seems_to_have_room(std::uint64_t bytes) const noexcept {
+  if (is_too_large(bytes)) return false;
+  if (view_.header.orphans.load(std::memory_order_relaxed) != kNoLink) return true;
+  if (view_.pool.header.orphans.load(std::memory_order_relaxed) != kNoLink) return true;
+  return FreeLists<NoSteps>(view_.pool).seem_to_have(chunks_for(bytes));
 }
 
 // Requires no lock: while it is held by whoever asks, its block stays.

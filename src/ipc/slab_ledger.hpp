@@ -85,6 +85,8 @@ class SlabLedger {
   [[nodiscard]] std::uint32_t leases_beside(LeaseRef lease) const;
   /// Whether a block of `bytes` can never be, even in an empty slab.
   [[nodiscard]] bool is_too_large(std::uint64_t bytes) const noexcept { return pool_.is_too_large(bytes); }
+  /// Whether `allocate` of `bytes` looks likely to succeed. Takes no lock: may be wrong either way while others work.
+  [[nodiscard]] bool seems_to_have_room(std::uint64_t bytes) const noexcept;
   /// Free bytes; may lag behind for a moment.
   [[nodiscard]] std::uint64_t free_bytes() const noexcept { return pool_.free_bytes(); }
   /// Blocks in use; may lag behind for a moment.
@@ -110,6 +112,7 @@ class SlabLedger {
 
  private:
   [[nodiscard]] LeaseState used_state(LeaseRef lease) const;
+  [[nodiscard]] std::uint32_t chunks_for(std::uint64_t bytes) const noexcept;
 
   LedgerView view_;
   BlockPool pool_;

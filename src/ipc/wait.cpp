@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/activity.hpp"
 #include "base/sys.hpp"
 #include "drover/base/error.hpp"
 #include "drover/ipc/membership.hpp"
@@ -33,6 +34,7 @@ class Waiting {
       if (!ready.empty() || deadline_.has_passed()) return ready;
       relax();
     }
+    const ActivityMark mark("wait");
     return has_fds() ? wait_on_descriptors() : wait_on_bells();
   }
 

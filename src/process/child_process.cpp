@@ -92,7 +92,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
 ChildProcess::~ChildProcess() { end(); }
 
 Fd ChildProcess::take_pipe(int number) {
-  require(number >= 0 && number < static_cast<int>(pipes_.size()), "a standard stream has the number 0, 1 or 2");
+  require(number >= 0 && std::cmp_less(number, pipes_.size()), "a standard stream has the number 0, 1 or 2");
   return std::move(pipes_[static_cast<std::size_t>(number)]);
 }
 

@@ -97,7 +97,7 @@ std::vector<RetiredBlock> DeviceWorks::take_ended(Deadline patience) {
   const bool is_patient = !patience.has_passed();
   if (!is_patient && !taking_.try_lock()) return {};
   if (is_patient) taking_.lock();
-  const std::lock_guard lock(taking_, std::adopt_lock);
+  const std::scoped_lock lock(std::adopt_lock, taking_);
   std::vector<RetiredBlock> ended;
   std::vector<RetiredBlock> going_on;
   auto in_hand = take_all();

@@ -38,7 +38,7 @@ constexpr const char* kProducer = "report it to the library that made the array"
 // All that another library reads, and what keeps the memory alive. Needs nothing that ends with `main`.
 template <class Managed>
 struct Exported {
-  Managed managed{};
+  Managed managed{};  // NOLINT(bugprone-invalid-enum-default-initialization): filled before anybody sees it
   std::array<std::int64_t, kMaxRank> shape{};
   std::array<std::int64_t, kMaxRank> strides{};
   std::shared_ptr<void> keeper;  // shared: the exporter may go on using the memory

@@ -56,6 +56,10 @@ Memory::Memory(std::shared_ptr<Membership> membership, const MemoryOptions& opti
 
 Block Memory::allocate(const Place& place, std::uint64_t bytes) { return state_->allocate(place, bytes); }
 Block Memory::open(Lease&& lease) { return state_->open(std::move(lease)); }
+bool Memory::is_of(const std::shared_ptr<Membership>& membership) const noexcept {
+  return state_->membership() == membership;
+}
+
 std::uint64_t Memory::claimed(const Place& place) const {
   state_->release_retired(Deadline::after({}));
   return state_->claimed(place);

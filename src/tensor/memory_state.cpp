@@ -102,32 +102,53 @@ MemoryState::Slabs MemoryState::own_at(const Place& place) const {
   return slabs;
 }
 
-// The slab made last is the one with most room. One that was spoilt is not looked at again; one that has no more
-// leases to give may have some later.
-Block MemoryState::allocate_in_known(const Place& place, std::uint64_t bytes) {
-  const auto is_within = [&] {
+// The slab made last is the one with most room.
+std::shared_ptr<MappedSlab> MemoryState::likely_at(const Place& place, std::uint64_t bytes) const {
+  for (const auto& [generation, known] : std::views::reverse(slabs_)) {
+    const MappedSlab& slab = *known.slab;
+    if (slab.is_own() && slab.place() == place && slab.book().ledger().seems_to_have_room(bytes)) return known.slab;
+  }
+  return nullptr;
+}
+
+// One that was spoilt is not looked at again; one that has no more leases to give may have some later.
+Block MemoryState::allocate_in(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) {
+  try {
+    Lease lease = slab->book().allocate(bytes, Deadline::after(kLedgerPatience));
+    if (!lease.is_open()) return {};
     const MutexLock lock(mutex_);
-    return is_within_budget(place, bytes);
+    return claim(std::move(lease), slab);
+  } catch (const Error& error) {
+    if (error.code() != Errc::corrupt && error.code() != Errc::limit_reached) throw;
+    log(LogLevel::warn, error.what());
+    if (error.code() == Errc::corrupt) forget(slab);
+  }
+  return {};
+}
+
+// Nearly always the likely one has room; full slabs beside it then cost a few loads each. All are asked before a new
+// one is made.
+Block MemoryState::allocate_in_known(const Place& place, std::uint64_t bytes) {
+  std::shared_ptr<MappedSlab> likely;
+  const auto look = [&] {
+    const MutexLock lock(mutex_);
+    if (!is_within_budget(place, bytes)) return false;
+    likely = likely_at(place, bytes);
+    return true;
   };
-  if (!is_within()) release_retired(Deadline::after(kWorkPatience));
-  {
+  if (!look()) {
+    release_retired(Deadline::after(kWorkPatience));
     const MutexLock lock(mutex_);
     check_budget(place, bytes);
   }
+  Block block = likely != nullptr ? allocate_in(likely, bytes) : Block{};
+  if (block.is_open()) return block;
   const Slabs slabs = own_at(place);
   for (const auto& slab : std::views::reverse(slabs)) {
-    try {
-      Lease lease = slab->book().allocate(bytes, Deadline::after(kLedgerPatience));
-      if (!lease.is_open()) continue;
-      const MutexLock lock(mutex_);
-      return claim(std::move(lease), slab);
-    } catch (const Error& error) {
-      if (error.code() != Errc::corrupt && error.code() != Errc::limit_reached) throw;
-      log(LogLevel::warn, error.what());
-      if (error.code() == Errc::corrupt) forget(slab);
-    }
+    if (slab != likely) block = allocate_in(slab, bytes);
+    if (block.is_open()) break;
   }
-  return {};
+  return block;
 }
 
 Block MemoryState::allocate_in_new(const Place& place, std::uint64_t bytes) {

@@ -74,6 +74,10 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] Block allocate_in_new(const Place& place, std::uint64_t bytes) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::shared_ptr<MappedSlab> make_slab(const Place& place, std::uint64_t bytes)
       DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] Block allocate_in(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes)
+      DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] std::shared_ptr<MappedSlab> likely_at(const Place& place, std::uint64_t bytes) const
+      DROVER_REQUIRES(mutex_);
   [[nodiscard]] Slabs own_at(const Place& place) const DROVER_EXCLUDES(mutex_);
   void forget(const std::shared_ptr<MappedSlab>& slab) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::shared_ptr<MappedSlab> mapped(const Lease& lease) DROVER_EXCLUDES(mutex_);

@@ -20,6 +20,7 @@ constexpr bool can_hold_whole(double number) noexcept {
 }
 
 // What fits, as T; throws the text of what does not.
+// NOLINTBEGIN(bugprone-std-exception-baseclass): Scalar::store makes an Error of the text
 template <class T, class Number>
 T convert(Number number) {
   if constexpr (detail::kIsComplex<Number> && detail::kIsComplex<T>) {
@@ -44,6 +45,7 @@ T convert(Number number) {
     return static_cast<T>(number);
   }
 }
+// NOLINTEND(bugprone-std-exception-baseclass)
 
 }  // namespace
 

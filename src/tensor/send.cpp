@@ -1,5 +1,6 @@
 #include "drover/tensor/send.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>

@@ -1,4 +1,5 @@
 // Tensors with new memory, and numbers in them.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>

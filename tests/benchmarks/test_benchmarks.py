@@ -15,6 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / os.environ.get("DROVER_BUILD_DIR", "build/dev")
 FIELDS = {"workload", "contender", "metric", "unit", "median", "p99", "n"}
 ALWAYS = {
+    "pool": {"drover, map", "drover, map, unbatched", "ring", "threads, mutex", "fork + pipe", "drover, tensors"},
     "queue": {"drover", "drover loan", "pipe", "unix socket, packets", "unix socket, stream", "cache line", "futex"},
     "sync": {"drover Lock", "drover Condition", "drover Barrier", "pthread mutex, robust", "sem_t", "futex"},
 }
@@ -46,7 +47,7 @@ def names() -> set[str]:
     return {str(path) for folder in folders if folder.is_dir() for path in folder.glob("*bench*")}
 
 
-@pytest.mark.parametrize("workload", ["queue", "sync"])
+@pytest.mark.parametrize("workload", ["pool", "queue", "sync"])
 def test_smoke_run_writes_every_row_and_leaves_nothing(workload: str, tmp_path: Path) -> None:
     """One row per contender and metric, in the form all workloads have."""
     before = names()
@@ -61,7 +62,7 @@ def test_smoke_run_writes_every_row_and_leaves_nothing(workload: str, tmp_path: 
     assert {row["contender"] for row in rows} >= ALWAYS[workload]
     keys = [(row["workload"], row["contender"], row["metric"]) for row in rows]
     assert len(keys) == len(set(keys))
-    assert ("wanted / measured" in done.stdout) == (workload == "queue")
+    assert ("wanted / measured" in done.stdout) == (workload in {"pool", "queue"})
     assert processes_of(program(workload)) == set()
     assert names() <= before
 

@@ -40,7 +40,7 @@ class TidyTree:
 
     def verdict(self, text: str) -> None:
         """Decide what clang-tidy says."""
-        version = '[ "$1" = --version ] && echo "version 19" && exit 0'
+        version = '[ "$1" = --version ] && echo "version 23" && exit 0'
         self.tool.write_text(f'#!/bin/sh\n{version}\necho "$4" >> {self.calls}\n{text}\n', encoding="utf-8")
         self.tool.chmod(self.tool.stat().st_mode | stat.S_IXUSR)
 

@@ -247,7 +247,7 @@ TEST_F(NamedSession, end_refuses_while_somebody_takes_part_unless_forced) {
 }
 
 TEST_F(NamedSession, keeper_that_does_not_answer_is_listed_so_and_ended_by_force) {
-  Session session = Session::open("stuck", {.patience = 500ms});
+  Session session = Session::open("stuck", {.patience = 5s});
   const pid_t keeper = session.keeper_pid();
   ASSERT_EQ(::kill(keeper, SIGSTOP), 0);
   const auto all = list_sessions();

@@ -23,5 +23,11 @@ inline constexpr bool kIsAddressSanitized = true;
 #else
 inline constexpr bool kIsAddressSanitized = false;
 #endif
+#if defined(__SANITIZE_THREAD__)
+/// Whether it is the thread sanitizer, which delays signals.
+inline constexpr bool kIsThreadSanitized = true;
+#else
+inline constexpr bool kIsThreadSanitized = false;
+#endif
 
 }  // namespace drover::test

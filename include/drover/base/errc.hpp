@@ -24,6 +24,8 @@ enum class Errc {
   device_fault,       ///< a kernel did something illegal; the context is unusable from now on
   timed_out,          ///< a deadline passed where an answer was required
   peer_lost,          ///< the process at the other end is gone
+  task_failed,        ///< a task threw what cannot be thrown here, or killed too many workers
+  cancelled,          ///< it was given up before it was done: by the caller, by Ctrl-C, by its pool's end
   corrupt,            ///< data from outside does not have the form it must have
   system,             ///< a system call failed for a reason with no code of its own
   internal,           ///< a bug in drover; please report it
@@ -34,7 +36,7 @@ inline constexpr std::array kAllErrc = {
     Errc::invalid_argument, Errc::out_of_memory, Errc::device_memory, Errc::limit_reached,  Errc::permission_denied,
     Errc::not_found,        Errc::busy,          Errc::unsupported,   Errc::driver_missing, Errc::driver_mismatch,
     Errc::forked,           Errc::device_lost,   Errc::device_fault,  Errc::timed_out,      Errc::peer_lost,
-    Errc::corrupt,          Errc::system,        Errc::internal,
+    Errc::task_failed,      Errc::cancelled,     Errc::corrupt,       Errc::system,         Errc::internal,
 };
 
 /// The code's name as written above, e.g. "device_memory".

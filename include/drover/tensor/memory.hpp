@@ -110,6 +110,8 @@ class Memory {
   /// where it throws, the lease is still the caller's.
   [[nodiscard]] Block open(Lease&& lease);
 
+  /// Whether it is memory of this session: what is sent there must be.
+  [[nodiscard]] bool is_of(const std::shared_ptr<Membership>& membership) const noexcept;
   /// Bytes this process claims there.
   [[nodiscard]] std::uint64_t claimed(const Place& place) const;
   /// All slabs that are mapped here. Waits for other users of their ledgers, a moment.

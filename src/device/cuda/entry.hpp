@@ -1,6 +1,7 @@
 // device/cuda/entry.hpp: one entry point of a library loaded at run time.
 #pragma once
 
+#include "base/activity.hpp"
 #include "base/sys.hpp"
 #include "device/fork_guard.hpp"
 
@@ -15,7 +16,8 @@ enum class AfterFork {
   refused,  ///< nothing: even its destroying calls may crash in the child, so they return 3 (not initialised) unmade
 };
 
-/// A function pointer with its name. Calls go through the seam, so that tests can make each of them fail.
+/// A function pointer with its name. Calls go through the seam, so that tests can make each of them fail; whoever
+/// watches the thread sees it inside of the call.
 template <class... Parameters>
 class Entry<int(Parameters...)> {
  public:
@@ -30,6 +32,7 @@ class Entry<int(Parameters...)> {
     constexpr int kNotInitializedCode = 3;
     if (after_fork_ == AfterFork::refused && fork_guard::is_forked_child()) return kNotInitializedCode;
     if (const int error = sys::injected(name_); error != 0) return error;
+    const ActivityMark mark(name_);
     return function_(arguments...);
   }
 

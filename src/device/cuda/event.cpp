@@ -21,7 +21,7 @@ bool CudaEvent::has_happened() const {
 }
 
 WaitResult CudaEvent::synchronize(Deadline deadline) const {
-  if (!deadline.is_never()) return poll_until([this] { return has_happened(); }, deadline);
+  if (!deadline.is_never()) return poll_until("event.synchronize", [this] { return has_happened(); }, deadline);
   const CurrentContext context(device_);
   check(driver().cuEventSynchronize(handle_), "cuEventSynchronize", device_.facts("an event"));
   return WaitResult::done;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/activity.hpp"
 #include "device/cuda/error.hpp"
 #include "drover/base/clock.hpp"
 
@@ -17,22 +18,22 @@ inline bool is_done(CUresult result, const char* call, const CallFacts& facts) {
   return true;
 }
 
-/// Asks again and again, at first without a pause, until `is_done()` or the deadline.
+/// Asks again and again, at first without a pause, until `is_done()` or the deadline. A thread that waits long is
+/// inside of `activity`.
 template <class IsDone>
-WaitResult poll_until(IsDone is_done, Deadline deadline) {
+WaitResult poll_until(const char* activity, IsDone is_done, Deadline deadline) {
   using std::chrono::microseconds;
   constexpr int kQuickLooks = 200;  // some tens of microseconds: most waits end here
   constexpr microseconds kLongestPause(200);
-  microseconds pause(0);
-  for (int look = 0;;) {
+  for (int look = 0; look < kQuickLooks; ++look) {
     if (is_done()) return WaitResult::done;
     if (deadline.has_passed()) return WaitResult::timed_out;
-    if (look < kQuickLooks) {
-      ++look;
-      continue;
-    }
+  }
+  const ActivityMark mark(activity);
+  for (microseconds pause(0);; std::this_thread::sleep_for(pause)) {
+    if (is_done()) return WaitResult::done;
+    if (deadline.has_passed()) return WaitResult::timed_out;
     pause = std::min(pause + microseconds(5), kLongestPause);
-    std::this_thread::sleep_for(pause);
   }
 }
 

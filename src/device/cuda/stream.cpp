@@ -110,7 +110,7 @@ bool CudaStream::is_idle() const {
 }
 
 WaitResult CudaStream::synchronize(Deadline deadline) const {
-  if (!deadline.is_never()) return poll_until([this] { return is_idle(); }, deadline);
+  if (!deadline.is_never()) return poll_until("stream.synchronize", [this] { return is_idle(); }, deadline);
   const CurrentContext context(device_);
   check(driver().cuStreamSynchronize(handle_), "cuStreamSynchronize", device_.facts("a stream"));
   return WaitResult::done;

@@ -1,6 +1,7 @@
 #include <new>
 #include <utility>
 
+#include "base/activity.hpp"
 #include "device/fork_guard.hpp"
 #include "device/host/stream.hpp"
 #include "device/own.hpp"
@@ -18,6 +19,8 @@ void EventRecord::complete() {
 
 WaitResult EventRecord::wait(Deadline deadline) const {
   const MutexLock lock(mutex_);
+  if (time_) return WaitResult::done;
+  const ActivityMark mark("event.synchronize");
   while (!time_) {
     if (deadline.is_never()) {
       changed_.wait(mutex_);

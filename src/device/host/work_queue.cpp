@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/activity.hpp"
 #include "device/host/stream.hpp"
 #include "drover/base/error.hpp"
 
@@ -92,6 +93,8 @@ bool WorkQueue::is_idle() const {
 WaitResult WorkQueue::wait(Deadline deadline) const {
   const MutexLock lock(mutex_);
   const std::uint64_t target = submitted_;
+  if (completed_ >= target) return WaitResult::done;
+  const ActivityMark mark("stream.synchronize");
   while (completed_ < target) {
     if (deadline.is_never()) {
       changed_.wait(mutex_);

@@ -1,0 +1,330 @@
+// drover/pool/future.hpp: results that are to come.
+#pragma once
+
+#include <atomic>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "drover/base/clock.hpp"
+#include "drover/base/mutex.hpp"
+
+namespace drover {
+
+namespace detail {
+
+/// What futures share: whether the result is there, and who wants to know. Safe for all threads.
+class FutureState {
+ public:
+  FutureState() = default;
+  FutureState(const FutureState&) = delete;
+  FutureState& operator=(const FutureState&) = delete;
+  virtual ~FutureState();
+
+  [[nodiscard]] bool is_done() const noexcept { return status_.load(std::memory_order_acquire) == kDone; }
+  WaitResult wait(Deadline deadline);
+  /// Waits; throws the error, if it is one, and `Errc::timed_out`.
+  void await_value(Deadline deadline);
+  /// Called when done, by the thread that makes it so; at once if it is. What it throws is logged.
+  void on_done(std::function<void()> call);
+  /// Ends it with an error, unless it is done. Returns whether it did.
+  bool fail(std::exception_ptr error) noexcept;
+  /// Tries to keep it from being run; true if it never will.
+  virtual bool cancel() { return false; }
+  /// For errors: "task 17 'sum'".
+  [[nodiscard]] virtual std::string describe() const;
+  /// What it failed with; nothing if it has a value or is not done.
+  [[nodiscard]] std::exception_ptr error() const noexcept { return is_done() ? error_ : nullptr; }
+
+ protected:
+  /// Whether the caller may set the result, being the first; then it must call `finish`.
+  [[nodiscard]] bool begin_finish() noexcept;
+  /// With what it failed, if it did.
+  void finish(std::exception_ptr error = nullptr) noexcept;
+
+ private:
+  static constexpr std::uint32_t kPending = 0;
+  static constexpr std::uint32_t kFinishing = 1;
+  static constexpr std::uint32_t kDone = 2;
+
+  std::atomic<std::uint32_t> status_{kPending};
+  std::atomic<std::uint32_t> sleepers_{0};
+  std::exception_ptr error_;
+  Mutex mutex_;
+  std::vector<std::function<void()>> calls_ DROVER_GUARDED_BY(mutex_);
+};
+
+template <class Result>
+using Stored = std::conditional_t<std::is_void_v<Result>, std::monostate, Result>;
+
+/// The same with a value.
+template <class Result>
+class FutureValue : public FutureState {
+ public:
+  /// Ends it with a value, unless it is done; with what making the value throws, if it does.
+  template <class... Given>
+  bool set(Given&&... given) noexcept {
+    if (!begin_finish()) return false;
+    std::exception_ptr error;
+    try {
+      value_.emplace(std::forward<Given>(given)...);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    finish(std::move(error));
+    return true;
+  }
+  /// Requires: done, without an error.
+  [[nodiscard]] Stored<Result>& value() noexcept { return *value_; }  // NOLINT(bugprone-unchecked-optional-access)
+
+ private:
+  std::optional<Stored<Result>> value_;
+};
+
+/// Whether this thread completes futures: it must not wait for one.
+[[nodiscard]] bool is_completing_thread() noexcept;
+/// Throws `Errc::invalid_argument` if it does.
+void check_may_wait();
+
+}  // namespace detail
+
+/// A result to come, of a task or of what is made from tasks. A handle: copies refer to the same. Safe for all
+/// threads.
+template <class Result>
+class Future {
+ public:
+  struct promise_type;  // NOLINT(readability-identifier-naming): the language's name
+
+  /// Of nothing; only to be assigned to.
+  Future() = default;
+  /// Made by pools.
+  explicit Future(std::shared_ptr<detail::FutureValue<Result>> state) noexcept : state_(std::move(state)) {}
+
+  /// Whether it is of something.
+  [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
+  /// The same for copies, different for others that exist at the same time.
+  [[nodiscard]] const void* id() const noexcept { return state_.get(); }
+  /// Whether the result, or an error, is there.
+  [[nodiscard]] bool is_done() const noexcept { return state_->is_done(); }
+  /// Waits until it is. Never call it from `then`, on whose thread results come in: that is `Errc::invalid_argument`.
+  WaitResult wait(Deadline deadline = Deadline::never()) const { return state_->wait(deadline); }
+  /// Waits for the result and gives a copy of it, or throws what the task threw; `Errc::timed_out` if it is not there
+  /// by then, though the task goes on; `Errc::cancelled`; `Errc::peer_lost` if its worker died.
+  Result get(Deadline deadline = Deadline::never()) const& {  // NOLINT(modernize-use-nodiscard): often for its errors
+    state_->await_value(deadline);
+    if constexpr (!std::is_void_v<Result>) return state_->value();
+  }
+  /// The same, but moves the result out: for a future that nobody else asks.
+  Result get(Deadline deadline = Deadline::never()) && {
+    state_->await_value(deadline);
+    if constexpr (!std::is_void_v<Result>) return std::move(state_->value());
+  }
+  /// What it failed with; nothing if it has a result or is not done.
+  [[nodiscard]] std::exception_ptr error() const noexcept { return state_->error(); }
+  /// Keeps the task from being run, if it has not begun; true if it never will. One that runs is asked to stop
+  /// (`this_worker().is_interrupted()`).
+  bool cancel() const { return state_->cancel(); }  // NOLINT(modernize-use-nodiscard): often only tried
+
+  /// The future of `function(result)`, which is called when the result is there, by a thread of the pool: it should
+  /// be quick. The result is the same for all who ask, so it is handed over as const. An error goes on to the new
+  /// future, and `function` is not called.
+  template <class Function>
+  auto then(Function function) const;
+  /// Calls `call(future)` when done, whatever came of it; as above. What it throws is logged.
+  template <class Call>
+  void on_done(Call call) const {
+    state_->on_done([state = state_, call = std::move(call)]() mutable { call(Future(state)); });
+  }
+
+  /// For co_await: goes on when the result is there, on a thread of the pool.
+  [[nodiscard]] bool await_ready() const noexcept { return is_done(); }
+  /// As above.
+  void await_suspend(std::coroutine_handle<> waiting) const {
+    state_->on_done([waiting] { waiting.resume(); });
+  }
+  /// As above.
+  Result await_resume() const { return get(); }  // NOLINT(modernize-use-nodiscard): as above
+
+ private:
+  std::shared_ptr<detail::FutureValue<Result>> state_;  // shared: with the pool until it is done
+};
+
+namespace detail {
+
+template <class Result, class Function>
+struct ThenResult {
+  using Type = std::invoke_result_t<Function&, const Result&>;
+};
+template <class Function>
+struct ThenResult<void, Function> {
+  using Type = std::invoke_result_t<Function&>;
+};
+
+// Sets a future to what a call gives or throws.
+template <class Result, class Call>
+void set_from(FutureValue<Result>& state, const Call& call) noexcept {
+  try {
+    if constexpr (std::is_void_v<Result>) {
+      call();
+      state.set();
+    } else {
+      state.set(call());
+    }
+  } catch (...) {
+    state.fail(std::current_exception());
+  }
+}
+
+// What coroutines that return a Future have in common.
+template <class Result>
+struct PromiseBase {
+  std::shared_ptr<FutureValue<Result>> state = std::make_shared<FutureValue<Result>>();
+  Future<Result> get_return_object() { return Future<Result>(state); }
+  std::suspend_never initial_suspend() noexcept { return {}; }
+  std::suspend_never final_suspend() noexcept { return {}; }
+  void unhandled_exception() noexcept { state->fail(std::current_exception()); }
+};
+
+template <class Result>
+struct Promise : PromiseBase<Result> {
+  template <class Value = Result>
+  void return_value(Value&& value) {
+    this->state->set(std::forward<Value>(value));
+  }
+};
+template <>
+struct Promise<void> : PromiseBase<void> {
+  void return_void() { state->set(); }
+};
+
+}  // namespace detail
+
+/// A function that returns a Future may be a coroutine, and `co_await` others. It runs where it is called up to the
+/// first result that is not there yet, and goes on where that comes in.
+template <class Result>
+struct Future<Result>::promise_type  // NOLINT(readability-identifier-naming): as above
+    : detail::Promise<Result> {};
+
+template <class Result>
+template <class Function>
+auto Future<Result>::then(Function function) const {
+  using Next = std::remove_cvref_t<typename detail::ThenResult<Result, Function>::Type>;
+  auto next = std::make_shared<detail::FutureValue<Next>>();
+  state_->on_done([state = state_, next, function = std::move(function)]() mutable {
+    if (auto error = state->error()) {
+      next->fail(error);
+      return;
+    }
+    detail::set_from(*next, [&]() -> Next {
+      if constexpr (std::is_void_v<Result>) {
+        return function();
+      } else {
+        return function(std::as_const(state->value()));
+      }
+    });
+  });
+  return Future<Next>(next);
+}
+
+/// The results of all, in their order, when the last one is there; the first error if one fails.
+template <class Result>
+  requires(!std::is_void_v<Result>)
+[[nodiscard]] Future<std::vector<Result>> when_all(std::vector<Future<Result>> futures) {
+  struct Gathering {
+    std::vector<Future<Result>> futures;
+    std::atomic<std::size_t> missing;
+  };
+  auto all = std::make_shared<detail::FutureValue<std::vector<Result>>>();
+  auto gathering = std::make_shared<Gathering>(std::move(futures), 0);
+  gathering->missing = gathering->futures.size();
+  const auto gather = [all, gathering] {
+    detail::set_from(*all, [&] {
+      std::vector<Result> results;
+      results.reserve(gathering->futures.size());
+      for (const auto& future : gathering->futures) results.push_back(future.get());
+      return results;
+    });
+    gathering->futures.clear();
+  };
+  if (gathering->futures.empty()) gather();
+  for (std::size_t i = 0, count = gathering->futures.size(); i < count; ++i) {
+    const Future<Result> one = gathering->futures[i];
+    one.on_done([all, gathering, gather](const Future<Result>& done) {
+      if (const auto error = done.error()) all->fail(error);
+      if (--gathering->missing == 0 && !all->is_done()) gather();
+    });
+  }
+  return Future<std::vector<Result>>(all);
+}
+
+/// Futures in the order in which they are done. Move-only; belongs to one thread.
+template <class Result>
+class Completions {
+ public:
+  /// Made by `as_completed`.
+  explicit Completions(const std::vector<Future<Result>>& futures) {
+    for (const auto& future : futures) add(future);
+  }
+  /// Takes over.
+  Completions(Completions&&) noexcept = default;
+  /// Takes over.
+  Completions& operator=(Completions&&) noexcept = default;
+  Completions(const Completions&) = delete;
+  Completions& operator=(const Completions&) = delete;
+  ~Completions() = default;
+  /// One more to wait for.
+  void add(const Future<Result>& future) {
+    ++left_;
+    future.on_done([arrivals = arrivals_](const Future<Result>& done) {
+      const MutexLock lock(arrivals->mutex);
+      arrivals->done.push_back(done);
+      arrivals->came.notify_one();
+    });
+  }
+  /// How many have not been given yet.
+  [[nodiscard]] std::size_t left() const noexcept { return left_; }
+  /// The next that is done; nothing if all were given or the deadline passes. Where Future::wait is refused, this is.
+  [[nodiscard]] std::optional<Future<Result>> next(Deadline deadline = Deadline::never()) {
+    if (left_ == 0) return std::nullopt;
+    const MutexLock lock(arrivals_->mutex);
+    if (arrivals_->done.empty()) detail::check_may_wait();
+    while (arrivals_->done.empty()) {
+      if (deadline.is_never()) {
+        arrivals_->came.wait(arrivals_->mutex);
+      } else if (arrivals_->came.wait_until(arrivals_->mutex, deadline.moment()) == std::cv_status::timeout &&
+                 arrivals_->done.empty()) {
+        return std::nullopt;
+      }
+    }
+    auto first = std::move(arrivals_->done.front());
+    arrivals_->done.pop_front();
+    --left_;
+    return first;
+  }
+
+ private:
+  struct Arrivals {
+    Mutex mutex;
+    ConditionVariable came;
+    std::deque<Future<Result>> done DROVER_GUARDED_BY(mutex);
+  };
+  std::shared_ptr<Arrivals> arrivals_ = std::make_shared<Arrivals>();  // shared: with futures that are not done yet
+  std::size_t left_ = 0;
+};
+
+/// To take futures as they are done: `auto done = as_completed(futures); while (auto one = done.next()) ...`.
+template <class Result>
+[[nodiscard]] Completions<Result> as_completed(const std::vector<Future<Result>>& futures) {
+  return Completions<Result>(futures);
+}
+
+}  // namespace drover

@@ -1,0 +1,70 @@
+// drover/pool/this_worker.hpp: the worker of a pool in which a task runs, as the task sees it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <typeindex>
+#include <typeinfo>
+#include <unordered_map>
+#include <utility>
+
+#include "drover/session/session.hpp"
+#include "drover/tensor/memory.hpp"
+#include "drover/tensor/place.hpp"
+
+namespace drover {
+
+/// This process as a worker of a pool. Belongs to the thread that runs tasks, but for `is_interrupted`.
+class PoolWorker {
+ public:
+  /// Its number in the pool, from 0.
+  [[nodiscard]] std::size_t index() const noexcept { return index_; }
+  /// "worker-2".
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Its device as it is numbered here, to make tensors on; Place::cpu() without one.
+  [[nodiscard]] const Place& place() const noexcept { return place_; }
+  /// The session of the pool.
+  [[nodiscard]] const Session& session() const noexcept { return session_; }
+  /// In which tensors are made that shall be results.
+  [[nodiscard]] const Memory& memory() const noexcept { return memory_; }
+
+  /// Makes an object that lives until the worker ends, for all tasks that run here; replaces one of the same type.
+  template <class Object, class... Arguments>
+  Object& emplace(Arguments&&... arguments) {
+    auto made = std::make_shared<Object>(std::forward<Arguments>(arguments)...);
+    Object& object = *made;
+    objects_[std::type_index(typeid(Object))] = std::move(made);
+    return object;
+  }
+  /// That object. Throws `Errc::not_found` if there is none: the initialiser of the pool should have made it.
+  template <class Object>
+  [[nodiscard]] Object& object() {
+    return *static_cast<Object*>(find(typeid(Object)));
+  }
+
+  /// Whether the task that runs shall stop: it was cancelled, or its time is over. All threads may ask.
+  [[nodiscard]] bool is_interrupted() const noexcept { return is_interrupted_(); }
+  /// Throws `Errc::cancelled` then; to be called now and then by tasks that take long.
+  void check_interrupt() const;
+
+ private:
+  friend class WorkerLoop;
+  PoolWorker(std::size_t index, std::string name, Place place, const Session& session, Memory memory)
+      : index_(index), name_(std::move(name)), place_(place), session_(session), memory_(std::move(memory)) {}
+  [[nodiscard]] void* find(const std::type_info& type) const;
+
+  std::size_t index_;
+  std::string name_;
+  Place place_;
+  Session session_;
+  Memory memory_;
+  std::function<bool()> is_interrupted_ = [] { return false; };
+  std::unordered_map<std::type_index, std::shared_ptr<void>> objects_;
+};
+
+/// In a worker of a pool: this worker. Throws `Errc::not_found` anywhere else.
+[[nodiscard]] PoolWorker& this_worker();
+
+}  // namespace drover

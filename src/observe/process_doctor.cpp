@@ -1,0 +1,152 @@
+#include "drover/observe/process_doctor.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/clock.hpp"
+#include "drover/base/error.hpp"
+#include "observe/board_reader.hpp"
+#include "observe/tree_rules.hpp"
+#include "pool/stall_report.hpp"
+#include "process/foreign_stacks.hpp"
+#include "process/proc_files.hpp"
+
+namespace drover {
+namespace {
+
+using observe::PipeHolder;
+using observe::TreeFacts;
+
+constexpr std::size_t kMostProcesses = 256;
+constexpr std::size_t kMostPathBytes = 80;
+
+std::set<std::string> pipes_waited_on(const std::vector<ProcessFacts>& tree) {
+  std::set<std::string> pipes;
+  for (const auto& process : tree) {
+    for (const auto& thread : process.threads) {
+      const auto file = std::ranges::find(process.pipes, thread.call_file, &OpenFile::number);
+      if (thread.call_file >= 0 && file != process.pipes.end()) pipes.insert(file->path);
+    }
+  }
+  return pipes;
+}
+
+// "flags:	0100001" in octal: the lowest two bits say how it was opened.
+void read_rights(const std::filesystem::path& info, PipeHolder& holder) {
+  const auto text = read_proc_text(info, 1024).value_or("");
+  const auto flags = leading_number<int>(value_of(text, "flags"), 8);
+  if (!flags) return;
+  const int mode = *flags & O_ACCMODE;
+  holder.may_read = mode == O_RDONLY || mode == O_RDWR;
+  holder.may_write = mode == O_WRONLY || mode == O_RDWR;
+}
+
+// Anybody may have the other end, also outside of the tree.
+std::vector<PipeHolder> find_pipe_holders(const std::set<std::string>& pipes, const std::filesystem::path& proc) {
+  std::vector<PipeHolder> holders;
+  if (pipes.empty()) return holders;
+  for (const pid_t pid : numbers_in(proc)) {
+    const auto folder = proc / std::to_string(pid);
+    for (const int number : numbers_in(folder / "fd")) {
+      auto path = read_proc_link(folder / "fd" / std::to_string(number));
+      if (!pipes.contains(path)) continue;
+      PipeHolder holder{.pid = pid, .pipe = std::move(path)};
+      read_rights(folder / "fdinfo" / std::to_string(number), holder);
+      const auto facts = read_process_facts(pid, proc);
+      if (facts)
+        holder.description = fmt::format("process {} ({}, {})", pid, facts->command, state_text(facts->state));
+      holders.push_back(std::move(holder));
+    }
+  }
+  return holders;
+}
+
+TreeFacts collect_tree_facts(pid_t pid, const std::filesystem::path& proc) {
+  TreeFacts facts;
+  facts.processes = read_tree_facts(pid, proc, kMostProcesses, &facts.left_out);
+  if (facts.processes.empty()) {
+    throw Error(Errc::not_found, fmt::format("there is no process {}", pid),
+                "look for its number with `ps aux` or `drover ps`; in a container numbers differ from the host's");
+  }
+  if (facts.processes.front().is_hidden) {
+    throw Error(
+        Errc::permission_denied,
+        fmt::format("process {} belongs to user {} and may not be looked at", pid, facts.processes.front().user),
+        "run as its user or as root; a container needs --cap-add=SYS_PTRACE");
+  }
+  // Who looks is no part of what is looked at, and cannot attach a debugger to itself.
+  if (pid != ::getpid()) std::erase_if(facts.processes, [](const auto& each) { return each.pid == ::getpid(); });
+  for (const auto& process : facts.processes) {
+    const auto* const known = facts.find(process.parent);
+    const auto parent = known != nullptr ? std::optional(*known) : read_process_facts(process.parent, proc);
+    if (parent && is_likely_forked_after_cuda(process, *parent)) facts.forked.push_back(process.pid);
+  }
+  facts.pipes = find_pipe_holders(pipes_waited_on(facts.processes), proc);
+  return facts;
+}
+
+std::string gpu_text(const ProcessFacts& process) {
+  std::set<std::string> paths;
+  for (const auto& file : process.gpu_files) paths.insert(file.path);
+  std::string text;
+  for (const auto& path : paths) text += (text.empty() ? "has " : ", ") + printable(path, kMostPathBytes);
+  if (!text.empty()) return text + " open";
+  return process.cuda_address ? "has libcuda loaded, and no GPU open" : "";
+}
+
+void add_stack(ProcessDiagnosis& diagnosis, const ProcessFacts& process, Deadline deadline) {
+  if (process.is_zombie() || process.pid == ::getpid()) return;
+  if (deadline.has_passed()) {
+    diagnosis.stack_problem = "not asked: the time for stacks is over";
+    return;
+  }
+  auto stacks = read_foreign_stacks(process.pid, deadline);
+  diagnosis.stack = std::move(stacks.lines);
+  diagnosis.stack_problem = std::move(stacks.problem);
+}
+
+// Pools that somebody of the tree has to do with.
+std::vector<std::string> pool_reports(const TreeFacts& facts, const ProcessDoctorOptions& options,
+                                      bool& is_alarming) {
+  std::vector<std::string> reports;
+  for (const auto& found : observe::find_boards(options.proc)) {
+    const auto is_ours = [&](pid_t pid) { return facts.find(pid) != nullptr; };
+    if (!found.problem.empty() || std::ranges::none_of(found.holders, is_ours)) continue;
+    const auto report = make_stall_report(found.board(), {.patience = options.patience, .proc = options.proc});
+    is_alarming = is_alarming || report.is_alarming();
+    reports.push_back(to_string(report));
+  }
+  return reports;
+}
+
+}  // namespace
+
+TreeDiagnosis examine_process_tree(pid_t pid, const ProcessDoctorOptions& options) {
+  require(pid > 0, "a process id is positive");
+  const auto facts = collect_tree_facts(pid, options.proc);
+  TreeDiagnosis tree{.left_out = facts.left_out};
+  bool is_alarming = false;
+  tree.pools = pool_reports(facts, options, is_alarming);
+  if (is_alarming) tree.verdict = Severity::failure;
+  const auto deadline = Deadline::after(options.time_for_stacks);
+  for (const auto& process : facts.processes) {
+    ProcessDiagnosis diagnosis{.pid = process.pid,
+                               .parent = process.parent,
+                               .command = process.command,
+                               .state = process_text(process),
+                               .gpu = gpu_text(process),
+                               .findings = observe::judge_process(facts, process)};
+    tree.verdict = std::max(tree.verdict, worst(diagnosis.findings));
+    if (options.has_stacks) add_stack(diagnosis, process, deadline);
+    tree.processes.push_back(std::move(diagnosis));
+  }
+  return tree;
+}
+
+}  // namespace drover

@@ -1,0 +1,56 @@
+// tests/support/waiting_child.hpp: children that stand still in a known way, to be looked at from outside.
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "drover/process/child_process.hpp"
+#include "process/process_facts.hpp"
+
+namespace drover::test {
+
+/// Waits until `holds`; only a fault takes long.
+inline bool comes_true(const std::function<bool()>& holds) {
+  const auto watchdog = Deadline::after(std::chrono::seconds(60));
+  while (!holds()) {
+    if (watchdog.has_passed()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+/// A program with its input from a pipe that stays open.
+inline ChildProcess start_child(std::string program, std::vector<std::string> arguments) {
+  SpawnOptions options{.executable = std::move(program), .arguments = std::move(arguments)};
+  options.streams.input = StandardStream::pipe();
+  options.streams.output = StandardStream::null();
+  return ChildProcess::spawn(options);
+}
+
+/// Facts of a process once they are as wanted; fails the test if they never are.
+inline ProcessFacts facts_once(pid_t pid, const std::function<bool(const ProcessFacts&)>& holds) {
+  ProcessFacts facts;
+  EXPECT_TRUE(comes_true([&] {
+    const auto found = read_process_facts(pid);
+    if (found) facts = *found;
+    return found && holds(facts);
+  })) << "process "
+      << pid << " is " << state_text(facts.state);
+  return facts;
+}
+
+/// Waits until a child has ended, and leaves it unreaped.
+inline void await_end(const ChildProcess& child) {
+  pollfd ended{.fd = child.pidfd(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&ended, 1, 60000), 1);
+}
+
+}  // namespace drover::test
