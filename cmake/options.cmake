@@ -1,6 +1,7 @@
 # Switches of the build, and the flags that every target of ours gets.
 
 option(DROVER_BUILD_CLI "Build the command-line tool" ON)
+option(DROVER_BUILD_PYTHON "Build the compiled half of the Python package; needs nanobind" OFF)
 option(DROVER_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(DROVER_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(DROVER_BUILD_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})

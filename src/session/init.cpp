@@ -6,9 +6,12 @@
 #include <cstdlib>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "drover/base/error.hpp"
+#include "drover/session/program.hpp"
 #include "process/init_state.hpp"
 #include "session/entry_table.hpp"
 #include "session/keeper.hpp"
@@ -32,6 +35,22 @@ void init(int argc, char** argv) {
              "drover: '{}' is no role of a process; this program and its parent may be of different versions\n",
              first);
   std::exit(kWorkerMisused);
+}
+
+void init(const Program& program) {
+  const auto is_path = [](const std::string& text) { return text.find('/') != std::string::npos; };
+  require(is_path(program.executable) && is_path(program.keeper), "a program is started by its path, and this is none",
+          "give paths with a '/', such as sys.executable; nothing is looked for in PATH");
+  EntryTable::instance().close();
+  set_start_command({.executable = program.executable, .arguments = program.arguments, .keeper = program.keeper});
+  set_initialised();
+}
+
+int play_role(std::vector<std::string> arguments) {
+  std::vector<char*> texts;
+  texts.reserve(arguments.size());
+  for (auto& argument : arguments) texts.push_back(argument.data());
+  return run_worker(texts);
 }
 
 }  // namespace drover

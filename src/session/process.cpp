@@ -12,6 +12,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -71,9 +72,12 @@ void add_connections(SpawnOptions& options) {
 
 SpawnOptions spawn_options(const ProcessOptions& options, const std::string& name) {
   SpawnOptions spawn;
-  spawn.executable = own_executable();
-  spawn.arguments =
-      to_arguments({.entry = options.entry, .name = name, .parent = ::getpid(), .arguments = options.arguments});
+  StartCommand command = start_command();
+  spawn.executable = std::move(command.executable);
+  spawn.arguments = std::move(command.arguments);
+  std::ranges::move(
+      to_arguments({.entry = options.entry, .name = name, .parent = ::getpid(), .arguments = options.arguments}),
+      std::back_inserter(spawn.arguments));
   spawn.environment = options.environment;
   spawn.unset = options.unset;
   add_connections(spawn);

@@ -30,7 +30,7 @@ std::string keeper_program() {
                 "a session cannot be started: this program would be its keeper, but has not called drover::init",
                 "call drover::init(argc, argv) first thing in main, or let DROVER_KEEPER name the drover tool");
   }
-  return own_executable();
+  return start_command().keeper;
 }
 
 SpawnOptions keeper_options(const KeeperArguments& arguments, const Channel& theirs) {

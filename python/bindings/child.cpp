@@ -1,0 +1,56 @@
+// Child processes: started with chosen descriptors only, and ended with this one.
+#include "drover/process/child_process.hpp"
+#include "support.hpp"
+
+namespace drover::python {
+namespace {
+
+// A child as Python's classes want it. When this process drops it, it is killed.
+class Child {
+ public:
+  Child(const std::string& executable, const std::vector<std::string>& arguments,
+        const std::vector<std::pair<std::string, std::string>>& environment, const std::vector<int>& inherit)
+      : child_(ChildProcess::spawn(to_options(executable, arguments, environment, inherit))) {}
+
+  [[nodiscard]] pid_t pid() const noexcept { return child_.pid(); }
+  [[nodiscard]] int pidfd() const noexcept { return child_.pidfd(); }
+  void kill(int signal) { child_.kill(signal); }
+
+  // As subprocess has it: the status, or minus the signal.
+  std::optional<int> wait(const Timeout& timeout) {
+    const auto status = await(timeout, [&](Deadline deadline) { return child_.wait(deadline); },
+                              [](const std::optional<ExitStatus>& ended) { return ended.has_value(); });
+    if (!status) return std::nullopt;
+    return status->signal() ? -*status->signal() : *status->status();
+  }
+
+ private:
+  static SpawnOptions to_options(const std::string& executable, const std::vector<std::string>& arguments,
+                                 const std::vector<std::pair<std::string, std::string>>& environment,
+                                 const std::vector<int>& inherit) {
+    SpawnOptions options;
+    options.executable = executable;
+    options.arguments = arguments;
+    options.environment = environment;
+    for (const int fd : inherit) options.inherit.emplace_back(fd, fd);
+    return options;
+  }
+
+  ChildProcess child_;
+};
+
+}  // namespace
+
+void bind_child(nb::module_& module) {
+  nb::class_<Child>(module, "Child", "A process that this one started.")
+      .def(nb::init<const std::string&, const std::vector<std::string>&,
+                    const std::vector<std::pair<std::string, std::string>>&, const std::vector<int>&>(),
+           nb::arg("executable"), nb::arg("arguments"), nb::arg("environment"), nb::arg("inherit"),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("pid", &Child::pid)
+      .def_prop_ro("pidfd", &Child::pidfd)
+      .def("kill", &Child::kill, nb::arg("signal"))
+      .def("wait", &Child::wait, nb::arg("timeout").none(), "Its exit code, negative for a signal; None if it runs.");
+}
+
+}  // namespace drover::python

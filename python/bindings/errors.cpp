@@ -1,0 +1,49 @@
+// Errors of drover as Python exceptions: one type for each code, made by the package and made known here.
+#include <exception>
+#include <map>
+#include <string>
+
+#include "drover/base/error.hpp"
+#include "support.hpp"
+
+namespace drover::python {
+namespace {
+
+// The types, by the names of codes. Never freed: exceptions may come while the interpreter ends.
+nb::dict& types() {
+  static auto* const made = new nb::dict();
+  return *made;
+}
+
+void raise(const Error& error) {
+  const nb::str name(to_string(error.code()).data(), to_string(error.code()).size());
+  if (!types().contains(name)) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    return;
+  }
+  const nb::object type = types()[name];
+  const nb::object made = type(error.message(), error.remedy());
+  PyErr_SetObject(type.ptr(), made.ptr());
+}
+
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    raise(error);
+  }
+}
+
+}  // namespace
+
+void bind_errors(nb::module_& module) {
+  nb::register_exception_translator(translate);
+  module.def(
+      "set_error_types", [](const nb::dict& given) { types() = given; }, nb::arg("types"),
+      "Make known which exception is raised for which code.");
+  nb::list codes;
+  for (const Errc code : kAllErrc) codes.append(nb::str(to_string(code).data(), to_string(code).size()));
+  module.attr("error_codes") = nb::tuple(codes);
+}
+
+}  // namespace drover::python

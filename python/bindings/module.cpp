@@ -1,0 +1,14 @@
+// The compiled half of the Python package: mechanics only. What Python programs see is in python/drover.
+#include "support.hpp"
+
+NB_MODULE(_core, module) {
+  using namespace drover::python;
+  module.doc() = "What drover does in C++, for the package's own modules.";
+  bind_errors(module);
+  bind_tensor(module);
+  bind_session(module);
+  bind_queue(module);
+  bind_locks(module);
+  bind_events(module);
+  bind_child(module);
+}

@@ -1,0 +1,38 @@
+#include "shared_regions.hpp"
+
+#include <iterator>
+
+namespace drover::python {
+
+SharedRegions& SharedRegions::instance() {
+  static auto* const made = new SharedRegions();  // never freed: buffers may be released while the interpreter ends
+  return *made;
+}
+
+void SharedRegions::add(const std::byte* begin, const Tensor& tensor) {
+  const MutexLock lock(mutex_);
+  Region& region = regions_[begin];
+  // Of tensors that begin at the same place the longest says most.
+  if (region.uses++ == 0 || region.tensor.bytes() < tensor.bytes()) region.tensor = tensor;
+}
+
+void SharedRegions::remove(const std::byte* begin) {
+  Tensor last;  // its memory goes when nothing is locked any more
+  const MutexLock lock(mutex_);
+  const auto found = regions_.find(begin);
+  if (found == regions_.end() || --found->second.uses != 0) return;
+  last = std::move(found->second.tensor);
+  regions_.erase(found);
+}
+
+std::optional<Tensor> SharedRegions::find(const std::byte* begin, std::size_t bytes) {
+  const MutexLock lock(mutex_);
+  const auto after = regions_.upper_bound(begin);
+  if (after == regions_.begin()) return std::nullopt;
+  const auto& [start, region] = *std::prev(after);
+  const auto offset = static_cast<std::size_t>(begin - start);
+  if (offset + bytes > region.tensor.bytes()) return std::nullopt;
+  return region.tensor.slice(0, static_cast<std::int64_t>(offset), static_cast<std::int64_t>(offset + bytes));
+}
+
+}  // namespace drover::python

@@ -1,0 +1,68 @@
+#include "support.hpp"
+
+#include <limits>
+
+#include "drover/base/error.hpp"
+
+namespace drover::python {
+namespace {
+
+constexpr double kLongest = 1e9;  // seconds; more is for ever, and the clock could not count it
+
+}  // namespace
+
+Deadline to_deadline(const Timeout& timeout) {
+  if (!timeout || !(*timeout < kLongest)) return Deadline::never();
+  const double seconds = std::max(0.0, *timeout);
+  return Deadline::after(std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));
+}
+
+bool is_main_thread() noexcept {
+  static const unsigned long main = [] {
+    const nb::object thread = nb::module_::import_("threading").attr("main_thread")();
+    return nb::cast<unsigned long>(thread.attr("ident"));
+  }();
+  return PyThread_get_thread_ident() == main;
+}
+
+void handle_signals() {
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+Bytes::Bytes(nb::handle object) {
+  if (PyBytes_Check(object.ptr())) {
+    char* data = nullptr;
+    Py_ssize_t size = 0;
+    PyBytes_AsStringAndSize(object.ptr(), &data, &size);
+    bytes_ = std::as_bytes(std::span(data, static_cast<std::size_t>(size)));
+    return;
+  }
+  if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  is_view_ = true;
+  bytes_ = std::span(static_cast<const std::byte*>(view_.buf), static_cast<std::size_t>(view_.len));
+}
+
+Bytes::~Bytes() {
+  if (is_view_) PyBuffer_Release(&view_);
+}
+
+std::vector<Tensor> to_tensors(nb::handle sequence) {
+  std::vector<Tensor> tensors;
+  const std::size_t count = nb::len(sequence);
+  tensors.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) tensors.push_back(nb::cast<Tensor>(sequence[i]));
+  return tensors;
+}
+
+nb::object from_tensors(std::vector<Tensor>&& tensors) {
+  if (tensors.empty()) return nb::tuple();
+  nb::list list;
+  for (Tensor& tensor : tensors) list.append(nb::cast(std::move(tensor)));
+  return list;
+}
+
+nb::bytes to_bytes(std::span<const std::byte> bytes) {
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+}  // namespace drover::python

@@ -1,0 +1,220 @@
+// Tensors: as buffers for Python, and to and from other libraries by DLPack.
+#include "drover/tensor/tensor.hpp"
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "drover/base/error.hpp"
+#include "drover/tensor/dlpack.hpp"
+#include "drover/tensor/foreign.hpp"
+#include "shared_regions.hpp"
+#include "support.hpp"
+
+namespace drover::python {
+namespace {
+
+// As the struct module writes it; bytes for what Python has no letter for.
+const char* format_of(DType dtype) {
+  switch (dtype) {
+    case DType::boolean: return "?";
+    case DType::int8: return "b";
+    case DType::int16: return "h";
+    case DType::int32: return "i";
+    case DType::int64: return "q";
+    case DType::uint8: return "B";
+    case DType::uint16: return "H";
+    case DType::uint32: return "I";
+    case DType::uint64: return "Q";
+    case DType::float16: return "e";
+    case DType::float32: return "f";
+    case DType::float64: return "d";
+    case DType::complex64: return "Zf";
+    case DType::complex128: return "Zd";
+    case DType::bfloat16: break;
+  }
+  return nullptr;
+}
+
+// What a buffer points to while it is in use.
+struct View {
+  std::vector<Py_ssize_t> shape;
+  std::vector<Py_ssize_t> strides;
+  std::string format;
+  const std::byte* region = nullptr;  // as remembered in SharedRegions
+};
+
+std::unique_ptr<View> view_of(const Tensor& tensor) {
+  auto view = std::make_unique<View>();
+  const auto size = static_cast<Py_ssize_t>(size_of(tensor.dtype()));
+  view->format = format_of(tensor.dtype());
+  for (const std::int64_t length : tensor.shape()) view->shape.push_back(length);
+  for (const std::int64_t stride : tensor.layout().strides()) view->strides.push_back(stride * size);
+  return view;
+}
+
+void fill_view(const Tensor& tensor, Py_buffer& buffer) {
+  if (tensor.place().is_device) throw Error(Errc::invalid_argument, "a tensor on a device has no buffer", "use to('cpu')");
+  if (format_of(tensor.dtype()) == nullptr)
+    throw Error(Errc::unsupported, "Python has no buffers of bfloat16", "use DLPack: torch.from_dlpack(tensor)");
+  const DlpackArray array = to_dlpack(tensor);
+  auto view = view_of(tensor);
+  auto* const data = array.host();
+  buffer.buf = data;
+  buffer.len = static_cast<Py_ssize_t>(tensor.bytes());
+  buffer.itemsize = static_cast<Py_ssize_t>(size_of(tensor.dtype()));
+  buffer.readonly = 0;
+  buffer.ndim = static_cast<int>(view->shape.size());
+  if (tensor.dtype() == DType::uint8 && buffer.ndim == 1 && buffer.len > 0) {
+    SharedRegions::instance().add(data, tensor);
+    view->region = data;
+  }
+  buffer.shape = view->shape.data();
+  buffer.strides = view->strides.data();
+  buffer.format = view->format.data();
+  buffer.internal = view.release();
+}
+
+// Strides and format are always given: who did not ask for them may ignore them only where that is right.
+int get_buffer(PyObject* self, Py_buffer* buffer, int flags) noexcept {
+  const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
+  try {
+    const bool is_plain = tensor.layout().is_contiguous();
+    if (!is_plain && (flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
+      PyErr_SetString(PyExc_BufferError, "the elements of this tensor do not lie in a row: use contiguous()");
+      return -1;
+    }
+    fill_view(tensor, *buffer);
+    if ((flags & PyBUF_FORMAT) != PyBUF_FORMAT) buffer->format = nullptr;
+    buffer->obj = Py_NewRef(self);
+    return 0;
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_BufferError, error.what());
+    return -1;
+  }
+}
+
+void release_buffer(PyObject* /*self*/, Py_buffer* buffer) noexcept {
+  const std::unique_ptr<View> view(static_cast<View*>(buffer->internal));
+  if (view != nullptr && view->region != nullptr) SharedRegions::instance().remove(view->region);
+}
+
+std::array<PyType_Slot, 3> tensor_slots = {
+    PyType_Slot{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
+    PyType_Slot{Py_bf_releasebuffer, reinterpret_cast<void*>(&release_buffer)}, PyType_Slot{0, nullptr}};
+
+constexpr const char* kOld = "dltensor";
+constexpr const char* kVersioned = "dltensor_versioned";
+
+template <class Managed>
+void end_capsule(PyObject* capsule, const char* name) noexcept {
+  if (PyCapsule_IsValid(capsule, name) == 0) return;  // somebody took it
+  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
+  if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
+nb::object give_away(const Tensor& tensor, std::optional<std::intptr_t> stream, const nb::object& max_version) {
+  const DlpackArray array = tensor.place().is_device ? to_dlpack(tensor, stream.value_or(1)) : to_dlpack(tensor);
+  if (max_version.is_none() || nb::cast<int>(max_version[0]) < 1) {
+    return nb::steal(PyCapsule_New(export_dlpack_unversioned(array), kOld, [](PyObject* capsule) {
+      end_capsule<dlpack::DLManagedTensor>(capsule, kOld);
+    }));
+  }
+  return nb::steal(PyCapsule_New(export_dlpack(array), kVersioned, [](PyObject* capsule) {
+    end_capsule<dlpack::DLManagedTensorVersioned>(capsule, kVersioned);
+  }));
+}
+
+// Marked as used first, since from then on its array is ours whatever happens.
+DlpackArray take_over(nb::handle capsule) {
+  if (PyCapsule_IsValid(capsule.ptr(), kVersioned) != 0) {
+    auto* const managed =
+        static_cast<dlpack::DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule.ptr(), kVersioned));
+    PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
+    return import_dlpack(managed);
+  }
+  if (PyCapsule_IsValid(capsule.ptr(), kOld) == 0)
+    throw Error(Errc::invalid_argument, "this is no capsule of DLPack, or somebody took it already");
+  auto* const managed = static_cast<dlpack::DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), kOld));
+  PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+  return import_dlpack(managed);
+}
+
+// Other libraries let go of their memory in Python, so whoever drops the last share needs the interpreter's lock; where
+// there is no interpreter any more, the memory goes with the process.
+std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> keeper) {
+  auto* const held = new std::shared_ptr<void>(std::move(keeper));
+  return {held, [](void* pointer) {
+            if (Py_IsInitialized() == 0) return;
+            const nb::gil_scoped_acquire lock;
+            delete static_cast<std::shared_ptr<void>*>(pointer);
+          }};
+}
+
+nb::tuple import_array(const PySession& session, nb::handle capsule, std::optional<std::uintptr_t> stream) {
+  DlpackArray array = take_over(capsule);
+  array.keeper = dropped_with_lock(std::move(array.keeper));
+  const Imported imported = import_tensor(session.memory, array, {.stream = stream});
+  return nb::make_tuple(imported.tensor, to_string(imported.way));
+}
+
+Tensor allocate(const PySession& session, const std::string& dtype, const std::vector<std::int64_t>& shape,
+                const std::string& place, bool is_zeroed) {
+  const auto make = is_zeroed ? zeros : empty;
+  return make(session.memory, parse_dtype(dtype), Dims(shape), Place::parse(place));
+}
+
+std::optional<Tensor> find_shared(nb::handle object) {
+  const Bytes bytes(object);
+  if (bytes.bytes().empty()) return std::nullopt;
+  return SharedRegions::instance().find(bytes.bytes().data(), bytes.bytes().size());
+}
+
+Tensor copied(const PySession& session, nb::handle object) {
+  const Bytes bytes(object);
+  const nb::gil_scoped_release free;
+  return from_values(session.memory, std::span(reinterpret_cast<const std::uint8_t*>(bytes.bytes().data()),
+                                               bytes.bytes().size()));
+}
+
+std::vector<std::int64_t> to_vector(std::span<const std::int64_t> numbers) { return {numbers.begin(), numbers.end()}; }
+
+nb::tuple device_of(const Tensor& tensor) {
+  const dlpack::DLDevice device = to_dlpack(tensor.place());
+  return nb::make_tuple(static_cast<int>(device.device_type), device.device_id);
+}
+
+}  // namespace
+
+void bind_tensor(nb::module_& module) {
+  nb::class_<Tensor>(module, "Tensor", nb::type_slots(tensor_slots.data()),
+                     "An array in shared memory, of the host or of a device.")
+      .def_prop_ro("dtype", [](const Tensor& self) { return std::string(to_string(self.dtype())); })
+      .def_prop_ro("shape", [](const Tensor& self) { return nb::tuple(nb::cast(to_vector(self.shape()))); })
+      .def_prop_ro("nbytes", &Tensor::bytes)
+      .def_prop_ro("place", [](const Tensor& self) { return to_string(self.place()); })
+      .def_prop_ro("is_ready", &Tensor::is_ready)
+      .def("slice",
+           [](const Tensor& self, std::int64_t begin, std::int64_t end) { return self.slice(0, begin, end); },
+           nb::arg("begin"), nb::arg("end"))
+      .def("to", [](const Tensor& self, const std::string& place) { return self.to(Place::parse(place)); },
+           nb::arg("place"), nb::call_guard<nb::gil_scoped_release>())
+      .def("copy", &Tensor::copy, nb::call_guard<nb::gil_scoped_release>())
+      .def("contiguous", &Tensor::contiguous, nb::call_guard<nb::gil_scoped_release>())
+      .def("synchronize", [](const Tensor& self) { self.synchronize(); }, nb::call_guard<nb::gil_scoped_release>())
+      .def("__repr__", [](const Tensor& self) { return to_string(self); })
+      .def("__dlpack_device__", &device_of)
+      .def("__dlpack__",
+           [](const Tensor& self, std::optional<std::intptr_t> stream, const nb::object& max_version,
+              const nb::object&, const nb::object&) { return give_away(self, stream, max_version); },
+           nb::kw_only(), nb::arg("stream").none() = nb::none(), nb::arg("max_version").none() = nb::none(),
+           nb::arg("dl_device").none() = nb::none(), nb::arg("copy").none() = nb::none());
+  module.def("empty", &allocate, nb::arg("session"), nb::arg("dtype"), nb::arg("shape"), nb::arg("place") = "cpu",
+             nb::arg("is_zeroed") = false, nb::call_guard<nb::gil_scoped_release>(), "New shared memory.");
+  module.def("copied", &copied, nb::arg("session"), nb::arg("buffer"), "A tensor of bytes, copied from a buffer.");
+  module.def("find_shared", &find_shared, nb::arg("buffer"), "The tensor of bytes in which a buffer lies, or None.");
+  module.def("import_array", &import_array, nb::arg("session"), nb::arg("capsule"), nb::arg("stream").none(),
+             "(tensor, way) of another library's array.");
+}
+
+}  // namespace drover::python

@@ -1,0 +1,95 @@
+"""Many processes and their GPUs as one herd: a drop-in for multiprocessing that is safe and fast on GPUs."""
+
+from __future__ import annotations
+
+from multiprocessing import (
+    AuthenticationError,
+    BufferTooShort,
+    ProcessError,
+    TimeoutError,  # noqa: A004 (multiprocessing's name)
+    active_children,
+    connection,
+    context,
+    current_process,
+    parent_process,
+    process,
+    reduction,
+    util,
+)
+
+from drover import _core, _errors, _session
+from drover._errors import *  # noqa: F403 (all of them, listed there)
+
+_session.initialise()
+
+from drover._context import DroverContext, default  # noqa: E402 (needs what is above)
+from drover._synchronize import BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore, Barrier  # noqa: E402
+from drover._queues import JoinableQueue, Queue, SimpleQueue  # noqa: E402
+from drover._process import Process  # noqa: E402
+
+__version__ = _core.version
+
+Array = default.Array
+Manager = default.Manager
+Pipe = default.Pipe
+RawArray = default.RawArray
+RawValue = default.RawValue
+Value = default.Value
+allow_connection_pickling = default.allow_connection_pickling
+cpu_count = default.cpu_count
+freeze_support = default.freeze_support
+get_all_start_methods = default.get_all_start_methods
+get_context = default.get_context
+get_logger = default.get_logger
+get_start_method = default.get_start_method
+log_to_stderr = default.log_to_stderr
+reducer = default.reducer
+set_executable = default.set_executable
+set_forkserver_preload = default.set_forkserver_preload
+set_start_method = default.set_start_method
+
+__all__ = [
+    "Array",
+    "AuthenticationError",
+    "Barrier",
+    "BoundedSemaphore",
+    "BufferTooShort",
+    "Condition",
+    "DroverContext",
+    "Event",
+    "JoinableQueue",
+    "Lock",
+    "Manager",
+    "Pipe",
+    "Process",
+    "ProcessError",
+    "Queue",
+    "RLock",
+    "RawArray",
+    "RawValue",
+    "Semaphore",
+    "SimpleQueue",
+    "TimeoutError",
+    "Value",
+    "active_children",
+    "allow_connection_pickling",
+    "connection",
+    "context",
+    "cpu_count",
+    "current_process",
+    "freeze_support",
+    "get_all_start_methods",
+    "get_context",
+    "get_logger",
+    "get_start_method",
+    "log_to_stderr",
+    "parent_process",
+    "process",
+    "reducer",
+    "reduction",
+    "set_executable",
+    "set_forkserver_preload",
+    "set_start_method",
+    "util",
+    *_errors.__all__,
+]

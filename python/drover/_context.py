@@ -1,0 +1,84 @@
+"""The context: multiprocessing's names, with ours behind them, for whatever accepts a context."""
+
+from __future__ import annotations
+
+from multiprocessing import context
+from typing import Any
+
+from drover import _process, _queues, _synchronize
+
+__all__ = ["DroverContext", "default"]
+
+
+class DroverContext(context.BaseContext):
+    """A context of multiprocessing whose processes, queues and locks are those of drover."""
+
+    _name = "drover"
+    Process = _process.Process
+
+    def get_context(self, method: str | None = None) -> Any:
+        """Give this one, or another by its name."""
+        return self if method in (None, "drover") else context._default_context.get_context(method)
+
+    def get_start_method(self, allow_none: bool = False) -> str:
+        """Give "drover": there is one way."""
+        del allow_none
+        return self._name
+
+    def set_start_method(self, method: str | None, force: bool = False) -> None:
+        """Accept every name of a method; processes are started in the one safe way whatever it is."""
+        del force
+        if method not in (None, "drover", "spawn", "forkserver", "fork"):
+            raise ValueError(f"cannot find context for {method!r}")
+
+    def get_all_start_methods(self) -> list[str]:
+        """Give "drover": there is one way."""
+        return [self._name]
+
+    def _check_available(self) -> None:
+        """Available wherever the package is."""
+
+    def Lock(self) -> _synchronize.Lock:  # noqa: N802 (here and below: multiprocessing's names)
+        """Make a lock."""
+        return _synchronize.Lock()
+
+    def RLock(self) -> _synchronize.RLock:  # noqa: N802
+        """Make a lock that its holder may acquire again."""
+        return _synchronize.RLock()
+
+    def Condition(self, lock: Any = None) -> _synchronize.Condition:  # noqa: N802
+        """Make a condition."""
+        return _synchronize.Condition(lock)
+
+    def Semaphore(self, value: int = 1) -> _synchronize.Semaphore:  # noqa: N802
+        """Make a semaphore."""
+        return _synchronize.Semaphore(value)
+
+    def BoundedSemaphore(self, value: int = 1) -> _synchronize.BoundedSemaphore:  # noqa: N802
+        """Make a bounded semaphore."""
+        return _synchronize.BoundedSemaphore(value)
+
+    def Event(self) -> _synchronize.Event:  # noqa: N802
+        """Make an event."""
+        return _synchronize.Event()
+
+    def Barrier(self, parties: int, action: Any = None, timeout: float | None = None) -> _synchronize.Barrier:  # noqa: N802
+        """Make a barrier."""
+        return _synchronize.Barrier(parties, action, timeout)
+
+    def Queue(self, maxsize: int = 0) -> _queues.Queue:  # noqa: N802
+        """Make a queue."""
+        return _queues.Queue(maxsize)
+
+    def JoinableQueue(self, maxsize: int = 0) -> _queues.JoinableQueue:  # noqa: N802
+        """Make a queue that can be joined."""
+        return _queues.JoinableQueue(maxsize)
+
+    def SimpleQueue(self) -> _queues.SimpleQueue:  # noqa: N802
+        """Make a queue with few words."""
+        return _queues.SimpleQueue()
+
+
+default = DroverContext()
+# Known by name to everything that asks multiprocessing for a context: set_start_method("drover").
+context._concrete_contexts["drover"] = default

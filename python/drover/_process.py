@@ -1,0 +1,130 @@
+"""Processes with the behaviour of multiprocessing's: fresh interpreters in the session of their parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+from multiprocessing import context, process, resource_tracker, spawn, util
+from pathlib import Path
+from typing import Any
+
+from drover import _core, _main_module, _objects, _session
+
+__all__ = ["Popen", "Process"]
+
+_CHILD = "import sys; sys.path.append({folder!r}); from drover._child import main; main()"
+
+
+class Popen:
+    """A child, as `multiprocessing.Process` sees it. It ends with this process, however that ends."""
+
+    method = "drover"
+
+    def __init__(self, process_obj: process.BaseProcess) -> None:
+        """Start it."""
+        util._flush_std_streams()
+        self.returncode: int | None = None
+        self._kept: list[Any] = []
+        self._fds: list[int] = []
+        self._launch(process_obj)
+
+    def duplicate_for_child(self, fd: int) -> int:
+        """Let the child have a descriptor, under the same number."""
+        self._fds.append(fd)
+        return fd
+
+    def keep_until_joined(self, shared: Any) -> None:
+        """Let a shared object live until the child, which knows its name only, has ended."""
+        self._kept.append(shared)
+
+    def _launch(self, process_obj: process.BaseProcess) -> None:
+        session = _session.current()
+        preparation = spawn.get_preparation_data(process_obj._name)
+        if not _main_module.is_imported_by_children():
+            preparation.pop("init_main_from_path", None)
+            preparation.pop("init_main_from_name", None)
+        mailbox = _core.Queue(session, 2, 1 << 20)
+        context.set_spawning_popen(self)
+        try:
+            for part in (preparation, process_obj):
+                mailbox.put(*_objects.dumps(part), None)
+        finally:
+            context.set_spawning_popen(None)
+        self._kept.append(mailbox)
+        self._start(session, process_obj._name, mailbox.handle)
+
+    def _start(self, session: _core.Session, name: str, mailbox: str) -> None:
+        tracker = resource_tracker.getfd()
+        invitation = session.invite(_display_name(name))
+        parent = os.pidfd_open(os.getpid())
+        try:
+            self._child = _core.Child(
+                executable=os.fsdecode(spawn.get_executable()),
+                arguments=[
+                    *util._args_from_interpreter_flags(),
+                    "-c",
+                    _CHILD.format(folder=str(Path(__file__).parent.parent)),
+                    "--multiprocessing-fork",
+                    mailbox,
+                    str(tracker),
+                    str(parent),
+                ],
+                environment=[(_session.session_variable, str(invitation))],
+                inherit=[tracker, invitation, parent, *self._fds],
+            )
+        finally:
+            os.close(invitation)
+            os.close(parent)
+        self.pid = self._child.pid
+        self.sentinel = self._child.pidfd
+
+    def poll(self, flag: int = os.WNOHANG) -> int | None:
+        """Give the exit code, if it has ended."""
+        return self.wait(0.0 if flag == os.WNOHANG else None)
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Wait until it has ended; give its exit code, negative for a signal, or nothing if it was not in time."""
+        if self.returncode is None:
+            self.returncode = self._child.wait(timeout)
+            if self.returncode is not None:
+                self._kept.clear()
+        return self.returncode
+
+    def _signal(self, number: int) -> None:
+        if self.returncode is None:
+            self._child.kill(number)
+
+    def interrupt(self) -> None:
+        """Send SIGINT."""
+        self._signal(signal.SIGINT)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self._signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._child = None
+
+
+def _display_name(name: str) -> str:
+    return "".join(letter if letter.isprintable() and letter.isascii() else "?" for letter in name)[:60] or "process"
+
+
+class Process(process.BaseProcess):
+    """A process that runs a function of this program."""
+
+    _start_method = "drover"
+
+    @staticmethod
+    def _Popen(process_obj: process.BaseProcess) -> Popen:  # noqa: N802 (multiprocessing's name)
+        return Popen(process_obj)
+
+    @staticmethod
+    def _after_fork() -> None:
+        """Nothing was forked."""
+

@@ -1,0 +1,254 @@
+"""Queues with the behaviour of multiprocessing's, on rings in shared memory."""
+
+from __future__ import annotations
+
+import collections
+import queue
+import threading
+import time
+from multiprocessing import util
+from typing import Any
+
+from drover import _core, _objects, _session
+from drover._errors import PeerLost
+from drover._synchronize import Condition, Semaphore, SharedHandle
+
+__all__ = ["JoinableQueue", "Queue", "SimpleQueue"]
+
+_UNBOUNDED = 4096  # messages in the ring of a queue without a bound; what does not fit waits in the process that put it
+_MOST = 1 << 20
+_BYTES = 64 << 20
+_TIMED_OUT, _CLOSED, _PEER_LOST = 1, 2, 3
+_PAUSE = 0.02
+
+
+def _lost(what: str) -> PeerLost:
+    return PeerLost(
+        f"{what}: every other process that had this queue has ended or closed it, so this would wait for ever",
+        "start those who use the other end first and see why they ended; with a timeout it waits for new ones",
+    )
+
+
+class _Feeder:
+    """What was put into a queue without a bound while its ring was full: a thread passes it on, in order."""
+
+    def __init__(self, core: _core.Queue) -> None:
+        self._core = core
+        self._items: collections.deque[tuple[bytes, Any]] = collections.deque()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._is_alone = False
+        self._is_joined_at_exit = True
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, payload: bytes, tensors: Any) -> None:
+        with self._changed:
+            self._items.append((payload, tensors))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="drover queue feeder", daemon=True)
+                self._thread.start()
+                util.Finalize(None, self._join_at_exit, exitpriority=-5)
+
+    def _run(self) -> None:
+        while True:
+            result = self._core.put(*self._items[0], 1.0)
+            self._is_alone = result == _PEER_LOST
+            if self._is_alone:
+                time.sleep(_PAUSE)  # somebody may still come
+            elif result != _TIMED_OUT and self._is_last():
+                return
+
+    def _is_last(self) -> bool:
+        with self._changed:
+            self._items.popleft()
+            if self._items:
+                return False
+            self._thread = None
+            self._changed.notify_all()
+            return True
+
+    def join(self) -> None:
+        """Wait until all is passed on, or nobody is left to take it."""
+        with self._changed:
+            while self._thread is not None and not self._is_alone:
+                self._changed.wait(0.2)
+
+    def cancel_join(self) -> None:
+        self._is_joined_at_exit = False
+
+    def _join_at_exit(self) -> None:
+        if self._is_joined_at_exit:
+            self.join()
+
+
+class Queue(SharedHandle):
+    """A queue between processes, first in first out, whose messages survive the death of whoever put them."""
+
+    _opened_as = _core.Queue
+
+    def __init__(self, maxsize: int = 0, *, ctx: object = None) -> None:
+        """Make one that holds so many objects; any number if it is 0 or less."""
+        del ctx
+        self._maxsize = max(0, maxsize)
+        capacity = min(self._maxsize, _MOST) or _UNBOUNDED
+        self._set_up(_core.Queue(_session.current(), capacity, _BYTES))
+
+    def _set_up(self, core: _core.Queue) -> None:
+        self._core = core
+        self._feeder = None if self._maxsize else _Feeder(core)
+        self._is_closed = False
+
+    def __getstate__(self) -> Any:
+        """Give what others open it by."""
+        return super().__getstate__(), self._maxsize
+
+    def __setstate__(self, state: Any) -> None:
+        """Open it here."""
+        handle, self._maxsize = state
+        self._set_up(_core.Queue.open(_session.current(), handle))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ValueError(f"Queue {self!r} is closed")
+
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Put an object in. What cannot be sent raises here and now."""
+        self._check_open()
+        payload, tensors = _objects.dumps(obj)
+        self._put(payload, tensors, block, timeout)
+
+    def _put(self, payload: bytes, tensors: Any, block: bool, timeout: float | None) -> None:
+        if self._feeder is not None:
+            if len(self._feeder) or self._core.put(payload, tensors, 0.0) in (_TIMED_OUT, _PEER_LOST):
+                self._feeder.add(payload, tensors)
+            return
+        result = self._core.put(payload, tensors, _seconds(block, timeout))
+        if result == _PEER_LOST:
+            if block and timeout is None:
+                raise _lost("the queue is full")
+            result = _TIMED_OUT
+            if block:
+                time.sleep(max(0.0, timeout or 0.0))
+        if result == _TIMED_OUT:
+            raise queue.Full
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Take the oldest object out."""
+        self._check_open()
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            got = self._core.get(_seconds(block, timeout))
+            if type(got) is tuple:
+                return _objects.loads(*got)
+            if got == _PEER_LOST and block:
+                if end is None:
+                    raise _lost("the queue is empty")
+                if (timeout := end - time.monotonic()) > 0:
+                    time.sleep(min(_PAUSE, timeout))
+                    continue
+            raise queue.Empty
+
+    def put_nowait(self, obj: Any) -> None:
+        """Put an object in if there is room."""
+        self.put(obj, False)
+
+    def get_nowait(self) -> Any:
+        """Take an object out if there is one."""
+        return self.get(False)
+
+    def qsize(self) -> int:
+        """Give the number of objects in it, roughly."""
+        return self._core.size() + (len(self._feeder) if self._feeder is not None else 0)
+
+    def empty(self) -> bool:
+        """Tell whether it seems to be empty."""
+        return self.qsize() == 0
+
+    def full(self) -> bool:
+        """Tell whether it seems to be full."""
+        return bool(self._maxsize) and self._core.size() >= self._maxsize
+
+    def close(self) -> None:
+        """Say that this process is done with it; others go on."""
+        self._is_closed = True
+
+    def join_thread(self) -> None:
+        """Wait until all that was put is on its way. Only after close."""
+        if not self._is_closed:
+            raise ValueError(f"Queue {self!r} not closed")
+        if self._feeder is not None:
+            self._feeder.join()
+
+    def cancel_join_thread(self) -> None:
+        """Let what is not on its way when this process ends be lost."""
+        if self._feeder is not None:
+            self._feeder.cancel_join()
+
+    def fileno(self) -> int:
+        """Give a descriptor that is readable when there may be something to get; for event loops."""
+        return self._core.fileno()
+
+    def __repr__(self) -> str:
+        """Show how full it is."""
+        return f"<drover.{type(self).__name__}({self._core.size()} of {self._maxsize or 'any number'})>"
+
+
+def _seconds(block: bool, timeout: float | None) -> float | None:
+    if not block:
+        return 0.0
+    return None if timeout is None else max(0.0, timeout)
+
+
+class JoinableQueue(Queue):
+    """A queue that knows how many of its objects are not yet dealt with."""
+
+    def __init__(self, maxsize: int = 0, *, ctx: object = None) -> None:
+        """Make one."""
+        super().__init__(maxsize, ctx=ctx)
+        self._unfinished = Semaphore(0)
+        self._condition = Condition()
+
+    def __getstate__(self) -> Any:
+        """Give what others open it by."""
+        return super().__getstate__(), self._unfinished, self._condition
+
+    def __setstate__(self, state: Any) -> None:
+        """Open it here."""
+        own, self._unfinished, self._condition = state
+        super().__setstate__(own)
+
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Put an object in that is to be dealt with."""
+        self._check_open()
+        payload, tensors = _objects.dumps(obj)
+        # Counted before it can be taken, so that who takes it finds it counted.
+        self._unfinished.release()
+        try:
+            self._put(payload, tensors, block, timeout)
+        except BaseException:
+            self.task_done()
+            raise
+
+    def task_done(self) -> None:
+        """Say that one object that was taken out is dealt with."""
+        with self._condition:
+            if not self._unfinished.acquire(False):
+                raise ValueError("task_done() called too many times")
+            if self._unfinished.get_value() == 0:
+                self._condition.notify_all()
+
+    def join(self) -> None:
+        """Wait until all objects are dealt with."""
+        with self._condition:
+            while self._unfinished.get_value() != 0:
+                self._condition.wait()
+
+
+class SimpleQueue(Queue):
+    """A queue with the fewest words: get, put, empty, close."""
+
+    def __init__(self, *, ctx: object = None) -> None:
+        """Make one without a bound."""
+        super().__init__(0, ctx=ctx)

@@ -1,0 +1,58 @@
+"""The session of this process, started when it is first needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+from multiprocessing import util
+from pathlib import Path
+
+from drover import _core
+
+__all__ = ["current", "session_variable"]
+
+session_variable = "DROVER_SESSION_FD"
+
+_guard = threading.Lock()
+_current: _core.Session | None = None
+
+
+def _keeper() -> str:
+    return str(Path(__file__).with_name("bin") / "drover")
+
+
+def _own_name() -> str:
+    script = Path(sys.argv[0]).name if sys.argv and sys.argv[0] not in ("", "-c", "-m") else ""
+    return script or f"python{sysconfig.get_python_version()}"
+
+
+def initialise() -> None:
+    """Say how workers and keepers are started."""
+    _core.init(sys.executable, ["-m", "drover"], _keeper())
+
+
+def current() -> _core.Session:
+    """Give the session into which this process was started, or one of its own; the same at every call."""
+    global _current  # noqa: PLW0603 (one for the process)
+    if _current is None:
+        with _guard:
+            if _current is None:
+                _current = _join()
+                # After everything else that ends with the process: children are joined before.
+                util.Finalize(None, _leave, exitpriority=-1000)
+    return _current
+
+
+def _join() -> _core.Session:
+    if session_variable not in os.environ:
+        return _core.Session.start(_own_name())
+    joined = _core.Session.inherited()
+    del os.environ[session_variable]  # what this process starts is not in the session by itself
+    return joined
+
+
+def _leave() -> None:
+    global _current  # noqa: PLW0603
+    _current = None
