@@ -17,10 +17,12 @@ namespace {
 
 constexpr std::size_t kLargest = 16 * kKiB;
 constexpr int kBatch = 16;  // pairs per sample, so that the clock does not count
-constexpr const char* kMetric = "release + allocate";
+constexpr const char* kAny = "release + allocate";
+constexpr const char* kNewest = "release + allocate the newest";
 
-// While `live` blocks are in use, one at random is released and another size allocated in its place.
-std::vector<double> measure(Allocator& allocator, std::size_t live, std::size_t samples) {
+// While `live` blocks are in use, one is released and another size allocated in its place: one at random, whose
+// bookkeeping the processor may have forgotten, or always the same, which shows what the number of others costs.
+std::vector<double> measure(Allocator& allocator, std::size_t live, std::size_t samples, bool at_random) {
   std::minstd_rand random(7);  // NOLINT(*-msc32-c,*-msc51-cpp,*-generator-seed): the same for all contenders
   const auto any_size = [&] { return 1 + random() % kLargest; };
   for (std::size_t slot = 0; slot < live; ++slot) allocator.allocate(slot, any_size());
@@ -28,7 +30,7 @@ std::vector<double> measure(Allocator& allocator, std::size_t live, std::size_t 
   for (std::size_t sample = 0; sample < samples + 1; ++sample) {
     const std::int64_t begin = now_ns();
     for (int pair = 0; pair < kBatch; ++pair) {
-      const std::size_t slot = random() % live;
+      const std::size_t slot = at_random ? random() % live : live - 1;
       allocator.release(slot);
       allocator.allocate(slot, any_size());
     }
@@ -70,9 +72,12 @@ void run(const Options& options) {
     for (const std::size_t live : one.live) {
       const std::string workload = fmt::format("{}, {} live blocks", one.place, live);
       for (const Contender& contender : one.contenders) {
-        if (!options.wants(workload, contender.name, kMetric)) continue;
-        const auto allocator = contender.make(live);
-        rows.push_back(nanosecond_row(workload, contender.name, kMetric, measure(*allocator, live, one.samples)));
+        for (const char* const metric : {kAny, kNewest}) {
+          if (!options.wants(workload, contender.name, metric)) continue;
+          const auto allocator = contender.make(live);
+          rows.push_back(nanosecond_row(workload, contender.name, metric,
+                                        measure(*allocator, live, one.samples, metric == kAny)));
+        }
       }
     }
   }

@@ -45,6 +45,7 @@
 #include "drover/process/process_tree.hpp"
 #include "drover/session/init.hpp"
 #include "drover/session/process.hpp"
+#include "drover/session/program.hpp"
 #include "drover/session/session.hpp"
 #include "drover/session/session_list.hpp"
 #include "drover/tensor/dlpack.hpp"

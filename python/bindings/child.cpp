@@ -18,8 +18,9 @@ class Child {
 
   // As subprocess has it: the status, or minus the signal.
   std::optional<int> wait(const Timeout& timeout) {
-    const auto status = await(timeout, [&](Deadline deadline) { return child_.wait(deadline); },
-                              [](const std::optional<ExitStatus>& ended) { return ended.has_value(); });
+    const auto status = await(
+        timeout, [&](Deadline deadline) { return child_.wait(deadline); },
+        [](const std::optional<ExitStatus>& ended) { return ended.has_value(); });
     if (!status) return std::nullopt;
     return status->signal() ? -*status->signal() : *status->status();
   }

@@ -10,9 +10,9 @@ namespace drover::python {
 namespace {
 
 bool wait_event(Event& self, const Timeout& timeout) {
-  const WaitResult result =
-      await(timeout, [&](Deadline deadline) { return self.wait(deadline); },
-            [](WaitResult got) { return got != WaitResult::timed_out; });
+  const WaitResult result = await(
+      timeout, [&](Deadline deadline) { return self.wait(deadline); },
+      [](WaitResult got) { return got != WaitResult::timed_out; });
   return result == WaitResult::done;
 }
 
@@ -21,8 +21,8 @@ BarrierResult wait_free(Barrier& barrier, Deadline deadline) {
   return barrier.wait(deadline);
 }
 
-// One who gives up breaks a barrier for all, so the wait cannot be cut into slices: where signals are handled, another
-// thread waits. A handler that raises breaks the barrier.
+// One who gives up breaks a barrier for all, so the wait cannot be cut into slices: where signals are handled,
+// another thread waits. A handler that raises breaks the barrier.
 BarrierResult wait_beside(Barrier& barrier, Deadline deadline) {
   auto waiting = std::async(std::launch::async, [&] { return barrier.wait(deadline); });
   const auto is_done = [&] {
@@ -50,25 +50,29 @@ int wait_barrier(Barrier& self, const Timeout& timeout) {
 
 void bind_events(nb::module_& module) {
   nb::class_<Event>(module, "Event", "A flag that others wait for.")
-      .def_static("make", [](const PySession& session) { return Event(session.session); }, nb::arg("session"))
-      .def_static("open",
-                  [](const PySession& session, const std::string& handle) {
-                    return Event(session.session, ObjectHandle::parse(handle));
-                  },
-                  nb::arg("session"), nb::arg("handle"))
+      .def_static(
+          "make", [](const PySession& session) { return Event(session.session); }, nb::arg("session"))
+      .def_static(
+          "open",
+          [](const PySession& session, const std::string& handle) {
+            return Event(session.session, ObjectHandle::parse(handle));
+          },
+          nb::arg("session"), nb::arg("handle"))
       .def_prop_ro("handle", [](const Event& self) { return self.handle().to_string(); })
       .def("set", &Event::set)
       .def("clear", &Event::clear)
       .def("is_set", &Event::is_set)
       .def("wait", &wait_event, nb::arg("timeout").none());
   nb::class_<Barrier>(module, "Barrier", "A place where a number of threads wait for each other.")
-      .def_static("make", [](const PySession& session, std::uint32_t parties) { return Barrier(session.session, parties); },
-                  nb::arg("session"), nb::arg("parties"))
-      .def_static("open",
-                  [](const PySession& session, const std::string& handle) {
-                    return Barrier(session.session, ObjectHandle::parse(handle));
-                  },
-                  nb::arg("session"), nb::arg("handle"))
+      .def_static(
+          "make", [](const PySession& session, std::uint32_t parties) { return Barrier(session.session, parties); },
+          nb::arg("session"), nb::arg("parties"))
+      .def_static(
+          "open",
+          [](const PySession& session, const std::string& handle) {
+            return Barrier(session.session, ObjectHandle::parse(handle));
+          },
+          nb::arg("session"), nb::arg("handle"))
       .def_prop_ro("handle", [](const Barrier& self) { return self.handle().to_string(); })
       .def("wait", &wait_barrier, nb::arg("timeout").none(), "Its place in the round, or -1 if it is broken.")
       .def("reset", &Barrier::reset)

@@ -18,9 +18,9 @@ int to_code(LockResult result) {
 
 template <class Lockable>
 int acquire(Lockable& self, const Timeout& timeout) {
-  const LockResult result =
-      await(timeout, [&](Deadline deadline) { return self.acquire(deadline); },
-            [](LockResult got) { return got != LockResult::timed_out; });
+  const LockResult result = await(
+      timeout, [&](Deadline deadline) { return self.acquire(deadline); },
+      [](LockResult got) { return got != LockResult::timed_out; });
   return to_code(result);
 }
 
@@ -34,9 +34,9 @@ int acquire_lock(Lock& self, const Timeout& timeout) {
 }
 
 bool acquire_semaphore(Semaphore& self, const Timeout& timeout) {
-  const WaitResult result =
-      await(timeout, [&](Deadline deadline) { return self.acquire(deadline); },
-            [](WaitResult got) { return got != WaitResult::timed_out; });
+  const WaitResult result = await(
+      timeout, [&](Deadline deadline) { return self.acquire(deadline); },
+      [](WaitResult got) { return got != WaitResult::timed_out; });
   return result == WaitResult::done;
 }
 
@@ -66,8 +66,8 @@ nb::class_<Object> bind_object(nb::module_& module, const char* name, const char
             return Object(session.session, ObjectHandle::parse(handle));
           },
           nb::arg("session"), nb::arg("handle"), nb::call_guard<nb::gil_scoped_release>(), "One that another made.")
-      .def_prop_ro("handle", [](const Object& self) { return self.handle().to_string(); },
-                   "By this name others open it.");
+      .def_prop_ro(
+          "handle", [](const Object& self) { return self.handle().to_string(); }, "By this name others open it.");
 }
 
 template <class Object>
@@ -95,7 +95,8 @@ void bind_condition(nb::module_& module) {
   auto condition = bind_object<Condition>(module, "Condition", "Waiting until another says that something changed.");
   condition
       .def_static(
-          "make_over_lock", [](const PySession& session, const Lock& lock) { return Condition(session.session, lock); },
+          "make_over_lock",
+          [](const PySession& session, const Lock& lock) { return Condition(session.session, lock); },
           nb::arg("session"), nb::arg("lock"), "A new one over a Lock.")
       .def_static(
           "make_over_rlock",
@@ -124,8 +125,9 @@ void bind_locks(nb::module_& module) {
           },
           nb::arg("session"), nb::arg("initial"), nb::arg("is_bounded"), "A new one.")
       .def("acquire", &acquire_semaphore, nb::arg("timeout").none(), "Whether a permit was taken in time.")
-      .def("release", [](Semaphore& self, std::uint64_t count) { self.release(count); }, nb::arg("count") = 1,
-           "Give permits back, or add them.")
+      .def(
+          "release", [](Semaphore& self, std::uint64_t count) { self.release(count); }, nb::arg("count") = 1,
+          "Give permits back, or add them.")
       .def("value", &Semaphore::value, "Permits that are free.");
   bind_condition(module);
 }

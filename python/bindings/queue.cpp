@@ -52,9 +52,9 @@ class PyQueue {
 
   nb::object get(const Timeout& timeout) {
     Message message;
-    const GetResult result =
-        await(timeout, [&](Deadline deadline) { return queue_.get(message, deadline); },
-              [](GetResult got) { return got != GetResult::timed_out; });
+    const GetResult result = await(
+        timeout, [&](Deadline deadline) { return queue_.get(message, deadline); },
+        [](GetResult got) { return got != GetResult::timed_out; });
     if (result != GetResult::got) return nb::int_(static_cast<int>(result));
     return unpack_message(std::move(message));
   }
@@ -69,7 +69,8 @@ class PyQueue {
     whole[0] = std::byte{0};
     std::memcpy(&whole[1], payload.data(), payload.size());
     const auto message = std::span(whole).first(payload.size() + 1);
-    return static_cast<int>(await(timeout, [&](Deadline deadline) { return queue_.put(message, deadline); }, is_over));
+    return static_cast<int>(
+        await(timeout, [&](Deadline deadline) { return queue_.put(message, deadline); }, is_over));
   }
 
   // Written once, in place.
@@ -151,10 +152,14 @@ void bind_queue(nb::module_& module) {
            "0 if it is put, else why not: 1 time is over, 2 closed, 3 nobody is left.")
       .def("get", &PyQueue::get, nb::arg("timeout").none(),
            "(payload, tensors), or why there is none: 1 time is over, 2 closed, 3 nobody is left.")
-      .def("close", [](PyQueue& self) { self.queue().close(); }, "No more puts, by anybody.")
-      .def_prop_ro("is_closed", [](PyQueue& self) { return self.queue().is_closed(); }, "Whether somebody closed it.")
-      .def("size", [](PyQueue& self) { return self.queue().size(); }, "How many messages wait, roughly.")
-      .def_prop_ro("capacity", [](PyQueue& self) { return self.queue().capacity(); }, "How many it holds at most.")
+      .def(
+          "close", [](PyQueue& self) { self.queue().close(); }, "No more puts, by anybody.")
+      .def_prop_ro(
+          "is_closed", [](PyQueue& self) { return self.queue().is_closed(); }, "Whether somebody closed it.")
+      .def(
+          "size", [](PyQueue& self) { return self.queue().size(); }, "How many messages wait, roughly.")
+      .def_prop_ro(
+          "capacity", [](PyQueue& self) { return self.queue().capacity(); }, "How many it holds at most.")
       .def("fileno", [](PyQueue& self) { return self.queue().fd(); }, "Readable when a get may not have to wait.");
 }
 

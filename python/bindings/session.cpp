@@ -78,22 +78,30 @@ void bind_session(nb::module_& module) {
       .def_static("start", &start, nb::arg("participant_name") = "", "Start a session without a name.")
       .def_static("open", &open, nb::arg("name"), nb::arg("participant_name") = "", "Join a named session.")
       .def_static("inherited", &inherited, "The session into which this process was started.")
-      .def_prop_ro("name", [](const PySession& self) { return self.session.name(); }, "Its name, or an empty text.")
-      .def_prop_ro("keeper_pid", [](const PySession& self) { return self.session.keeper_pid(); },
-                   "The process that keeps it.")
-      .def("participants", [](const PySession& self) { return describe_all(self.session.participants()); },
-           "Who takes part.")
-      .def("check", [](const PySession& self) { self.session.check(); }, "Raise PeerLost if it is over.")
+      .def_prop_ro(
+          "name", [](const PySession& self) { return self.session.name(); }, "Its name, or an empty text.")
+      .def_prop_ro(
+          "keeper_pid", [](const PySession& self) { return self.session.keeper_pid(); }, "The process that keeps it.")
+      .def(
+          "participants", [](const PySession& self) { return describe_all(self.session.participants()); },
+          "Who takes part.")
+      .def(
+          "check", [](const PySession& self) { self.session.check(); }, "Raise PeerLost if it is over.")
       .def("invite", &invite, nb::arg("participant_name"), "A descriptor through which a child joins.")
-      .def("end", [](PySession& self) { self.session.end(); }, nb::call_guard<nb::gil_scoped_release>(),
-           "End it for everybody.")
-      .def("keep", [](PySession&, const std::string& name, const Tensor& tensor) { keep(name, tensor); },
-           nb::arg("name"), nb::arg("tensor"), nb::call_guard<nb::gil_scoped_release>(), "Keep a tensor.")
-      .def("recall", [](PySession& self, const std::string& name) { return recall(self.memory, name); },
-           nb::arg("name"), nb::call_guard<nb::gil_scoped_release>(), "A tensor that was kept.")
-      .def("kept", [](const PySession& self) { return describe_all(self.session.kept()); }, "What is kept.")
-      .def("drop", [](PySession& self, const std::string& name) { self.session.drop(name); }, nb::arg("name"),
-           nb::call_guard<nb::gil_scoped_release>(), "Keep it no longer.");
+      .def(
+          "end", [](PySession& self) { self.session.end(); }, nb::call_guard<nb::gil_scoped_release>(),
+          "End it for everybody.")
+      .def(
+          "keep", [](PySession&, const std::string& name, const Tensor& tensor) { keep(name, tensor); },
+          nb::arg("name"), nb::arg("tensor"), nb::call_guard<nb::gil_scoped_release>(), "Keep a tensor.")
+      .def(
+          "recall", [](PySession& self, const std::string& name) { return recall(self.memory, name); },
+          nb::arg("name"), nb::call_guard<nb::gil_scoped_release>(), "A tensor that was kept.")
+      .def(
+          "kept", [](const PySession& self) { return describe_all(self.session.kept()); }, "What is kept.")
+      .def(
+          "drop", [](PySession& self, const std::string& name) { self.session.drop(name); }, nb::arg("name"),
+          nb::call_guard<nb::gil_scoped_release>(), "Keep it no longer.");
 }
 
 }  // namespace drover::python

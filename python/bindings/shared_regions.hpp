@@ -11,8 +11,8 @@
 
 namespace drover::python {
 
-/// Which addresses belong to which tensor, while a buffer of it is in use: an array that lies in one is sent as a part
-/// of that tensor instead of being copied. Only tensors of bytes in one dimension are remembered. Safe for all
+/// Which addresses belong to which tensor, while a buffer of it is in use: an array that lies in one is sent as a
+/// part of that tensor instead of being copied. Only tensors of bytes in one dimension are remembered. Safe for all
 /// threads.
 class SharedRegions {
  public:

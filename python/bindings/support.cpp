@@ -61,8 +61,6 @@ nb::object from_tensors(std::vector<Tensor>&& tensors) {
   return list;
 }
 
-nb::bytes to_bytes(std::span<const std::byte> bytes) {
-  return nb::bytes(bytes.data(), bytes.size());
-}
+nb::bytes to_bytes(std::span<const std::byte> bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
 }  // namespace drover::python

@@ -54,7 +54,8 @@ std::unique_ptr<View> view_of(const Tensor& tensor) {
 }
 
 void fill_view(const Tensor& tensor, Py_buffer& buffer) {
-  if (tensor.place().is_device) throw Error(Errc::invalid_argument, "a tensor on a device has no buffer", "use to('cpu')");
+  if (tensor.place().is_device)
+    throw Error(Errc::invalid_argument, "a tensor on a device has no buffer", "use to('cpu')");
   if (format_of(tensor.dtype()) == nullptr)
     throw Error(Errc::unsupported, "Python has no buffers of bfloat16", "use DLPack: torch.from_dlpack(tensor)");
   const DlpackArray array = to_dlpack(tensor);
@@ -99,9 +100,9 @@ void release_buffer(PyObject* /*self*/, Py_buffer* buffer) noexcept {
   if (view != nullptr && view->region != nullptr) SharedRegions::instance().remove(view->region);
 }
 
-std::array<PyType_Slot, 3> tensor_slots = {
-    PyType_Slot{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
-    PyType_Slot{Py_bf_releasebuffer, reinterpret_cast<void*>(&release_buffer)}, PyType_Slot{0, nullptr}};
+std::array<PyType_Slot, 3> tensor_slots = {PyType_Slot{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
+                                           PyType_Slot{Py_bf_releasebuffer, reinterpret_cast<void*>(&release_buffer)},
+                                           PyType_Slot{0, nullptr}};
 
 constexpr const char* kOld = "dltensor";
 constexpr const char* kVersioned = "dltensor_versioned";
@@ -116,9 +117,8 @@ void end_capsule(PyObject* capsule, const char* name) noexcept {
 nb::object give_away(const Tensor& tensor, std::optional<std::intptr_t> stream, const nb::object& max_version) {
   const DlpackArray array = tensor.place().is_device ? to_dlpack(tensor, stream.value_or(1)) : to_dlpack(tensor);
   if (max_version.is_none() || nb::cast<int>(max_version[0]) < 1) {
-    return nb::steal(PyCapsule_New(export_dlpack_unversioned(array), kOld, [](PyObject* capsule) {
-      end_capsule<dlpack::DLManagedTensor>(capsule, kOld);
-    }));
+    return nb::steal(PyCapsule_New(export_dlpack_unversioned(array), kOld,
+                                   [](PyObject* capsule) { end_capsule<dlpack::DLManagedTensor>(capsule, kOld); }));
   }
   return nb::steal(PyCapsule_New(export_dlpack(array), kVersioned, [](PyObject* capsule) {
     end_capsule<dlpack::DLManagedTensorVersioned>(capsule, kVersioned);
@@ -140,8 +140,8 @@ DlpackArray take_over(nb::handle capsule) {
   return import_dlpack(managed);
 }
 
-// Other libraries let go of their memory in Python, so whoever drops the last share needs the interpreter's lock; where
-// there is no interpreter any more, the memory goes with the process.
+// Other libraries let go of their memory in Python, so whoever drops the last share needs the interpreter's lock;
+// where there is no interpreter any more, the memory goes with the process.
 std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> keeper) {
   auto* const held = new std::shared_ptr<void>(std::move(keeper));
   return {held, [](void* pointer) {
@@ -173,11 +173,13 @@ std::optional<Tensor> find_shared(nb::handle object) {
 Tensor copied(const PySession& session, nb::handle object) {
   const Bytes bytes(object);
   const nb::gil_scoped_release free;
-  return from_values(session.memory, std::span(reinterpret_cast<const std::uint8_t*>(bytes.bytes().data()),
-                                               bytes.bytes().size()));
+  return from_values(session.memory,
+                     std::span(reinterpret_cast<const std::uint8_t*>(bytes.bytes().data()), bytes.bytes().size()));
 }
 
-std::vector<std::int64_t> to_vector(std::span<const std::int64_t> numbers) { return {numbers.begin(), numbers.end()}; }
+std::vector<std::int64_t> to_vector(std::span<const std::int64_t> numbers) {
+  return {numbers.begin(), numbers.end()};
+}
 
 nb::tuple device_of(const Tensor& tensor) {
   const dlpack::DLDevice device = to_dlpack(tensor.place());
@@ -194,21 +196,24 @@ void bind_tensor(nb::module_& module) {
       .def_prop_ro("nbytes", &Tensor::bytes)
       .def_prop_ro("place", [](const Tensor& self) { return to_string(self.place()); })
       .def_prop_ro("is_ready", &Tensor::is_ready)
-      .def("slice",
-           [](const Tensor& self, std::int64_t begin, std::int64_t end) { return self.slice(0, begin, end); },
-           nb::arg("begin"), nb::arg("end"))
-      .def("to", [](const Tensor& self, const std::string& place) { return self.to(Place::parse(place)); },
-           nb::arg("place"), nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "slice", [](const Tensor& self, std::int64_t begin, std::int64_t end) { return self.slice(0, begin, end); },
+          nb::arg("begin"), nb::arg("end"))
+      .def(
+          "to", [](const Tensor& self, const std::string& place) { return self.to(Place::parse(place)); },
+          nb::arg("place"), nb::call_guard<nb::gil_scoped_release>())
       .def("copy", &Tensor::copy, nb::call_guard<nb::gil_scoped_release>())
       .def("contiguous", &Tensor::contiguous, nb::call_guard<nb::gil_scoped_release>())
-      .def("synchronize", [](const Tensor& self) { self.synchronize(); }, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "synchronize", [](const Tensor& self) { self.synchronize(); }, nb::call_guard<nb::gil_scoped_release>())
       .def("__repr__", [](const Tensor& self) { return to_string(self); })
       .def("__dlpack_device__", &device_of)
-      .def("__dlpack__",
-           [](const Tensor& self, std::optional<std::intptr_t> stream, const nb::object& max_version,
-              const nb::object&, const nb::object&) { return give_away(self, stream, max_version); },
-           nb::kw_only(), nb::arg("stream").none() = nb::none(), nb::arg("max_version").none() = nb::none(),
-           nb::arg("dl_device").none() = nb::none(), nb::arg("copy").none() = nb::none());
+      .def(
+          "__dlpack__",
+          [](const Tensor& self, std::optional<std::intptr_t> stream, const nb::object& max_version,
+             const nb::object&, const nb::object&) { return give_away(self, stream, max_version); },
+          nb::kw_only(), nb::arg("stream").none() = nb::none(), nb::arg("max_version").none() = nb::none(),
+          nb::arg("dl_device").none() = nb::none(), nb::arg("copy").none() = nb::none());
   module.def("empty", &allocate, nb::arg("session"), nb::arg("dtype"), nb::arg("shape"), nb::arg("place") = "cpu",
              nb::arg("is_zeroed") = false, nb::call_guard<nb::gil_scoped_release>(), "New shared memory.");
   module.def("copied", &copied, nb::arg("session"), nb::arg("buffer"), "A tensor of bytes, copied from a buffer.");
