@@ -1,0 +1,112 @@
+"""Pools: tiny tasks, start-up, and maps over large arrays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import drover
+import numpy
+from contenders import Crew, crews
+from support import Row, options, report, row, say, timed
+
+ROUNDS = 3
+TASKS = 10_000
+WORKERS = 4
+
+
+def same(number: int) -> int:
+    """Give it back."""
+    return number
+
+
+def total(array: Any) -> float:
+    """Read all of an array."""
+    return float(array.sum())
+
+
+def last(array: Any) -> float:
+    """Read one number of an array."""
+    return float(array[-1])
+
+
+def tiny_tasks(crew: Crew, tasks: int, chunk: int) -> list[float]:
+    """Give tasks per second of a map over numbers."""
+    pool = crew.start(WORKERS)
+    try:
+        items = list(range(tasks))
+        crew.map(pool, same, items[: tasks // 10], chunk)
+        seconds = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            assert crew.map(pool, same, items, chunk) == items
+            seconds.append(time.perf_counter() - begin)
+        return [tasks / one for one in seconds]
+    finally:
+        crew.stop(pool)
+
+
+def start_up(crew: Crew) -> list[float]:
+    """Give milliseconds until every worker has done something."""
+
+    def run() -> None:
+        pool = crew.start(WORKERS)
+        crew.map(pool, time.sleep, [0.001] * WORKERS, 1)
+        made.append(pool)
+
+    made: list[Any] = []
+    seconds = timed(run)
+    crew.stop(made[0])
+    return [seconds * 1e3]
+
+
+def large_arrays(crew: Crew, function: Any, items: list[Any]) -> list[float]:
+    """Give milliseconds of a map over four arrays."""
+    pool = crew.start(WORKERS)
+    try:
+        expected = [function(item) for item in items]
+        assert crew.map(pool, function, items, 1) == expected
+        return [timed(lambda: crew.map(pool, function, items, 1)) * 1e3 for _ in range(3)]
+    finally:
+        crew.stop(pool)
+
+
+def cases(is_smoke: bool) -> dict[tuple[str, str, str], Any]:
+    """Give what is measured."""
+    numbers = 131_072 * (1 if is_smoke else 100)
+    plain = [numpy.full(numbers, float(i)) for i in range(4)]
+    slabs = [drover.array(one) for one in plain]
+    tasks = 200 if is_smoke else TASKS
+
+    def arrays_of(crew: Crew) -> list[Any]:
+        return slabs if crew.name.startswith("drover") else plain
+
+    return {
+        ("tiny tasks, chunksize 1", "map", "tasks/s"): lambda crew: tiny_tasks(crew, tasks, 1),
+        ("tiny tasks, chunksize 64", "map", "tasks/s"): lambda crew: tiny_tasks(crew, tasks, 64),
+        ("4 workers", "start", "ms"): start_up,
+        ("four arrays of 100 MB, plain", "map, last number", "ms"): lambda crew: large_arrays(crew, last, plain),
+        ("four arrays of 100 MB, in slabs", "map, last number", "ms"): lambda crew: large_arrays(
+            crew, last, arrays_of(crew)
+        ),
+        ("four arrays of 100 MB, plain", "map, sum", "ms"): lambda crew: large_arrays(crew, total, plain),
+    }
+
+
+def measure(is_smoke: bool, only: str) -> Iterator[Row]:
+    """Let all contenders take turns."""
+    for (workload, metric, unit), case in cases(is_smoke).items():
+        samples: dict[str, list[float]] = {}
+        for _ in range(1 if is_smoke else ROUNDS):
+            for crew in crews():
+                if only in f"{workload} {crew.name} {metric}":
+                    say(f"{workload}, {metric}: {crew.name}")
+                    samples.setdefault(crew.name, []).extend(case(crew))
+        for name, values in samples.items():
+            yield row(workload, name, metric, unit, values)
+
+
+if __name__ == "__main__":
+    told = options(__doc__)
+    report(measure(told.smoke, told.only), told.json)

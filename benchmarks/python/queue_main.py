@@ -1,0 +1,124 @@
+"""Queues between two processes: round trips of small objects, throughput, arrays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+from contenders import Messenger, messengers
+from support import Row, options, report, row, say, timed
+
+ROUNDS = 5
+TRIPS = 2000
+STREAM = 20_000
+STOP = "stop"
+
+
+def echo(incoming: Any, outgoing: Any) -> None:
+    """Send back what comes, until told to stop."""
+    while True:
+        got = incoming.get()
+        outgoing.put(got)
+        if isinstance(got, str) and got == STOP:
+            return
+
+
+def answer_sums(incoming: Any, outgoing: Any) -> None:
+    """Send back one number of what comes, as one who reads it would."""
+    while True:
+        got = incoming.get()
+        if isinstance(got, str) and got == STOP:
+            return
+        outgoing.put(float(got[-1]))
+
+
+def count(incoming: Any, outgoing: Any) -> None:
+    """Take so many as the first message says, and say so; until that is nothing."""
+    while expected := incoming.get():
+        for _ in range(expected):
+            incoming.get()
+        outgoing.put(expected)
+
+
+class Pair:
+    """Two queues and a child that serves them."""
+
+    def __init__(self, messenger: Messenger, target: Any, last: Any) -> None:
+        """Start the child."""
+        self.there, self.back = messenger.make_queue(), messenger.make_queue()
+        self._last = last
+        self._child = messenger.start(target, self.there, self.back)
+
+    def trip(self, thing: Any) -> Any:
+        """Go there and back."""
+        self.there.put(thing)
+        return self.back.get()
+
+    def __enter__(self) -> Pair:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the child end."""
+        self.there.put(self._last)
+        self._child.join(30)
+
+
+def round_trips(messenger: Messenger, thing: Any, trips: int) -> list[float]:
+    """Give microseconds of single round trips."""
+    with Pair(messenger, echo, STOP) as pair:
+        for _ in range(max(1, trips // 10)):
+            pair.trip(thing)
+        return [timed(lambda: pair.trip(thing)) * 1e6 for _ in range(trips)]
+
+
+def throughput(messenger: Messenger, total: int) -> list[float]:
+    """Give messages per second of a stream of small objects."""
+    with Pair(messenger, count, 0) as pair:
+        pair.there.put(100)
+        for i in range(100):
+            pair.there.put(i)
+        pair.back.get()
+        begin = time.perf_counter()
+        pair.there.put(total)
+        for i in range(total):
+            pair.there.put(i)
+        pair.back.get()
+        return [total / (time.perf_counter() - begin)]
+
+
+def arrays(messenger: Messenger, megabytes: int, trips: int) -> list[float]:
+    """Give milliseconds from before an array is put until its reader has answered."""
+    array = numpy.ones(megabytes * 131_072)
+    with Pair(messenger, answer_sums, STOP) as pair:
+        pair.trip(array)
+        return [timed(lambda: pair.trip(array)) * 1e3 for _ in range(trips)]
+
+
+def measure(is_smoke: bool, only: str) -> Iterator[Row]:
+    """Let all contenders take turns."""
+    rounds = 1 if is_smoke else ROUNDS
+    trips = 5 if is_smoke else TRIPS
+    cases = {
+        ("int", "round trip", "us"): lambda one: round_trips(one, 7, trips),
+        ("dict", "round trip", "us"): lambda one: round_trips(one, {"step": 3, "loss": 0.25, "name": "a"}, trips),
+        ("int", "stream", "messages/s"): lambda one: throughput(one, 50 if is_smoke else STREAM),
+        ("numpy 1 MB", "there, read, answer", "ms"): lambda one: arrays(one, 1, 2 if is_smoke else 50),
+        ("numpy 100 MB", "there, read, answer", "ms"): lambda one: arrays(one, 100, 1 if is_smoke else 3),
+    }
+    for (workload, metric, unit), case in cases.items():
+        samples: dict[str, list[float]] = {}
+        for _ in range(rounds):
+            for messenger in messengers():
+                if only in f"{workload} {messenger.name} {metric}":
+                    say(f"{workload}, {metric}: {messenger.name}")
+                    samples.setdefault(messenger.name, []).extend(case(messenger))
+        for name, values in samples.items():
+            yield row(workload, name, metric, unit, values)
+
+
+if __name__ == "__main__":
+    told = options(__doc__)
+    report(measure(told.smoke, told.only), told.json)
