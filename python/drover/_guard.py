@@ -1,0 +1,91 @@
+"""A fork after CUDA was initialised gives a child whose CUDA calls fail or hang: it is reported where it happens."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import traceback
+import warnings
+
+__all__ = ["ForkAfterCudaWarning", "install", "is_cuda_initialised"]
+
+_LIBRARY = "libcuda.so.1"
+_NOT_INITIALIZED = 3
+_FRAMEWORKS = ("torch", "cupy", "jax", "numba", "tensorflow", "pycuda")
+_REMEDY = (
+    "start processes with drover.Process or drover.Pool (`import drover as multiprocessing`), or use "
+    'multiprocessing.set_start_method("spawn"), or fork before the first use of a GPU'
+)
+
+_first_seen = ""
+
+
+class ForkAfterCudaWarning(RuntimeWarning):
+    """A process that has initialised CUDA forked."""
+
+
+def is_cuda_initialised() -> bool:
+    """Tell whether something in this process has initialised CUDA. Loads nothing and initialises nothing."""
+    try:
+        driver = ctypes.CDLL(_LIBRARY, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        count = ctypes.c_int()
+        return driver.cuDeviceGetCount(ctypes.byref(count)) != _NOT_INITIALIZED
+    except (OSError, AttributeError):
+        return False
+
+
+def _remember_torch() -> None:
+    """Let torch tell where it initialises CUDA: it calls back from there."""
+    cuda = sys.modules.get("torch.cuda")
+    queue = getattr(cuda, "_lazy_call", None)
+    if queue is None or getattr(cuda, "_drover_guard", False):
+        return
+    cuda._drover_guard = True
+    if not cuda.is_initialized():
+        queue(_note_place)
+
+
+def _note_place() -> None:
+    global _first_seen  # noqa: PLW0603 (one for the process)
+    frames = [
+        frame
+        for frame in traceback.extract_stack()
+        if "/torch/" not in frame.filename and not frame.filename.startswith("<frozen") and frame.filename != __file__
+    ]
+    if frames and not _first_seen:
+        _first_seen = f"{frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name}"
+
+
+def _where() -> str:
+    if _first_seen:
+        return f"at {_first_seen}"
+    loaded = [name for name in _FRAMEWORKS if name in sys.modules]
+    return f"by one of {', '.join(loaded)}" if loaded else "by a library of this process"
+
+
+class _Watch:
+    """Sees imports, to ask torch in time, and finds nothing itself."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Look whether torch is there by now; it is once one of its parts, or what uses it, is imported."""
+        del name, path, target
+        _remember_torch()
+
+
+def _before_fork() -> None:
+    if is_cuda_initialised():
+        warnings.warn(
+            f"process {os.getpid()} forks although CUDA was initialised in it ({_where()}): in the child every use "
+            f"of CUDA will fail or hang.\n  what to do: {_REMEDY}",
+            ForkAfterCudaWarning,
+            stacklevel=2,
+        )
+
+
+def install() -> None:
+    """Watch this process from now on."""
+    _remember_torch()
+    sys.meta_path.insert(0, _Watch)  # first: asked at every import
+    os.register_at_fork(before=_before_fork)
