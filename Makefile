@@ -38,7 +38,7 @@ packages: ## install missing packages only
 	$(call step,packages,scripts/setup.sh --no-venv)
 
 .PHONY: build
-build: packages ## build everything for daily work, in build/dev
+build: setup ## build everything for daily work, in build/dev
 	$(call step,build dev,$(call configure_and_build,dev))
 
 .PHONY: demo
@@ -48,7 +48,7 @@ demo: packages ## the main job: a map over tensors on all devices, in which a wo
 	$(call step,pool_map,build/release/examples/cpp/pool_map/pool_map)
 
 .PHONY: test
-test: setup lint test-dev test-asan test-tsan test-fuzz test-python ## lint, build and run every test, also under sanitizers
+test: setup lint test-dev test-asan test-tsan test-fuzz wheel test-python ## lint, build and run every test, also under sanitizers
 	@echo "== everything passed"
 
 .PHONY: test-dev
@@ -68,13 +68,23 @@ test-tsan: packages ## the C++ tests under the thread sanitizer
 .PHONY: test-clang
 test-clang: ## build with clang in build/clang and run the C++ tests
 	$(call step,packages,scripts/setup.sh --no-venv --with clang-$(CLANG_VERSION))
-	$(call step,build clang,cmake --preset dev -B build/clang -DCMAKE_CXX_COMPILER=clang++-$(CLANG_VERSION) && \
+	$(call step,build clang,cmake --preset dev -B build/clang -DDROVER_BUILD_PYTHON=OFF \
+	  -DCMAKE_CXX_COMPILER=clang++-$(CLANG_VERSION) && \
 	  cmake --build build/clang)
 	$(call step,test clang,ctest --test-dir build/clang -j $(JOBS) --output-on-failure --no-tests=error)
 
 .PHONY: test-python
-test-python: setup build ## the tests of the scripts, the installed package and the tool
+test-python: build ## the tests of the Python package, the scripts, the installed library and the tool
 	$(call step,pytest,.venv/bin/pytest -q)
+
+.PHONY: wheel
+wheel: setup ## the Python package as one file, in build/wheel
+	$(call step,wheel,.venv/bin/python -m pip wheel . --quiet --no-deps --no-build-isolation --wheel-dir build/wheel \
+	  --config-settings=build-dir=build/wheel/cmake)
+
+.PHONY: test-wheel
+test-wheel: wheel ## install the wheel in an environment of its own, and use it there
+	$(call step,test wheel,.venv/bin/pytest -q tests/install/test_wheel.py)
 
 .PHONY: build-fuzz
 build-fuzz: ## build the fuzzers, with clang
@@ -123,7 +133,7 @@ gpu: ## everything that needs a GPU, on any machine with one; GPU_FLAGS=--saniti
 	@$(PYTHON) scripts/gpu_suite.py $(GPU_FLAGS)
 
 .PHONY: bundle
-bundle: packages ## fill .deps/ for a machine without a network
+bundle: setup ## fill .deps/ for a machine without a network
 	$(call step,bundle,$(PYTHON) scripts/bundle_deps.py)
 
 .PHONY: clean

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fills .deps/ from the installed packages, to be copied to a machine without a network."""
+"""Fills .deps/ from the installed packages and .venv, to be copied to a machine without a network."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ PIECES = (
     Piece("libgtest-dev", "usr/src/googletest/googletest/include", "googletest/include", "gtest/gtest.h"),
     Piece("libgtest-dev", "usr/src/googletest/googletest/src", "googletest/src", "gtest-all.cc"),
 )
+# What the Python package imports, as .venv has it; it is Python alone, and so the same for every interpreter.
+MODULES = ("cloudpickle",)
 # The licence of GoogleTest's sources is in the package that holds them.
 LICENCES = {"libgtest-dev": ("googletest", "libgtest-dev")}
 
@@ -40,9 +42,22 @@ def find_licence(system: Path, package: str) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def problems(system: Path) -> list[str]:
+def find_module(venv: Path, module: str) -> tuple[Path | None, Path | None]:
+    """A module's folder in a virtual environment, and its licence."""
+    for packages in sorted(venv.glob("lib/python3*/site-packages")):
+        licence = next(packages.glob(f"{module}-*.dist-info/**/LICENSE*"), None)
+        if (packages / module / "__init__.py").is_file() and licence is not None:
+            return packages / module, licence
+    return None, None
+
+
+def problems(system: Path, venv: Path) -> list[str]:
     """What is not installed, one line each."""
-    found = []
+    found = [
+        f"{venv}:1: {module} or its licence is missing: run `make setup`"
+        for module in MODULES
+        if find_module(venv, module)[0] is None
+    ]
     for piece in PIECES:
         path = system / piece.source / piece.proof
         if not path.is_file():
@@ -54,7 +69,17 @@ def problems(system: Path) -> list[str]:
     return found
 
 
-def fill(system: Path, out: Path) -> None:
+def fill_modules(venv: Path, out: Path) -> None:
+    """Copy the Python modules, without what an interpreter made of them."""
+    for module in MODULES:
+        folder, licence = find_module(venv, module)
+        if folder is not None and licence is not None:
+            shutil.copytree(folder, out / "python" / module, ignore=shutil.ignore_patterns("__pycache__"))
+            (out / "licences" / module).mkdir(parents=True)
+            shutil.copyfile(licence, out / "licences" / module / "copyright")
+
+
+def fill(system: Path, venv: Path, out: Path) -> None:
     """Copy everything beside `out` first, so that a broken copy never takes the place of a good one."""
     fresh = out.with_name(out.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -66,6 +91,7 @@ def fill(system: Path, out: Path) -> None:
             target = fresh / "licences" / package / "copyright"
             target.parent.mkdir(parents=True)
             shutil.copyfile(licence, target)
+    fill_modules(venv, fresh)
     shutil.rmtree(out, ignore_errors=True)
     fresh.rename(out)
 
@@ -80,12 +106,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / ".deps", help="the folder to fill (default: .deps)")
     parser.add_argument("--system", type=Path, default=Path("/"), help="root of the system to copy from (default: /)")
+    parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="where Python modules are (default: .venv)")
     options = parser.parse_args(arguments)
-    wrong = problems(options.system)
+    wrong = problems(options.system, options.venv)
     if wrong:
         print("\n".join(wrong), file=sys.stderr)
         return 1
-    fill(options.system, options.out)
+    fill(options.system, options.venv, options.out)
     print(f"bundle: {options.out} holds {size_of(options.out) / 2**20:.1f} MiB of headers, sources and licences")
     print("bundle: copy the tree with this folder to the other machine; CMake finds it there by itself,")
     print("bundle: and `make gpu` or `cmake --preset release` need no network and no packages of ours")

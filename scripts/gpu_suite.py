@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs everything that needs a GPU: the device tests, a check for leaked GPU memory, and the benchmark.
+"""Runs everything that needs a GPU: the tests of devices and of the Python package, the benchmark, a leak check.
 
 Needs a compiler, CMake and ninja; other dependencies come from the system or from .deps/ (`make bundle`), so that it
-also runs on machines without a network. Without a GPU it lists the tests as skipped and succeeds.
+also runs on machines without a network. The Python package is built and tested where the interpreter has nanobind and
+pytest. Without a GPU it lists the tests as skipped and succeeds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import gpus
 from gtest_program import FAILED, PASSED, SKIPPED, Row, list_tests, run_logged, run_tests, tail
+from pytest_program import SUITE, find_python, is_built, run_python_tests
 from repo import ROOT
 
 TEST_FILTER = "*Cuda*:*/cuda*"
@@ -43,9 +45,12 @@ def missing_tools() -> list[str]:
     return missing
 
 
-def build(folder: Path) -> None:
-    """Configure and build the release preset in `folder`."""
-    for step in (["cmake", "--preset", "release", "-B", str(folder)], ["cmake", "--build", str(folder)]):
+def build(folder: Path, python: str | None) -> None:
+    """Configure and build the release preset in `folder`, with the package for an interpreter if one is given."""
+    package = [f"-DDROVER_BUILD_PYTHON={'ON' if python else 'OFF'}"]
+    if python:
+        package.append(f"-DPython_EXECUTABLE={python}")
+    for step in (["cmake", "--preset", "release", "-B", str(folder), *package], ["cmake", "--build", str(folder)]):
         print(f"gpu: {' '.join(step)}", flush=True)
         done = subprocess.run(
             step, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
@@ -67,6 +72,18 @@ def skipped_rows(programs: list[Path], reason: str) -> Iterator[Row]:
             yield from (Row(program.name, test, SKIPPED, 0.0, reason) for test in list_tests(program, TEST_FILTER))
         except (OSError, subprocess.SubprocessError) as error:
             yield Row(program.name, "(list of tests)", FAILED, 0.0, f"could not list its tests: {error}")
+
+
+def choose_python(options: argparse.Namespace) -> str | None:
+    """The interpreter for which the package is built and tested; nothing, with a line that says why, if none is."""
+    if options.no_python:
+        return None
+    python, reason = find_python()
+    if python is None:
+        print(
+            f"gpu: the Python package is left out, since no interpreter has nanobind, pytest and headers ({reason})"
+        )
+    return python
 
 
 def used_bytes() -> int:
@@ -135,7 +152,7 @@ def print_table(rows: list[Row]) -> None:
     print(f"\n{counts[0]} passed, {counts[1]} failed, {counts[2]} skipped")
 
 
-def run_all(options: argparse.Namespace, folder: Path) -> list[Row]:
+def run_all(options: argparse.Namespace, folder: Path, python: str | None) -> list[Row]:
     """Everything that was asked for, on a machine with a GPU."""
     programs, out = test_programs(folder), folder / "gpu_suite"
     before = used_bytes()
@@ -149,6 +166,10 @@ def run_all(options: argparse.Namespace, folder: Path) -> list[Row]:
         rows.append(Row("tests", "(list of tests)", FAILED, 0.0, f"no test in {folder}/tests matches {TEST_FILTER}"))
     if options.sanitizer:
         rows += run_sanitizer([path for path in programs if path.name in tested], out, options.timeout)
+    if python and is_built(folder):
+        done = run_python_tests(python, folder, out, options.timeout)
+        rows += done
+        print(f"gpu: tests/python: {len(done)} tests", flush=True)
     if not options.no_bench:
         rows += run_benchmark(folder, out, options.timeout)
     return [*rows, check_memory(before)]
@@ -165,10 +186,12 @@ def suite(options: argparse.Namespace) -> int:
             print(f"gpu: and the tests cannot be listed, because nothing can be built without {', '.join(missing)}")
             print_table([])
             return 0
-    folder = options.build.resolve()
+    folder, python = options.build.resolve(), choose_python(options)
     if not options.no_build:
-        build(folder)
-    rows = run_all(options, folder) if found else list(skipped_rows(test_programs(folder), reason))
+        build(folder, python)
+    rows = run_all(options, folder, python) if found else list(skipped_rows(test_programs(folder), reason))
+    if not found and python and is_built(folder):
+        rows.append(Row(SUITE, "tests/python", SKIPPED, 0.0, reason))
     print_table(rows)
     return 1 if any(row.result == FAILED for row in rows) else 0
 
@@ -179,6 +202,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "gpu", help="build folder (default build/gpu)")
     parser.add_argument("--no-build", action="store_true", help="take the programs that are in the build folder")
     parser.add_argument("--no-bench", action="store_true", help="leave the benchmark out")
+    parser.add_argument("--no-python", action="store_true", help="leave the Python package out")
     parser.add_argument("--sanitizer", action="store_true", help="also run the tests under compute-sanitizer")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds for each program (default 900)")
     options = parser.parse_args(arguments)

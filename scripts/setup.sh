@@ -11,7 +11,7 @@ Installs the missing packages with apt-get (as root or by passwordless sudo) and
 requirements-dev.txt in .venv. A second call finds everything present and is instant.
 
   --offline-ok     install nothing; say what is missing and succeed
-  --no-venv        packages only, for building without linting and testing
+  --no-venv        packages only, for building the C++ library without linting and testing
   --benchmarks     also the libraries that benchmarks compare with; what cannot be installed is left out
   --with PACKAGE   a further package, e.g. clang-16; repeatable
 TEXT
@@ -128,6 +128,9 @@ make_venv() {
 
 if $want_venv; then packages+=("${tools[@]}"); fi
 if $want_venv && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
+# The Python package is compiled against the headers of the interpreter in .venv.
+has_python_headers='import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
+if $want_venv && ! python3 -c "$has_python_headers" 2>/dev/null; then packages+=(python3-dev); fi
 mapfile -t missing < <(missing_packages "${packages[@]}")
 if ((${#missing[@]} > 0)); then install_packages "${missing[@]}"; fi
 if $want_peers; then

@@ -23,10 +23,18 @@ FILES = (
 )
 
 
+VENV = "venv/lib/python3.11/site-packages"
+MODULES = (
+    f"{VENV}/cloudpickle/__init__.py",
+    f"{VENV}/cloudpickle/__pycache__/__init__.cpython-311.pyc",
+    f"{VENV}/cloudpickle-3.1.2.dist-info/licenses/LICENSE",
+)
+
+
 @pytest.fixture
 def system(tmp_path: Path) -> Path:
-    """Give a system with all packages, each file holding its own name."""
-    for name in FILES:
+    """Give a system with all packages, and a virtual environment below it, each file holding its own name."""
+    for name in FILES + MODULES:
         path = tmp_path / "system" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name, encoding="utf-8")
@@ -35,13 +43,13 @@ def system(tmp_path: Path) -> Path:
 
 def bundle(system: Path, out: Path) -> int:
     """Run the script."""
-    return bundle_deps.main(["--system", str(system), "--out", str(out)])
+    return bundle_deps.main(["--system", str(system), "--venv", str(system / "venv"), "--out", str(out)])
 
 
 def test_headers_sources_and_licences_are_copied(
     system: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The folder is as cmake/dependencies.cmake looks for it, and nothing else is in it."""
+    """The folder is as cmake/dependencies.cmake and tests/conftest.py look for it, and nothing else is in it."""
     out = tmp_path / ".deps"
     assert bundle(system, out) == 0
     assert sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()) == [
@@ -52,11 +60,13 @@ def test_headers_sources_and_licences_are_copied(
         "include/msgpack/unpack.hpp",
         "include/nlohmann/detail/value_t.hpp",
         "include/nlohmann/json.hpp",
+        "licences/cloudpickle/copyright",
         "licences/libcli11-dev/copyright",
         "licences/libfmt-dev/copyright",
         "licences/libgtest-dev/copyright",
         "licences/libmsgpack-cxx-dev/copyright",
         "licences/nlohmann-json3-dev/copyright",
+        "python/cloudpickle/__init__.py",
     ]
     assert (out / "include/fmt/format.h").read_text(encoding="utf-8") == "usr/include/fmt/format.h"
     text = capsys.readouterr().out
@@ -93,3 +103,14 @@ def test_missing_package_is_named_and_old_bundle_kept(
     assert f"{system / lost}:1: " in (error := capsys.readouterr().err)
     assert f"install {package}" in error
     assert (out / "include/fmt/format.h").is_file()
+
+
+@pytest.mark.parametrize("lost", [MODULES[0], MODULES[2]])
+def test_missing_module_or_its_licence_is_told(
+    system: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], lost: str
+) -> None:
+    """It comes with the tools in .venv."""
+    (system / lost).unlink()
+    assert bundle(system, tmp_path / ".deps") == 1
+    assert "cloudpickle or its licence is missing: run `make setup`" in capsys.readouterr().err
+    assert not (tmp_path / ".deps").exists()

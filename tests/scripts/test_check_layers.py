@@ -26,6 +26,8 @@ def test_tree_that_respects_the_layers_passes(tree: Tree) -> None:
         "src/ipc/channel.cpp", '#include "drover/ipc/channel.hpp"\n#include "layout.hpp"\n#include "base/sys.hpp"\n'
     )
     tree.write("cli/main.cpp", '#include <CLI/CLI.hpp>\n#include "drover/drover.hpp"\n')
+    tree.write("python/bindings/support.hpp", HEADER + "#include <nanobind/nanobind.h>\n")
+    tree.write("python/bindings/queue.cpp", '#include "drover/ipc/channel.hpp"\n#include "support.hpp"\n')
     tree.write("tests/device/types_test.cpp", "#include <cuda.h>\n#include <nvml.h>\n")
     assert check(tree) == (0, "check_layers: ok\n")
 
@@ -70,12 +72,23 @@ def test_tree_that_respects_the_layers_passes(tree: Tree) -> None:
             '#include "drover/drover.hpp"',
             "the umbrella drover/drover.hpp is included",
         ),
+        (
+            "python/bindings/queue.cpp",
+            '#include "ipc/layout.hpp"',
+            "a binding includes the private src/ipc/layout.hpp",
+        ),
+        (
+            "src/ipc/python.cpp",
+            '#include "../../python/bindings/support.hpp"',
+            "part ipc includes python/bindings/support.hpp, and part python is above it",
+        ),
         ("src/device/cuda/driver.cpp", "#include <cuda.h>", "<cuda.h> is included"),
         ("benchmarks/device/main.cpp", "#include <nvml.h>", "<nvml.h> is included"),
     ],
 )
 def test_forbidden_include_is_reported_with_its_place(tree: Tree, name: str, include: str, message: str) -> None:
     """Each rule, broken once, on line 2 of a file."""
+    tree.write("python/bindings/support.hpp", HEADER)
     tree.write("include/drover/ipc/channel.hpp", HEADER)
     tree.write("include/drover/drover.hpp", HEADER)
     tree.write("src/ipc/layout.hpp", HEADER)

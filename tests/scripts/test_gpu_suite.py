@@ -200,6 +200,46 @@ def test_sanitizer_runs_when_asked_for(
     assert "FAILED sanitizer device_test\nInvalid __global__ write" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("one_gpu")
+def test_python_package_is_tested_where_it_was_built(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are in the table, its failures count, and it can be left out."""
+    write_tests(tmp_path, "device_test", "CudaDriver.loads")
+    monkeypatch.setattr(gpu_suite, "find_python", lambda: ("/usr/bin/python3", ""))
+    rows = [gtest_program.Row("python", "test_queue.test_order", FAILED, 0.5, "assert 1 == 2")]
+    monkeypatch.setattr(gpu_suite, "run_python_tests", lambda *_: rows)
+    assert suite(tmp_path) == 0
+    write_program(tmp_path / "python/drover/_core.abi3.so", "")
+    assert suite(tmp_path, "--no-python") == 0
+    capsys.readouterr()
+    assert suite(tmp_path) == 1
+    text = capsys.readouterr().out
+    assert "FAILED python test_queue.test_order\nassert 1 == 2" in text
+    assert text.endswith("2 passed, 1 failed, 0 skipped\n")
+
+
+@pytest.mark.parametrize("python", ["/usr/bin/python3", None])
+@pytest.mark.usefixtures("no_gpu")
+def test_package_is_built_for_the_interpreter_that_can(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, python: str | None
+) -> None:
+    """Where none can, the rest is built without it, and that is said."""
+    write_program(tmp_path / "cmake", f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\n')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(gpu_suite, "find_python", lambda: (python, "python3: No module named 'nanobind'"))
+    assert gpu_suite.main(["--build", str(tmp_path / "build")]) == 0
+    configured = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()[0]
+    said = capsys.readouterr().out
+    if python:
+        assert configured.endswith(f"-DDROVER_BUILD_PYTHON=ON -DPython_EXECUTABLE={python}")
+        assert "left out" not in said
+    else:
+        assert configured.endswith("-DDROVER_BUILD_PYTHON=OFF")
+        assert "the Python package is left out" in said
+        assert "No module named 'nanobind'" in said
+
+
 def test_program_that_crashes_names_its_test_and_those_not_reached(tmp_path: Path) -> None:
     """There is no report then; the output tells."""
     program = write_tests(tmp_path, "device_test", "Cuda.works", "Cuda.crashes", "Cuda.comes_after")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from small_tree import ROOT
 
-PROMISED = {"demo", "test", "build", "bench", "lint", "gpu", "docs", "bundle", "setup", "clean", "help"}
+PROMISED = {"demo", "test", "build", "bench", "lint", "gpu", "docs", "bundle", "setup", "clean", "help", "wheel"}
 
 
 def make(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -54,6 +54,7 @@ def test_test_runs_its_steps_in_order() -> None:
         "test tsan",
         "build fuzz",
         "fuzz",
+        "wheel",
         "pytest",
     ]
     assert [step for step in steps if step in wanted] == wanted
@@ -83,7 +84,7 @@ def test_step_that_fails_is_named(tmp_path: Path, status: int) -> None:
     done = make("bundle", cwd=tmp_path)
     assert "installing\n" in done.stdout
     assert ("== bundle" in done.stdout) == (status == 0)
-    assert ("make: the step 'packages' failed (status 3)" in done.stderr) == (status == 3)
+    assert ("make: the step 'setup' failed (status 3)" in done.stderr) == (status == 3)
     assert (done.returncode == 0) == (status == 0)
 
 
