@@ -133,6 +133,8 @@ class Pool {
     const RegisteredTask* const found = find(name, detail::signature_of<Result, std::decay_t<Given>...>());
     return start<Result>(*found, Task<Result(std::decay_t<Given>...)>::encode(arguments...), options().task);
   }
+  /// A call that knows itself what to do with its result: for bindings to other languages. Throws as above.
+  void submit(const std::shared_ptr<detail::TaskCall>& call) { start_call(call); }
   /// Runs a task in every worker; the results are in their order. Each has its own future.
   template <class Result, class... Arguments, class... Given>
   std::vector<Future<Result>> broadcast(const Task<Result(Arguments...)>& task, const Given&... arguments) {

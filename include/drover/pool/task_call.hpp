@@ -39,8 +39,8 @@ class TaskCall {
   [[nodiscard]] const std::string& arguments() const noexcept { return arguments_; }
   [[nodiscard]] const std::vector<Tensor>& tensors() const noexcept { return tensors_; }
   [[nodiscard]] const TaskOptions& options() const noexcept { return options_; }
-  /// "task 17 'sum'".
-  [[nodiscard]] std::string describe_call() const;
+  /// "task 17 'sum'"; one that runs functions of another language has their names.
+  [[nodiscard]] virtual std::string describe_call() const;
 
   std::uint64_t number = 0;      ///< in the order of submission, from 1; never used twice in a pool
   int deaths = 0;                ///< workers that died while they ran it
