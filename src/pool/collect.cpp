@@ -117,6 +117,10 @@ void PoolCore::match(Message& message, std::vector<Arrival>& arrivals) {
     case ResultKind::death:
       handle_death(slot, std::string(message.text().substr(std::min(sizeof(header), message.text().size()))));
       return;
+    case ResultKind::unmoved:
+      if (const TaskPtr task = take_front(slot, header)) keep_home(slot, task);
+      if (header.leaves != 0) tell_to_end(slot);
+      return;
     case ResultKind::value:
     case ResultKind::failure:
       if (TaskPtr task = finish_front(slot, header))
@@ -126,7 +130,7 @@ void PoolCore::match(Message& message, std::vector<Arrival>& arrivals) {
   }
 }
 
-TaskPtr PoolCore::finish_front(WorkerSlot& slot, const ResultHeader& header) {
+TaskPtr PoolCore::take_front(WorkerSlot& slot, const ResultHeader& header) {
   if (slot.batches.empty()) return nullptr;
   Batch& batch = slot.batches.front();
   if (batch.tasks[batch.finished]->number != header.number) {
@@ -138,15 +142,27 @@ TaskPtr PoolCore::finish_front(WorkerSlot& slot, const ResultHeader& header) {
   TaskPtr task = std::move(batch.tasks[batch.finished]);
   if (++batch.finished == batch.limit) slot.batches.pop_front();
   --slot.outstanding;
+  return task;
+}
+
+TaskPtr PoolCore::finish_front(WorkerSlot& slot, const ResultHeader& header) {
+  TaskPtr task = take_front(slot, header);
+  if (task == nullptr) return nullptr;
   ++slot.done_by_process;
   ++statistics_.finished;
   if (header.kind == ResultKind::failure) ++statistics_.failed;
-  double& mean = mean_run_[task->task().index];
-  const auto took = static_cast<double>(std::max<std::uint64_t>(header.nanoseconds, 1));
-  mean = mean == 0 ? took : (mean * (1 - kNewShare)) + (took * kNewShare);
+  if (!slot.serves(task->lane)) ++statistics_.relocated;
+  learn_time(slot, *task, header.nanoseconds);
   const bool is_worn = options_.recycle_after != 0 && slot.done_by_process >= options_.recycle_after;
   if (is_worn || header.leaves != 0) tell_to_end(slot);
   return task;
+}
+
+void PoolCore::learn_time(const WorkerSlot& slot, const detail::TaskCall& task, std::uint64_t nanoseconds) {
+  const auto took = static_cast<double>(std::max<std::uint64_t>(nanoseconds, 1));
+  const auto learn = [&](double& mean) { mean = mean == 0 ? took : (mean * (1 - kNewShare)) + (took * kNewShare); };
+  learn(mean_run_[task.task().index]);
+  if (slot.serves(task.lane)) learn(lane_mean_[task.lane]);
 }
 
 void PoolCore::complete(Arrival& arrival) {

@@ -52,6 +52,7 @@ void PoolCore::dispatch() {
     for (auto& slot : slots_) {
       if (slot->outstanding == 0) refill(*slot, 1);
     }
+    relocate();  // before others are sent ahead what somebody idle could begin now
     for (auto& slot : slots_) refill(*slot, kMostAhead);
   }
   rebalance();
@@ -69,14 +70,14 @@ void PoolCore::refill(WorkerSlot& slot, std::size_t most_batches) {
     // Not one by one: a batch when half of what is ahead is used up.
     if (options_.batching && slot.outstanding > depth / 2) return;
     const std::size_t share = (pending_.size() + ready - 1) / ready;
-    if (!send_batch(slot, options_.batching ? std::clamp<std::size_t>(share, 1, depth - slot.outstanding) : 1))
-      return;
+    const std::size_t most = options_.batching ? std::clamp<std::size_t>(share, 1, depth - slot.outstanding) : 1;
+    if (!send_batch(slot, slot.lanes, most)) return;
   }
 }
 
 // False if the task could not be added: it stays, unless it can never be sent.
-bool PoolCore::add_task(WorkerSlot& slot, Batch& batch) {
-  const TaskPtr* const first = first_for(slot);
+bool PoolCore::add_task(const WorkerSlot& slot, std::span<const std::size_t> lanes, Batch& batch) {
+  const TaskPtr* const first = pending_.peek(lanes);
   if (first == nullptr) return false;
   const detail::TaskCall& task = **first;
   const bool fits = batch.tasks.empty() || (writer_.bytes().size() + task.arguments().size() <= kMostBatchBytes &&
@@ -86,7 +87,8 @@ bool PoolCore::add_task(WorkerSlot& slot, Batch& batch) {
   const TaskHeader header{.number = taken->number,
                           .task = taken->task().index,
                           .bytes = static_cast<std::uint32_t>(taken->arguments().size()),
-                          .tensors = static_cast<std::uint32_t>(taken->tensors().size())};
+                          .tensors = static_cast<std::uint32_t>(taken->tensors().size()),
+                          .relocates = slot.serves(taken->lane) ? 0U : 1U};
   const std::size_t before = writer_.bytes().size();
   try {
     writer_.add(header);
@@ -101,11 +103,11 @@ bool PoolCore::add_task(WorkerSlot& slot, Batch& batch) {
   return true;
 }
 
-bool PoolCore::send_batch(WorkerSlot& slot, std::size_t most) {
+bool PoolCore::send_batch(WorkerSlot& slot, std::span<const std::size_t> lanes, std::size_t most) {
   Batch batch{.sequence = slot.next_sequence};
   writer_.clear();
   const std::size_t head = writer_.add(BatchHeader{});
-  while (batch.tasks.size() < most && add_task(slot, batch)) {
+  while (batch.tasks.size() < most && add_task(slot, lanes, batch)) {
   }
   if (batch.tasks.empty()) return true;
   if (!slot.inbox) return false;  // never of one that is ready
@@ -126,7 +128,7 @@ bool PoolCore::send_batch(WorkerSlot& slot, std::size_t most) {
   }
   if (result != PutResult::put) {
     for (auto& task : batch.tasks) pending_.push_again(std::move(task));
-    return error ? send_batch(slot, 1) : false;
+    return error ? send_batch(slot, lanes, 1) : false;
   }
   const auto has_timeout = [](const TaskPtr& task) { return task->options().timeout.count() > 0; };
   if (std::ranges::any_of(batch.tasks, has_timeout)) wake_warden();  // who looks at the time
@@ -167,13 +169,23 @@ std::size_t PoolCore::take_back_from(WorkerSlot& slot) {
   return count;
 }
 
+// Whether `idle` may have what waits in another worker: it is for both of them, or a single one, worth being brought
+// from that device. Of more than one it could be another that comes to the front when they are taken back.
+bool PoolCore::may_take_over(const WorkerSlot& idle, const WorkerSlot& from) const {
+  const TaskPtr& last = from.batches.back().tasks.back();
+  if (last == nullptr) return false;
+  if (idle.serves(last->lane)) return true;
+  const bool is_alone = from.outstanding == kLeastAhead && pending_.size(last->lane) == 0;
+  return is_alone && from.serves(last->lane) && is_worth_bringing(*last, idle);
+}
+
 // Of those that have tasks waiting which `idle` may take, the one with most. Nobody if moving takes longer than that.
 WorkerSlot* PoolCore::find_overburdened(const WorkerSlot& idle) {
   WorkerSlot* found = nullptr;
   for (const auto& slot : slots_) {
     if (slot->outstanding < kLeastAhead || slot->batches.empty()) continue;
+    if (!may_take_over(idle, *slot)) continue;
     const TaskPtr& last = slot->batches.back().tasks.back();
-    if (last == nullptr || std::ranges::find(idle.lanes, last->lane) == idle.lanes.end()) continue;
     const double waits = mean_run_[last->task().index] * static_cast<double>(slot->outstanding);
     const auto running = static_cast<double>(board_now() - slot->board->since.load(std::memory_order_relaxed));
     const bool is_short = waits > 0 && waits < kAheadNanoseconds;
@@ -191,6 +203,7 @@ void PoolCore::rebalance() {
     if (slot == nullptr) continue;
     statistics_.moved += take_back_from(*slot);
     refill(*idle, 1);
+    relocate();
     refill(*slot, kMostAhead);
   }
 }

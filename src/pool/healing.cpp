@@ -94,8 +94,8 @@ void PoolCore::handle_failed_start(WorkerSlot& slot, const std::string& how) {
 }
 
 // Whether somebody will run it, if it is put back.
-bool PoolCore::may_wait(const WorkerSlot& slot, const detail::TaskCall& task) const {
-  return !is_ending_ && !broken_ && !task.is_over() && (slot.is_wanted || task.lane != slot.own_lane);
+bool PoolCore::may_wait(const detail::TaskCall& task) const {
+  return !is_ending_ && !broken_ && !task.is_over() && is_served(task.lane);
 }
 
 void PoolCore::lose_begun(const WorkerSlot& slot, const TaskPtr& task, const std::string& how) {
@@ -106,8 +106,7 @@ void PoolCore::lose_begun(const WorkerSlot& slot, const TaskPtr& task, const std
     return;
   }
   const bool is_quarantined = options_.quarantine_after > 0 && task->deaths >= options_.quarantine_after;
-  if (task->deaths <= task->options().retry.count() && !is_quarantined && !task->is_cancel_asked &&
-      may_wait(slot, *task)) {
+  if (task->deaths <= task->options().retry.count() && !is_quarantined && !task->is_cancel_asked && may_wait(*task)) {
     ++statistics_.retried;
     pending_.push_again(task);
     return;
@@ -126,7 +125,7 @@ void PoolCore::lose_begun(const WorkerSlot& slot, const TaskPtr& task, const std
 }
 
 void PoolCore::lose_waiting(const WorkerSlot& slot, const TaskPtr& task, const std::string& how) {
-  if (task->options().retry.is_moved() && may_wait(slot, *task)) {
+  if (task->options().retry.is_moved() && may_wait(*task)) {
     pending_.push_again(task);
     return;
   }

@@ -13,6 +13,7 @@
 #include "drover/base/log.hpp"
 #include "pool/ctrl_c.hpp"
 #include "pool/mps.hpp"
+#include "pool/relocation_rule.hpp"
 #include "pool/stall_report.hpp"
 #include "pool/task_table.hpp"
 
@@ -108,13 +109,14 @@ void PoolCore::add_slots(const std::vector<WorkerPlan>& plans, std::size_t count
     slot->own_lane = pending_.add_lane();
     slot->lanes = {PendingTasks::kAnybody, slot->own_lane};
     if (slot->plan.device) {
-      const auto& info = slot->plan.device->info;
-      slot->lanes.push_back(lane_of(Place::device(info.backend, info.index)));
+      slot->lanes.push_back(lane_of(slot->device_place()));
+      slot->sees_others = sees_other_devices(slot->plan, plan_options_);
     }
     set_text(slot->board->title, slot->plan.name);
     set_text(slot->board->place, slot->place());
     slots_.push_back(std::move(slot));
   }
+  lane_mean_.resize(pending_.lane_count(), 0.0);
   board_.board().worker_slots = static_cast<std::uint32_t>(slots_.size());
 }
 
@@ -124,7 +126,7 @@ std::size_t PoolCore::lane_of(const Place& place) {
   return at->second;
 }
 
-// A task goes to where most of its bytes on devices lie, and to nobody else: workers see their own device alone.
+// A task waits for where most of its bytes on devices lie. Others take it from there only by `relocate`.
 void PoolCore::choose_lane(detail::TaskCall& task) const {
   if (const auto worker = task.options().worker) {
     if (*worker >= slots_.size()) {
@@ -161,9 +163,8 @@ void PoolCore::check_not_forked() const {
 }
 
 bool PoolCore::is_served(std::size_t lane) const {
-  return lane == PendingTasks::kAnybody || std::ranges::any_of(slots_, [&](const auto& slot) {
-           return slot->is_wanted && std::ranges::find(slot->lanes, lane) != slot->lanes.end();
-         });
+  return lane == PendingTasks::kAnybody ||
+         std::ranges::any_of(slots_, [&](const auto& slot) { return slot->is_wanted && slot->serves(lane); });
 }
 
 // Tasks for workers that were removed or given up: nobody would ever run them.

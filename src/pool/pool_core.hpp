@@ -17,6 +17,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -106,9 +107,10 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   // dispatch.cpp: who gets what.
   void dispatch() DROVER_REQUIRES(mutex_);
   void refill(WorkerSlot& slot, std::size_t most_batches) DROVER_REQUIRES(mutex_);
+  [[nodiscard]] bool may_take_over(const WorkerSlot& idle, const WorkerSlot& from) const DROVER_REQUIRES(mutex_);
   [[nodiscard]] WorkerSlot* find_overburdened(const WorkerSlot& idle) DROVER_REQUIRES(mutex_);
-  bool send_batch(WorkerSlot& slot, std::size_t most) DROVER_REQUIRES(mutex_);
-  bool add_task(WorkerSlot& slot, Batch& batch) DROVER_REQUIRES(mutex_);
+  bool send_batch(WorkerSlot& slot, std::span<const std::size_t> lanes, std::size_t most) DROVER_REQUIRES(mutex_);
+  bool add_task(const WorkerSlot& slot, std::span<const std::size_t> lanes, Batch& batch) DROVER_REQUIRES(mutex_);
   [[nodiscard]] bool is_tiny(const RegisteredTask& task) const DROVER_REQUIRES(mutex_);
   [[nodiscard]] bool is_collected_soon(const RegisteredTask& task) const DROVER_REQUIRES(mutex_);
   [[nodiscard]] std::size_t depth_for(const RegisteredTask& task) const DROVER_REQUIRES(mutex_);
@@ -117,11 +119,21 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   std::size_t take_back_from(WorkerSlot& slot) DROVER_REQUIRES(mutex_);
   void tell_to_end(WorkerSlot& slot) DROVER_REQUIRES(mutex_);
 
+  // relocate.cpp: tasks for workers of other devices.
+  void relocate() DROVER_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t find_relocation(const WorkerSlot& idle) DROVER_REQUIRES(mutex_);
+  [[nodiscard]] bool is_worth_bringing(const detail::TaskCall& task, const WorkerSlot& idle) const
+      DROVER_REQUIRES(mutex_);
+  void keep_home(const WorkerSlot& slot, const TaskPtr& task) DROVER_REQUIRES(mutex_);
+
   // collect.cpp: results.
   void collect() noexcept;
   bool collect_some(std::vector<Message>& messages);
   void match(Message& message, std::vector<Arrival>& arrivals) DROVER_REQUIRES(mutex_);
+  [[nodiscard]] static TaskPtr take_front(WorkerSlot& slot, const ResultHeader& header);
   [[nodiscard]] TaskPtr finish_front(WorkerSlot& slot, const ResultHeader& header) DROVER_REQUIRES(mutex_);
+  void learn_time(const WorkerSlot& slot, const detail::TaskCall& task, std::uint64_t nanoseconds)
+      DROVER_REQUIRES(mutex_);
   void complete(Arrival& arrival);
   [[nodiscard]] std::chrono::nanoseconds collect_patience() DROVER_EXCLUDES(mutex_);
   void break_down(const std::exception_ptr& why) noexcept DROVER_EXCLUDES(mutex_);
@@ -129,7 +141,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   // healing.cpp: deaths.
   void handle_death(WorkerSlot& slot, const std::string& how) DROVER_REQUIRES(mutex_);
   void handle_failed_start(WorkerSlot& slot, const std::string& how) DROVER_REQUIRES(mutex_);
-  [[nodiscard]] bool may_wait(const WorkerSlot& slot, const detail::TaskCall& task) const DROVER_REQUIRES(mutex_);
+  [[nodiscard]] bool may_wait(const detail::TaskCall& task) const DROVER_REQUIRES(mutex_);
   void lose_begun(const WorkerSlot& slot, const TaskPtr& task, const std::string& how) DROVER_REQUIRES(mutex_);
   void lose_waiting(const WorkerSlot& slot, const TaskPtr& task, const std::string& how) DROVER_REQUIRES(mutex_);
 
@@ -163,7 +175,8 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   PendingTasks pending_ DROVER_GUARDED_BY(mutex_);
   Refusals refusals_ DROVER_GUARDED_BY(mutex_);
   WireWriter writer_ DROVER_GUARDED_BY(mutex_);
-  std::vector<double> mean_run_ DROVER_GUARDED_BY(mutex_);  // nanoseconds, by task index; 0: not known
+  std::vector<double> mean_run_ DROVER_GUARDED_BY(mutex_);   // nanoseconds, by task index; 0: not known
+  std::vector<double> lane_mean_ DROVER_GUARDED_BY(mutex_);  // the same by lane, of tasks whose tensors stayed
   std::uint64_t last_number_ DROVER_GUARDED_BY(mutex_) = 0;
   std::uint64_t unfinished_ DROVER_GUARDED_BY(mutex_) = 0;  // tasks whose futures are not done
   PoolStatistics statistics_ DROVER_GUARDED_BY(mutex_);

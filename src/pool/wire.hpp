@@ -27,11 +27,11 @@ struct BatchHeader {
 
 /// The beginning of a task.
 struct TaskHeader {
-  std::uint64_t number = 0;   ///< TaskCall::number
-  std::uint32_t task = 0;     ///< RegisteredTask::index
-  std::uint32_t bytes = 0;    ///< of its arguments
-  std::uint32_t tensors = 0;  ///< how many records follow those
-  std::uint32_t padding = 0;
+  std::uint64_t number = 0;     ///< TaskCall::number
+  std::uint32_t task = 0;       ///< RegisteredTask::index
+  std::uint32_t bytes = 0;      ///< of its arguments
+  std::uint32_t tensors = 0;    ///< how many records follow those
+  std::uint32_t relocates = 0;  ///< whether those on devices are copied to the worker's own first
 };
 
 /// What a worker says.
@@ -39,6 +39,7 @@ enum class ResultKind : std::uint16_t {
   ready = 1,  ///< it has its device and its state, and waits for tasks; the text of a ReadyReport follows
   value,      ///< the result of a task follows
   failure,    ///< what a task threw follows, by an Encoder: RemoteFailure's fields, code, remedy
+  unmoved,    ///< the tensors of a task could not be brought to the worker's device: it has not begun
   death,      ///< said by the application to itself, after everything that a dead worker said
 };
 

@@ -203,6 +203,15 @@ class WorkerLoop {
     board_.since.store(board_now(), std::memory_order_relaxed);
   }
 
+  [[nodiscard]] std::vector<Tensor> open_tensors(WireReader& reader, const TaskHeader& header) const {
+    auto tensors = reader.tensors(header.tensors, self_.memory_);
+    if (header.relocates == 0) return tensors;
+    for (auto& tensor : tensors) {
+      if (tensor.place().is_device) tensor = tensor.to(self_.place_);
+    }
+    return tensors;
+  }
+
   void run_next(WireReader& reader) {
     const auto header = reader.header<TaskHeader>();
     const std::uint64_t began = board_now();
@@ -211,12 +220,15 @@ class WorkerLoop {
     board_.task.store(header.number, std::memory_order_release);
     board_.state.store(WorkerState::running, std::memory_order_relaxed);
     Encoder result;
-    ResultHeader said{.number = header.number, .kind = ResultKind::value};
+    // While tensors are brought here the task has not begun, and a failure is none of its own.
+    ResultHeader said{.number = header.number,
+                      .kind = header.relocates != 0 ? ResultKind::unmoved : ResultKind::failure};
     bool is_device_lost = false;
     try {
       const ThrowTrace trace;
       const auto bytes = reader.bytes(header.bytes);
-      const auto tensors = reader.tensors(header.tensors, self_.memory_);
+      const auto tensors = open_tensors(reader, header);
+      said.kind = ResultKind::failure;
       Decoder from(bytes, tensors);
       task_at(header.task).body(from, result);
       // Who has the result may read what the task wrote in its arguments, and learns of a fault in this task.
@@ -227,8 +239,8 @@ class WorkerLoop {
       writer_.add(said);
       writer_.append(std::as_bytes(std::span(result.bytes())));
       writer_.append(result.tensors());
+      said.kind = ResultKind::value;
     } catch (...) {
-      said.kind = ResultKind::failure;
       result = {};
       is_device_lost = write_failure(result, ThrowTrace::last());
       said.leaves = is_device_lost ? 1 : 0;
@@ -238,7 +250,7 @@ class WorkerLoop {
     board_.task.store(0, std::memory_order_relaxed);
     board_.since.store(ended, std::memory_order_relaxed);
     board_.state.store(WorkerState::sending, std::memory_order_relaxed);
-    board_.done.fetch_add(1, std::memory_order_relaxed);
+    if (said.kind != ResultKind::unmoved) board_.done.fetch_add(1, std::memory_order_relaxed);
     say(said, result);
     if (is_device_lost) {
       throw Error(Errc::device_fault,

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include "device/gpu_processes.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 #include "drover/device/select.hpp"
@@ -24,12 +25,11 @@ std::optional<MemoryInfo> memory_of(const Backend& backend, int device) {
 
 Machine look_at_machine(const std::string& sysfs) {
   const Backend& backend = select_backend().backend;
-  const auto calls = backend.kind() == BackendKind::cuda ? nvml_process_calls() : NvmlProcessCalls{};
   Machine machine;
   for (const auto& info : backend.devices()) {
     machine.devices.push_back({.info = info,
                                .memory = memory_of(backend, info.index),
-                               .users = users_of(info, calls),
+                               .users = users_of(gpu_processes(info)),
                                .near_cpus = cpus_near(info.pci, sysfs)});
   }
   machine.cpus = allowed_cpus();

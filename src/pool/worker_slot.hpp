@@ -1,6 +1,7 @@
 // pool/worker_slot.hpp: a worker as its pool knows it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -11,6 +12,7 @@
 #include "drover/base/clock.hpp"
 #include "drover/ipc/queue.hpp"
 #include "drover/pool/worker_plan.hpp"
+#include "drover/tensor/place.hpp"
 #include "pool/board_layout.hpp"
 #include "pool/pending.hpp"
 
@@ -50,9 +52,16 @@ struct WorkerSlot {
   std::uint64_t done_by_process = 0;  ///< tasks that came back from this process
   std::vector<std::size_t> lanes;     ///< of pending tasks that it may take
   std::size_t own_lane = 0;           ///< of tasks that only it may take
+  bool sees_others = false;           ///< whether it can open tensors on all devices, and has one of its own
 
   [[nodiscard]] std::uint32_t starts() const noexcept { return board->starts.load(std::memory_order_relaxed); }
   [[nodiscard]] std::string place() const { return plan.device ? device_id(plan.device->info) : "cpu"; }
+  /// Its device as the application numbers it; Place::cpu() without one.
+  [[nodiscard]] Place device_place() const {
+    return plan.device ? Place::device(plan.device->info.backend, plan.device->info.index) : Place::cpu();
+  }
+  /// Whether tasks of this lane are for it.
+  [[nodiscard]] bool serves(std::size_t lane) const { return std::ranges::find(lanes, lane) != lanes.end(); }
   /// "worker-2 (process 71, cuda:0)".
   [[nodiscard]] std::string describe() const;
   /// Forgets the process: for the next one.

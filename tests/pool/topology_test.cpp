@@ -264,67 +264,14 @@ TEST(OneNode, with_many_cores_is_dealt_to_emulated_devices_evenly) {
   EXPECT_EQ(plans[2].placement.cpus, parse_cpu_list("6-9"));
 }
 
-// As NVML answers; `count` processes, of which the third does not tell its memory.
-unsigned process_count = 0;
-int handle_answer = 0;
-int list_answer = 0;
-
-int find_handle(const char* uuid, void** device) {
-  EXPECT_STREQ(uuid, "GPU-07000000-0000-0000-0000-000000000000");
-  *device = &process_count;
-  return handle_answer;
-}
-
-int list_processes(void* device, unsigned* count, NvmlProcess* into) {
-  EXPECT_EQ(device, &process_count);
-  const bool has_room = *count >= process_count;
-  *count = process_count;
-  if (!has_room) return 7;
-  for (unsigned i = 0; i < process_count; ++i) into[i] = {i == 0 ? 1 : 4'000'000 + i, i == 2 ? ~0ULL : 1024, 0, 0};
-  return list_answer;
-}
-
-class GpuUsers : public testing::Test {
- protected:
-  static std::vector<DeviceUser> look(unsigned processes, int handle = 0, int list = 0) {
-    process_count = processes;
-    handle_answer = handle;
-    list_answer = list;
-    DeviceInfo info;
-    info.backend = BackendKind::cuda;
-    info.uuid.bytes[0] = 7;
-    return users_of(info, {.handle_by_uuid = find_handle, .processes = list_processes});
-  }
-};
-
-TEST_F(GpuUsers, are_told_with_name_and_memory_where_known) {
-  const auto users = look(3);
-  ASSERT_EQ(users.size(), 3U);
-  EXPECT_EQ(users[0].pid, 1);
+TEST(DeviceUsers, have_the_names_of_their_programs_where_visible) {
+  const auto users = users_of({{.pid = ::getpid(), .bytes = 1024}, {.pid = 5'000'001, .bytes = 0}});
+  ASSERT_EQ(users.size(), 2U);
+  EXPECT_EQ(users[0].pid, ::getpid());
   EXPECT_FALSE(users[0].name.empty());
   EXPECT_EQ(users[0].bytes, 1024U);
-  EXPECT_EQ(users[1].name, "") << "no such process is visible here";
-  EXPECT_EQ(users[2].bytes, 0U);
-}
-
-TEST_F(GpuUsers, may_be_many) { EXPECT_EQ(look(100).size(), 100U); }
-
-TEST_F(GpuUsers, are_unknown_where_nvml_does_not_tell) {
-  EXPECT_TRUE(look(3, 6).empty());
-  EXPECT_TRUE(look(3, 0, 4).empty());
-  EXPECT_TRUE(look(0).empty());
-  DeviceInfo info;
-  info.backend = BackendKind::cuda;
-  EXPECT_TRUE(users_of(info, {}).empty());
-  info.backend = BackendKind::host;
-  EXPECT_TRUE(users_of(info, {.handle_by_uuid = find_handle, .processes = list_processes}).empty());
-}
-
-TEST_F(GpuUsers, are_not_asked_for_in_a_library_that_is_not_there) {
-  const ScopedEnvironment nvml("DROVER_LIBNVML", "/no/such/library.so");
-  const auto calls = nvml_process_calls();
-  EXPECT_EQ(calls.handle_by_uuid, nullptr);
-  EXPECT_EQ(calls.processes, nullptr);
+  EXPECT_EQ(users[1].pid, 5'000'001);
+  EXPECT_EQ(users[1].name, "") << "no process has such a number";
 }
 
 TEST(LookAtMachine, sees_devices_cpus_and_settings) {

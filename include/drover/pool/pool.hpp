@@ -80,6 +80,7 @@ struct PoolStatistics {
   std::uint64_t retried = 0;    ///< times that a task was begun again
   std::uint64_t restarts = 0;   ///< workers that were replaced
   std::uint64_t moved = 0;      ///< tasks that were taken from a busy worker for an idle one
+  std::uint64_t relocated = 0;  ///< tasks that ran on another device than their tensors', which were copied there
 };
 
 /// A worker as its pool sees it.

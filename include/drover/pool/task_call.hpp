@@ -46,6 +46,7 @@ class TaskCall {
   int deaths = 0;                ///< workers that died while they ran it
   bool has_timed_out = false;    ///< it was interrupted, or its worker killed, for that
   bool is_cancel_asked = false;  ///< while it ran: it is not begun again
+  bool is_kept_home = false;     ///< its tensors could not be brought to another device: that is not tried again
   std::size_t lane = 0;          ///< who may run it; see pool/pending.hpp
   std::weak_ptr<PoolCore> pool;  ///< while it is not done
 

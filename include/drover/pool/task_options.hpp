@@ -35,6 +35,9 @@ struct TaskOptions {
   std::chrono::nanoseconds timeout{0};                      ///< from its beginning in the worker; 0: none
   std::chrono::nanoseconds grace{std::chrono::seconds(1)};  ///< from the interrupt after `timeout` to the kill
   std::optional<std::size_t> worker;                        ///< the only worker that may run it, by its number
+  /// Whether its tensors on devices may be copied to the device of an idle worker where that takes less time than
+  /// waiting for a worker of theirs. For tasks that write in none of them: what is written in a copy is lost.
+  bool may_relocate = false;
 };
 
 }  // namespace drover

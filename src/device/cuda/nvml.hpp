@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/cuda/entry.hpp"
+#include "device/gpu_processes.hpp"
 #include "drover/device/driver_report.hpp"
 #include "drover/device/info.hpp"
 
@@ -30,6 +31,15 @@ struct NvmlPciInfo {
 };
 static_assert(sizeof(NvmlPciInfo) == 68);
 
+/// A process as NVML writes it (nvmlProcessInfo_v2_t).
+struct NvmlProcess {
+  unsigned pid;
+  unsigned long long bytes;  ///< all ones if unknown
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
+static_assert(sizeof(NvmlProcess) == 24);
+
 /// One GPU, or one MIG instance of a GPU, as NVML shows it.
 struct NvmlGpu {
   NvmlDevice handle = nullptr;
@@ -52,6 +62,8 @@ struct Nvml {
   [[nodiscard]] std::vector<NvmlGpu> gpus() const;
   /// Memory of a GPU over all processes. Throws `Errc::device_lost` if NVML does not say.
   [[nodiscard]] MemoryInfo memory_info(const NvmlGpu& gpu) const;
+  /// Who has a context on the GPU of this UUID; nobody if that cannot be learnt.
+  [[nodiscard]] std::vector<GpuProcess> processes_on(const std::string& uuid) const;
 };
 
 /// Loads libnvidia-ml.so.1, or what DROVER_LIBNVML names, and initialises it, once per process.
