@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from multiprocessing import (
     AuthenticationError,
     BufferTooShort,
     ProcessError,
     TimeoutError,  # noqa: A004 (multiprocessing's name)
     active_children,
-    connection,
     context,
     current_process,
     parent_process,
     process,
     reduction,
+    resource_tracker,
+    spawn,
     util,
 )
+from types import ModuleType
 
-from drover import _core, _errors, _session
+from drover import _core, _errors, _guard, _session
 from drover._errors import *  # noqa: F403 (all of them, listed there)
+from drover._guard import ForkAfterCudaWarning
 
 _session.initialise()
+_guard.install()
 
 from drover._context import DroverContext, default  # noqa: E402 (needs what is above)
-from drover._synchronize import BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore, Barrier  # noqa: E402
-from drover._queues import JoinableQueue, Queue, SimpleQueue  # noqa: E402
 from drover._process import Process  # noqa: E402
+from drover._queues import JoinableQueue, Queue, SimpleQueue  # noqa: E402
+from drover._synchronize import Barrier, BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore  # noqa: E402
 
 __version__ = _core.version
 
 Array = default.Array
 Manager = default.Manager
 Pipe = default.Pipe
+Pool = default.Pool
 RawArray = default.RawArray
 RawValue = default.RawValue
 Value = default.Value
@@ -48,6 +55,19 @@ set_executable = default.set_executable
 set_forkserver_preload = default.set_forkserver_preload
 set_start_method = default.set_start_method
 
+# Modules of multiprocessing that are imported anyway; the rest, in files of their own, when they are asked for.
+for _module in (context, process, reduction, resource_tracker, spawn, util):
+    sys.modules[f"drover.{_module.__name__.rpartition('.')[2]}"] = _module
+_LATER = frozenset({"connection", "dummy", "managers", "queues", "shared_memory", "sharedctypes", "synchronize"})
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a module of the package that is named without an import, as `drover.connection.wait`."""
+    if name in _LATER:
+        return importlib.import_module(f"drover.{name}")
+    raise AttributeError(f"module 'drover' has no attribute {name!r}")
+
+
 __all__ = [
     "Array",
     "AuthenticationError",
@@ -57,10 +77,12 @@ __all__ = [
     "Condition",
     "DroverContext",
     "Event",
+    "ForkAfterCudaWarning",
     "JoinableQueue",
     "Lock",
     "Manager",
     "Pipe",
+    "Pool",
     "Process",
     "ProcessError",
     "Queue",
@@ -73,7 +95,6 @@ __all__ = [
     "Value",
     "active_children",
     "allow_connection_pickling",
-    "connection",
     "context",
     "cpu_count",
     "current_process",
@@ -91,5 +112,5 @@ __all__ = [
     "set_forkserver_preload",
     "set_start_method",
     "util",
-    *_errors.__all__,
 ]
+__all__ += _errors.__all__

@@ -9,27 +9,31 @@ from drover import _process, _queues, _synchronize
 
 __all__ = ["DroverContext", "default"]
 
+_METHODS = ("drover", "spawn", "forkserver", "fork")
+
 
 class DroverContext(context.BaseContext):
     """A context of multiprocessing whose processes, queues and locks are those of drover."""
 
     _name = "drover"
+    _chosen: str | None = None
     Process = _process.Process
 
     def get_context(self, method: str | None = None) -> Any:
         """Give this one, or another by its name."""
         return self if method in (None, "drover") else context._default_context.get_context(method)
 
-    def get_start_method(self, allow_none: bool = False) -> str:
-        """Give "drover": there is one way."""
-        del allow_none
-        return self._name
+    def get_start_method(self, allow_none: bool = False) -> str | None:
+        """Give the name that was set, or "drover"."""
+        return self._chosen or (None if allow_none else self._name)
 
     def set_start_method(self, method: str | None, force: bool = False) -> None:
-        """Accept every name of a method; processes are started in the one safe way whatever it is."""
-        del force
-        if method not in (None, "drover", "spawn", "forkserver", "fork"):
+        """Remember the name of a method; processes are started in the one safe way whatever it is."""
+        if self._chosen is not None and not force:
+            raise RuntimeError("context has already been set")
+        if method not in (None, *_METHODS):
             raise ValueError(f"cannot find context for {method!r}")
+        self._chosen = method
 
     def get_all_start_methods(self) -> list[str]:
         """Give "drover": there is one way."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from multiprocessing import context, process, resource_tracker, spawn, util
+from multiprocessing import context, popen_spawn_posix, process, resource_tracker, spawn, util
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ class Popen:
     """A child, as `multiprocessing.Process` sees it. It ends with this process, however that ends."""
 
     method = "drover"
+    DupFd = popen_spawn_posix._DupFd  # how descriptors are named in what the child reads
 
     def __init__(self, process_obj: process.BaseProcess) -> None:
         """Start it."""
@@ -70,7 +71,7 @@ class Popen:
                     str(parent),
                 ],
                 environment=[(_session.session_variable, str(invitation))],
-                inherit=[tracker, invitation, parent, *self._fds],
+                inherit=list({tracker, invitation, parent, *self._fds}),
             )
         finally:
             os.close(invitation)
@@ -127,4 +128,3 @@ class Process(process.BaseProcess):
     @staticmethod
     def _after_fork() -> None:
         """Nothing was forked."""
-

@@ -15,7 +15,8 @@ from drover._synchronize import Condition, Semaphore, SharedHandle
 
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue"]
 
-_UNBOUNDED = 4096  # messages in the ring of a queue without a bound; what does not fit waits in the process that put it
+# Messages in the ring of a queue without a bound. What does not fit waits in the process that put it.
+_UNBOUNDED = 4096
 _MOST = 1 << 20
 _BYTES = 64 << 20
 _TIMED_OUT, _CLOSED, _PEER_LOST = 1, 2, 3

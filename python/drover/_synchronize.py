@@ -43,7 +43,7 @@ class _LockBase(SharedHandle):
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
         """Wait until the lock is held; tell whether it is.
 
-        `acquired_after_death` is set if the last holder died with it, so that what the lock guards may be half changed.
+        `acquired_after_death` is set if the last holder died with it: what the lock guards may be half changed.
         """
         result = self._core.acquire(_timeout(block, timeout))
         self.acquired_after_death = result == 2
@@ -232,7 +232,7 @@ class Event(SharedHandle):
 
     def __repr__(self) -> str:
         """Show whether it is set."""
-        return f"<drover.Event({'set' if self.is_set() else 'clear'})>"
+        return f"<Event at {id(self):#x} {'set' if self.is_set() else 'unset'}>"
 
 
 class Barrier:
@@ -267,7 +267,8 @@ class Barrier:
     def _pass(self, gate: _Gate, timeout: float | None) -> int:
         index = gate.wait(_timeout(True, timeout))
         if index < 0:
-            self.abort()
+            if gate is self._second and gate.is_broken():
+                self._gate.abort()
             raise threading.BrokenBarrierError
         return index
 

@@ -1,0 +1,124 @@
+"""Run CPython's own tests of multiprocessing, from the interpreter's test package, with drover in its place.
+
+    python cpython_suite.py WithProcessesTestQueue ...     some classes
+    python cpython_suite.py --list                         the names of all that are run here
+
+Exit status 0: all passed; 1: some did not; 77: this interpreter has no test package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import unittest
+from types import ModuleType
+
+import drover
+
+NO_TESTS = 77
+
+CLASSES = (
+    "WithProcessesTestProcess",
+    "WithProcessesTestSubclassingProcess",
+    "WithProcessesTestQueue",
+    "WithProcessesTestLock",
+    "WithProcessesTestSemaphore",
+    "WithProcessesTestCondition",
+    "WithProcessesTestEvent",
+    "WithProcessesTestBarrier",
+    "WithProcessesTestValue",
+    "WithProcessesTestArray",
+    "WithProcessesTestSharedCTypes",
+    "WithProcessesTestConnection",
+    "WithProcessesTestListener",
+    "WithProcessesTestListenerClient",
+    "WithProcessesTestPoll",
+    "WithProcessesTestPicklingConnections",
+    "WithProcessesTestPollEintr",
+    "TestSimpleQueue",
+)
+
+# Tests that are left out, and why.
+_RAISES_AT_PUT = "what cannot be sent raises at put, in the caller, not later in a thread"
+LEFT_OUT = {
+    "WithProcessesTestQueue.test_queue_feeder_donot_stop_onexc": _RAISES_AT_PUT,
+    "WithProcessesTestQueue.test_queue_feeder_on_queue_feeder_error": _RAISES_AT_PUT,
+    "TestSimpleQueue.test_closed": "looks at the private pipe of a SimpleQueue",
+}
+
+# What the standard library and its tests import by name once drover stands in their place.
+_SUBMODULES = (
+    "connection",
+    "dummy",
+    "heap",
+    "managers",
+    "pool",
+    "queues",
+    "reduction",
+    "resource_sharer",
+    "resource_tracker",
+    "shared_memory",
+    "sharedctypes",
+    "spawn",
+    "synchronize",
+    "util",
+)
+
+
+def load() -> ModuleType:
+    """Import the tests so that whatever they call multiprocessing is drover. Children do the same."""
+    standard = {"multiprocessing": importlib.import_module("multiprocessing")}
+    ours = {"multiprocessing": drover}
+    for name in _SUBMODULES:
+        full = f"multiprocessing.{name}"
+        standard[full] = importlib.import_module(full)
+        ours[full] = getattr(drover, name, None) or standard[full]
+        setattr(drover, name, ours[full])
+    sys.modules.update(ours)
+    try:
+        return importlib.import_module("test._test_multiprocessing")
+    finally:
+        sys.modules.update(standard)
+
+
+try:
+    suite = load()
+except ModuleNotFoundError as error:
+    if error.name not in ("test", "test._test_multiprocessing"):
+        raise
+    sys.exit(NO_TESTS)
+
+
+def _private(_: object) -> None:
+    raise NotImplementedError
+
+
+# Their test of conditions looks at three semaphores inside, and accepts that there are none.
+for _name in ("_sleeping_count", "_woken_count", "_wait_semaphore"):
+    setattr(drover.synchronize.Condition, _name, property(_private))
+suite.install_tests_in_module_dict(globals(), "spawn")
+
+
+def leave_out(name: str, reason: str) -> None:
+    """Skip a test; raises if there is none of that name."""
+    class_name, test = name.split(".")
+    case = globals()[class_name]
+    setattr(case, test, unittest.skip(f"left out: {reason}")(getattr(case, test)))
+
+
+def main(names: list[str]) -> int:
+    """Run the classes, or single tests, of these names."""
+    if names == ["--list"]:
+        print(*CLASSES, sep="\n")
+        return 0
+    for name, reason in LEFT_OUT.items():
+        leave_out(name, reason)
+    tests = unittest.defaultTestLoader.loadTestsFromNames(names or CLASSES, sys.modules[__name__])
+    result = unittest.TextTestRunner(verbosity=2).run(tests)
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONFAULTHANDLER", "1")
+    sys.exit(main(sys.argv[1:]))
