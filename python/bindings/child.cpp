@@ -22,7 +22,8 @@ class Child {
         timeout, [&](Deadline deadline) { return child_.wait(deadline); },
         [](const std::optional<ExitStatus>& ended) { return ended.has_value(); });
     if (!status) return std::nullopt;
-    return status->signal() ? -*status->signal() : *status->status();
+    const std::optional<int> signal = status->signal();
+    return signal ? -*signal : status->status().value_or(0);
   }
 
  private:
