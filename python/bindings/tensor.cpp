@@ -72,6 +72,7 @@ void fill_view(const Tensor& tensor, Py_buffer& buffer) {
   }
   buffer.shape = view->shape.data();
   buffer.strides = view->strides.data();
+  buffer.suboffsets = nullptr;
   buffer.format = view->format.data();
   buffer.internal = view.release();
 }
@@ -189,6 +190,7 @@ nb::tuple device_of(const Tensor& tensor) {
 }  // namespace
 
 void bind_tensor(nb::module_& module) {
+  nb::set_leak_warnings(false);  // arrays that a program holds until its end are no mistake of its
   nb::class_<Tensor>(module, "Tensor", nb::type_slots(tensor_slots.data()),
                      "An array in shared memory, of the host or of a device.")
       .def_prop_ro("dtype", [](const Tensor& self) { return std::string(to_string(self.dtype())); })
