@@ -92,6 +92,12 @@ def test_only_public_headers_are_installed(prefix: Path) -> None:
         assert not re.search(r"#\s*include\s*[<\"](fmt|CLI|nlohmann|msgpack|spdlog)/", text), name
 
 
+def test_nothing_of_the_python_package_is_installed(prefix: Path) -> None:
+    """That is in the wheel; the build has it."""
+    assert any((BUILD / "python" / "drover").glob("_core*.so"))
+    assert not [path for path in prefix.rglob("*") if path.name.startswith("_core") or path.suffix == ".py"]
+
+
 def test_package_files_name_no_path_of_the_build(prefix: Path) -> None:
     """A package that was moved to another machine still works."""
     files = [*prefix.rglob("*.cmake")]
