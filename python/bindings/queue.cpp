@@ -140,7 +140,8 @@ class PyQueue {
 }  // namespace
 
 void bind_queue(nb::module_& module) {
-  nb::class_<Payload>(module, "Payload", nb::type_slots(payload_slots.data()), "Bytes of a message, where they lie.");
+  const nb::class_<Payload> payload(module, "Payload", nb::type_slots(payload_slots.data()),
+                                    "Bytes of a message, where they lie.");
   nb::class_<PyQueue>(module, "Queue", "A queue of messages: bytes and tensors.")
       .def(nb::init<const PySession&, std::uint64_t, std::uint64_t>(), nb::arg("session"), nb::arg("capacity"),
            nb::arg("bytes"), nb::call_guard<nb::gil_scoped_release>())
