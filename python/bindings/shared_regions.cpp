@@ -1,6 +1,6 @@
 #include "shared_regions.hpp"
 
-#include <iterator>
+#include <algorithm>
 
 namespace drover::python {
 
@@ -11,6 +11,7 @@ SharedRegions& SharedRegions::instance() {
 
 void SharedRegions::add(const std::byte* begin, const Tensor& tensor) {
   const MutexLock lock(mutex_);
+  longest_ = std::max(longest_, tensor.bytes());
   Region& region = regions_[begin];
   // Of tensors that begin at the same place the longest says most.
   if (region.uses++ == 0 || region.tensor.bytes() < tensor.bytes()) region.tensor = tensor;
@@ -27,12 +28,16 @@ void SharedRegions::remove(const std::byte* begin) {
 
 std::optional<Tensor> SharedRegions::find(const std::byte* begin, std::size_t bytes) {
   const MutexLock lock(mutex_);
-  const auto after = regions_.upper_bound(begin);
-  if (after == regions_.begin()) return std::nullopt;
-  const auto& [start, region] = *std::prev(after);
-  const auto offset = static_cast<std::size_t>(begin - start);
-  if (offset + bytes > region.tensor.bytes()) return std::nullopt;
-  return region.tensor.slice(0, static_cast<std::int64_t>(offset), static_cast<std::int64_t>(offset + bytes));
+  // Regions may lie in each other, as a part of an array that came back beside the whole: the next one before this
+  // address need not be the one.
+  for (auto next = regions_.upper_bound(begin); next != regions_.begin();) {
+    const auto& [start, region] = *--next;
+    const auto offset = static_cast<std::size_t>(begin - start);
+    if (offset >= longest_) break;
+    if (offset + bytes > region.tensor.bytes()) continue;
+    return region.tensor.slice(0, static_cast<std::int64_t>(offset), static_cast<std::int64_t>(offset + bytes));
+  }
+  return std::nullopt;
 }
 
 }  // namespace drover::python

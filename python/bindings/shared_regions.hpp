@@ -31,6 +31,7 @@ class SharedRegions {
   };
   Mutex mutex_;
   std::map<const std::byte*, Region> regions_ DROVER_GUARDED_BY(mutex_);
+  std::size_t longest_ DROVER_GUARDED_BY(mutex_) = 0;  // of all regions that ever were: how far back one may begin
 };
 
 }  // namespace drover::python

@@ -60,7 +60,7 @@ void fill_view(const Tensor& tensor, Py_buffer& buffer) {
     throw Error(Errc::unsupported, "Python has no buffers of bfloat16", "use DLPack: torch.from_dlpack(tensor)");
   const DlpackArray array = to_dlpack(tensor);
   auto view = view_of(tensor);
-  auto* const data = array.host();
+  auto* const data = array.host() + tensor.layout().offset() * static_cast<std::int64_t>(size_of(tensor.dtype()));
   buffer.buf = data;
   buffer.len = static_cast<Py_ssize_t>(tensor.bytes());
   buffer.itemsize = static_cast<Py_ssize_t>(size_of(tensor.dtype()));
