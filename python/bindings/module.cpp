@@ -11,4 +11,6 @@ NB_MODULE(_core, module) {
   bind_locks(module);
   bind_events(module);
   bind_child(module);
+  bind_worker(module);
+  bind_pool(module);
 }

@@ -32,6 +32,7 @@ struct PySession {
   Memory memory;
 
   explicit PySession(const Session& joined) : session(joined), memory(joined) {}
+  PySession(const Session& joined, const Memory& used) : session(joined), memory(used) {}
 };
 
 [[nodiscard]] Deadline to_deadline(const Timeout& timeout);
@@ -100,5 +101,6 @@ void bind_locks(nb::module_& module);
 void bind_events(nb::module_& module);
 void bind_child(nb::module_& module);
 void bind_pool(nb::module_& module);
+void bind_worker(nb::module_& module);
 
 }  // namespace drover::python

@@ -29,6 +29,7 @@ _session.initialise()
 _guard.install()
 
 from drover._context import DroverContext, default  # noqa: E402 (needs what is above)
+from drover._pool import Pool, this_worker  # noqa: E402
 from drover._process import Process  # noqa: E402
 from drover._queues import JoinableQueue, Queue, SimpleQueue  # noqa: E402
 from drover._synchronize import Barrier, BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore  # noqa: E402
@@ -38,7 +39,6 @@ __version__ = _core.version
 Array = default.Array
 Manager = default.Manager
 Pipe = default.Pipe
-Pool = default.Pool
 RawArray = default.RawArray
 RawValue = default.RawValue
 Value = default.Value
@@ -111,6 +111,7 @@ __all__ = [
     "set_executable",
     "set_forkserver_preload",
     "set_start_method",
+    "this_worker",
     "util",
 ]
 __all__ += _errors.__all__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from multiprocessing import context
 from typing import Any
 
-from drover import _process, _queues, _synchronize
+from drover import _pool, _process, _queues, _synchronize
 
 __all__ = ["DroverContext", "default"]
 
@@ -81,6 +81,17 @@ class DroverContext(context.BaseContext):
     def SimpleQueue(self) -> _queues.SimpleQueue:  # noqa: N802
         """Make a queue with few words."""
         return _queues.SimpleQueue()
+
+    def Pool(  # noqa: N802
+        self,
+        processes: int | None = None,
+        initializer: Any = None,
+        initargs: Any = (),
+        maxtasksperchild: int | None = None,
+        **options: Any,
+    ) -> _pool.Pool:
+        """Make a pool; the options are those of `drover.Pool`."""
+        return _pool.Pool(processes, initializer, initargs, maxtasksperchild, **options)
 
 
 default = DroverContext()

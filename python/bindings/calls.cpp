@@ -1,0 +1,301 @@
+#include "calls.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "plain.hpp"
+
+namespace drover::python {
+namespace {
+
+constexpr std::size_t kAtOnce = 64;                              // submitted without the interpreter's lock
+constexpr std::size_t kTasksPerWorker = 1024;                    // under way
+constexpr std::size_t kBytesUnderWay = std::size_t{256} << 20U;  // unless these are few tasks
+constexpr std::size_t kFewPerWorker = 2;
+
+Error ended_error() {
+  return {Errc::cancelled, "the pool of this call has ended", "take results before the pool is dropped"};
+}
+
+}  // namespace
+
+// The last share may be dropped by a thread of the pool.
+Group::~Group() {
+  const MutexLock lock(mutex_);
+  if (!callback_.is_valid() || Py_IsInitialized() == 0) {
+    callback_.release();
+    return;
+  }
+  const nb::gil_scoped_acquire interpreter;
+  callback_.reset();
+}
+
+void Group::note(std::size_t index, bool is_good, std::size_t bytes) {
+  nb::object callback;
+  {
+    const MutexLock lock(mutex_);
+    if (!is_good) is_good_ = false;
+    bytes_ -= bytes;
+    const std::size_t done = ++done_;
+    if (!is_ordered_) {
+      arrivals_.push_back(index);
+      changed_.notify_all();
+    } else if (done >= wake_at_) {
+      changed_.notify_all();
+    }
+    if (!is_closed_ || done != submitted_ || !callback_.is_valid()) return;
+    callback = std::move(callback_);
+  }
+  tell(callback);
+}
+
+void Group::tell(nb::object& callback) noexcept {
+  const nb::gil_scoped_acquire lock;
+  const nb::object call = std::move(callback);
+  try {
+    call();
+  } catch (nb::python_error& error) {
+    error.discard_as_unraisable(call);
+  }
+}
+
+void Group::add(std::size_t tasks, std::size_t bytes) {
+  const MutexLock lock(mutex_);
+  submitted_ += tasks;
+  bytes_ += bytes;
+}
+
+void Group::close(nb::object callback) {
+  if (callback.is_none()) callback.reset();
+  {
+    const MutexLock lock(mutex_);
+    is_closed_ = true;
+    if (!callback.is_valid()) return;
+    if (done_ != submitted_) {
+      callback_ = std::move(callback);
+      return;
+    }
+  }
+  tell(callback);
+}
+
+bool Group::wait_done(std::size_t count, Deadline deadline) {
+  const MutexLock lock(mutex_);
+  while (done_ < count) {
+    wake_at_ = std::min(wake_at_, count);  // another thread may wait for fewer
+    if (deadline.has_passed()) return false;
+    changed_.wait_for(mutex_, std::min<std::chrono::nanoseconds>(deadline.remaining(), std::chrono::seconds(1)));
+  }
+  wake_at_ = std::numeric_limits<std::size_t>::max();
+  changed_.notify_all();  // who waits for more says so again
+  return true;
+}
+
+std::optional<std::size_t> Group::wait_next(Deadline deadline) {
+  const MutexLock lock(mutex_);
+  while (arrivals_.empty()) {
+    if (deadline.has_passed()) return std::nullopt;
+    changed_.wait_for(mutex_, std::min<std::chrono::nanoseconds>(deadline.remaining(), std::chrono::seconds(1)));
+  }
+  const std::size_t first = arrivals_.front();
+  arrivals_.pop_front();
+  return first;
+}
+
+PythonCall::PythonCall(Encoder arguments, const TaskOptions& options, std::shared_ptr<const std::string> title,
+                       std::shared_ptr<Group> group, std::size_t index)
+    : TaskCall(python_task().registered(), std::move(arguments), options),
+      title_(std::move(title)),
+      group_(std::move(group)),
+      index_(index),
+      bytes_(this->arguments().size()) {
+  for (const Tensor& tensor : tensors()) bytes_ += tensor.bytes();
+}
+
+void PythonCall::deliver(Decoder& from) {
+  release_arguments();
+  if (!begin_finish()) return;
+  std::exception_ptr error;
+  try {
+    answer_ = Codec<Answer>::read(from);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const bool is_good = error == nullptr && !answer_.is_error && answer_.tensors.empty();
+  finish(std::move(error));
+  group_->note(index_, is_good, bytes_);
+}
+
+void PythonCall::refuse(std::exception_ptr error) {
+  release_arguments();
+  if (fail(std::move(error))) group_->note(index_, false, bytes_);
+}
+
+bool PythonCall::cancel() {
+  if (!cancel_call(*this)) return false;
+  release_arguments();
+  group_->note(index_, false, bytes_);
+  return true;
+}
+
+std::string PythonCall::describe_call() const { return fmt::format("task {} '{}'", number, *title_); }
+
+Calls::Calls(const std::shared_ptr<Pool>& pool, CalledFunction function, bool is_ordered)
+    : pool_(pool),
+      function_(std::move(function)),
+      title_(std::make_shared<const std::string>(function_.title)),
+      group_(std::make_shared<Group>(is_ordered)),
+      workers_(std::max<std::size_t>(pool->size(), 1)) {}
+
+// Tasks may keep memory of the pool, which is let go of without the interpreter's lock.
+Calls::~Calls() {
+  if (Py_IsInitialized() == 0) return;
+  const nb::gil_scoped_release free;
+  calls_.clear();
+}
+
+const Calls::CallPtr& Calls::at(std::size_t index) const {
+  if (index < first_ || index >= size() || calls_[index - first_] == nullptr)
+    throw Error(Errc::invalid_argument, "there is no such result, or it was taken already");
+  return calls_[index - first_];
+}
+
+Calls::CallPtr Calls::make(nb::handle argument) {
+  Packet packet{.function = std::as_bytes(std::span(function_.bytes)), .function_tensors = function_.tensors};
+  nb::object payload;
+  if (is_plain(argument)) {
+    payload = pickled(argument);
+  } else {
+    static const nb::object& dumps = *new nb::object(nb::module_::import_("drover._objects").attr("dumps"));
+    const nb::object pair = dumps(argument);
+    payload = pair[0];
+    packet.tensors = to_tensors(pair[1]);
+  }
+  const Bytes bytes(payload);
+  packet.payload = bytes.bytes();
+  return std::make_shared<PythonCall>(Task<Answer(Packet)>::encode(packet), function_.options, title_, group_,
+                                      size());
+}
+
+// Without the interpreter's lock: the pool may let go of memory that Python objects keep.
+void Calls::start(std::vector<CallPtr>& made) {
+  const nb::gil_scoped_release free;
+  const auto pool = pool_.lock();
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    group_->add(1, made[i]->bytes());
+    try {
+      if (pool == nullptr) throw ended_error();
+      pool->submit(made[i]);
+    } catch (...) {
+      made[i]->refuse(std::current_exception());
+      if (i == 0 && made.size() == 1) throw;
+    }
+  }
+  made.clear();
+}
+
+void Calls::submit(nb::handle argument) {
+  std::vector<CallPtr> made{make(argument)};
+  calls_.push_back(made.front());
+  start(made);
+}
+
+bool Calls::has_room() const noexcept {
+  const std::size_t tasks = group_->under_way();
+  if (tasks < kFewPerWorker * workers_) return true;
+  return tasks < kTasksPerWorker * workers_ && group_->bytes_under_way() < kBytesUnderWay;
+}
+
+// True if there is no more.
+bool Calls::collect_some(std::vector<CallPtr>& made) {
+  std::size_t bytes = 0;
+  while (made.size() < kAtOnce && bytes < kBytesUnderWay / kAtOnce) {
+    PyObject* const next = PyIter_Next(items_.ptr());
+    if (next == nullptr) {
+      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      return true;
+    }
+    made.push_back(make(nb::steal(next)));
+    calls_.push_back(made.back());
+    bytes += made.back()->bytes();
+  }
+  return false;
+}
+
+bool Calls::feed(bool is_bounded) {
+  std::vector<CallPtr> made;
+  while (items_.is_valid() && (!is_bounded || has_room())) {
+    try {
+      if (collect_some(made)) items_.reset();
+    } catch (...) {
+      items_.reset();
+      start(made);
+      throw;
+    }
+    start(made);
+    if (is_main_thread()) handle_signals();
+  }
+  return !items_.is_valid();
+}
+
+void Calls::wait_room() {
+  await(
+      std::nullopt,
+      [&](Deadline deadline) {
+        if (has_room()) return true;
+        const std::size_t under_way = group_->under_way();
+        return group_->wait_done(group_->submitted() - std::min(under_way - 1, under_way / 2), deadline);
+      },
+      [](bool is_over) { return is_over; });
+}
+
+bool Calls::wait_all(const Timeout& timeout) {
+  return await(
+      timeout, [&](Deadline deadline) { return group_->wait_done(group_->submitted(), deadline); },
+      [](bool is_over) { return is_over; });
+}
+
+bool Calls::wait_one(std::size_t index, const Timeout& timeout) {
+  const CallPtr call = at(index);
+  return await(
+      timeout, [&](Deadline deadline) { return call->wait(deadline) == WaitResult::done; },
+      [](bool is_over) { return is_over; });
+}
+
+std::optional<std::size_t> Calls::wait_next(const Timeout& timeout) {
+  return await(
+      timeout, [&](Deadline deadline) { return group_->wait_next(deadline); },
+      [](const std::optional<std::size_t>& index) { return index.has_value(); });
+}
+
+nb::object Calls::take(std::size_t index) {
+  const CallPtr call = at(index);
+  calls_[index - first_] = nullptr;
+  for (; !calls_.empty() && calls_.front() == nullptr; ++first_) calls_.pop_front();
+  if (const auto error = call->error()) std::rethrow_exception(error);
+  Answer& answer = call->answer();
+  const nb::object payload = to_bytes(std::as_bytes(std::span(answer.payload)));
+  if (!answer.is_error && answer.tensors.empty()) return payload;
+  return nb::make_tuple(answer.is_error, payload, from_tensors(std::move(answer.tensors)));
+}
+
+nb::list Calls::take_all() {
+  nb::list all;
+  for (std::size_t i = first_, count = size(); i < count; ++i) all.append(take(i));
+  return all;
+}
+
+bool Calls::cancel() {
+  items_.reset();
+  const std::deque<CallPtr> calls = calls_;
+  const nb::gil_scoped_release free;
+  bool is_cancelled = true;
+  for (const CallPtr& call : calls) {
+    if (call != nullptr && !call->cancel()) is_cancelled = false;
+  }
+  return is_cancelled;
+}
+
+}  // namespace drover::python

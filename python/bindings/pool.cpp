@@ -1,0 +1,222 @@
+// Pools of workers that run functions of Python.
+#include "drover/pool/pool.hpp"
+
+#include <chrono>
+#include <cmath>
+
+#include "calls.hpp"
+#include "drover/base/error.hpp"
+#include "support.hpp"
+
+namespace drover::python {
+namespace {
+
+std::chrono::milliseconds to_milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::llround(seconds * 1e3)));
+}
+
+std::chrono::nanoseconds to_nanoseconds(double seconds) {
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+TaskOptions task_options(int priority, std::optional<int> retry, double timeout, double grace,
+                         std::optional<std::size_t> worker) {
+  TaskOptions options;
+  options.priority = priority;
+  if (retry) options.retry = *retry < 0 ? Retry::never() : Retry::times(*retry);
+  options.timeout = to_nanoseconds(timeout);
+  options.grace = to_nanoseconds(grace);
+  options.worker = worker;
+  return options;
+}
+
+WorkerOutput to_output(const std::string& text) {
+  if (text == "inherited") return WorkerOutput::inherited();
+  if (text == "forwarded") return WorkerOutput::forwarded();
+  if (text == "discarded") return WorkerOutput::discarded();
+  return WorkerOutput::file(text);
+}
+
+// A pool as the package sees it. Its end waits for threads that may want the interpreter's lock.
+class PyPool {
+ public:
+  PyPool(const PySession& session, const WorkerPlanOptions& plan, const PoolOptions& options)
+      : pool_(std::make_shared<Pool>(session.session, plan, options)) {}
+  PyPool(const PyPool&) = delete;
+  PyPool& operator=(const PyPool&) = delete;
+  ~PyPool() {
+    const nb::gil_scoped_release free;
+    pool_.reset();
+  }
+
+  [[nodiscard]] Pool& pool() const noexcept { return *pool_; }
+  [[nodiscard]] const std::shared_ptr<Pool>& shared() const noexcept { return pool_; }
+
+ private:
+  std::shared_ptr<Pool> pool_;  // shared: calls find it as long as it exists
+};
+
+bool is_done(WaitResult result) { return result == WaitResult::done; }
+
+nb::dict describe(const PoolWorkerInfo& worker) {
+  nb::dict info;
+  info["index"] = worker.index;
+  info["name"] = worker.name;
+  info["pid"] = worker.pid;
+  info["device"] = worker.place;
+  info["device_uuid"] = worker.device_uuid;
+  info["is_ready"] = worker.is_ready;
+  info["done"] = worker.done;
+  info["starts"] = worker.starts;
+  return info;
+}
+
+nb::list describe_workers(const PyPool& self) {
+  nb::list all;
+  for (const auto& worker : self.pool().workers()) all.append(describe(worker));
+  return all;
+}
+
+nb::dict describe_statistics(const PyPool& self) {
+  const PoolStatistics now = self.pool().statistics();
+  nb::dict info;
+  info["pending"] = now.pending;
+  info["in_flight"] = now.in_flight;
+  info["finished"] = now.finished;
+  info["failed"] = now.failed;
+  info["retried"] = now.retried;
+  info["restarts"] = now.restarts;
+  info["moved"] = now.moved;
+  return info;
+}
+
+// Never with the interpreter's lock: what it waits for may need it.
+bool join(PyPool& self, const Timeout& timeout) {
+  const Deadline whole = to_deadline(timeout);
+  while (true) {
+    {
+      const nb::gil_scoped_release free;
+      if (is_done(self.pool().join(earlier(whole, Deadline::after(kSlice))))) return true;
+    }
+    if (is_main_thread()) handle_signals();
+    if (whole.has_passed()) return false;
+  }
+}
+
+void bind_options(nb::module_& module) {
+  nb::class_<WorkerPlanOptions>(module, "WorkerPlan", "What is wanted of workers and devices.")
+      .def(nb::init<>())
+      .def_rw("workers", &WorkerPlanOptions::workers)
+      .def_rw("devices", &WorkerPlanOptions::devices)
+      .def_rw("per_device", &WorkerPlanOptions::per_device)
+      .def_rw("exclusive", &WorkerPlanOptions::exclusive)
+      .def_rw("sees_all", &WorkerPlanOptions::sees_all)
+      .def_rw("memory_budget", &WorkerPlanOptions::memory_budget)
+      .def_rw("threads", &WorkerPlanOptions::threads)
+      .def_rw("affinity", &WorkerPlanOptions::affinity)
+      .def_rw("mps", &WorkerPlanOptions::mps)
+      .def_rw("mps_percentage", &WorkerPlanOptions::mps_percentage);
+  nb::class_<TaskOptions>(module, "TaskOptions", "How a task is to be run.")
+      .def(
+          "__init__",
+          [](TaskOptions* self, int priority, std::optional<int> retry, double timeout, double grace,
+             std::optional<std::size_t> worker) {
+            new (self) TaskOptions(task_options(priority, retry, timeout, grace, worker));
+          },
+          nb::arg("priority") = 0, nb::arg("retry").none() = nb::none(), nb::arg("timeout") = 0.0,
+          nb::arg("grace") = 1.0, nb::arg("worker").none() = nb::none());
+  nb::class_<PoolOptions>(module, "PoolOptions", "How a pool behaves.")
+      .def("__init__",
+           [](PoolOptions* self) {
+             // Deaths are bounded by retries, and Ctrl-C is Python's.
+             new (self) PoolOptions{.quarantine_after = 0, .handles_interrupts = false};
+           })
+      .def_rw("name", &PoolOptions::name)
+      .def_rw("recycle_after", &PoolOptions::recycle_after)
+      .def_rw("recycle_memory", &PoolOptions::recycle_memory)
+      .def(
+          "set_limits",
+          [](PoolOptions& self, double start, double idle, double stall) {
+            self.start_limit = to_milliseconds(start);
+            self.idle_limit = to_milliseconds(idle);
+            self.stall_report_after = to_milliseconds(stall);
+          },
+          nb::arg("start"), nb::arg("idle"), nb::arg("stall"))
+      .def(
+          "set_output", [](PoolOptions& self, const std::string& text) { self.output = to_output(text); },
+          nb::arg("output"))
+      .def(
+          "set_start",
+          [](PoolOptions& self, const nb::bytes& payload, nb::handle tensors) {
+            const Bytes bytes(payload);
+            self.init = Call(python_start_task(), Packet{.payload = bytes.bytes(), .tensors = to_tensors(tensors)});
+          },
+          nb::arg("payload"), nb::arg("tensors"), "What drover._worker.start is given in every worker.");
+}
+
+void bind_calls(nb::module_& module) {
+  nb::class_<Calls>(module, "Calls", "Tasks of one call, in order.")
+      .def("submit", &Calls::submit, nb::arg("argument"), "Submit a task for an object.")
+      .def("set_items", &Calls::set_items, nb::arg("iterator"), "From where feed takes objects.")
+      .def("feed", &Calls::feed, nb::arg("is_bounded") = true, "Submit until enough are under way; True if all are.")
+      .def("close", &Calls::close, nb::arg("callback").none(), "There are no more; what to call when all are done.")
+      .def("wait_room", &Calls::wait_room, "Wait until more can be fed.")
+      .def("wait_all", &Calls::wait_all, nb::arg("timeout").none(), "Wait until all are done; False at the timeout.")
+      .def("wait_one", &Calls::wait_one, nb::arg("index"), nb::arg("timeout").none(), "The same for one.")
+      .def("wait_next", &Calls::wait_next, nb::arg("timeout").none(), "The index of the next that is done, or None.")
+      .def("take", &Calls::take, nb::arg("index"), "Bytes, or (is_error, payload, tensors).")
+      .def("take_all", &Calls::take_all, "All of them.")
+      .def("cancel", &Calls::cancel, "Give up what has not begun; True if that is all.")
+      .def("is_done", &Calls::is_done, nb::arg("index"))
+      .def_prop_ro("is_exhausted", &Calls::is_exhausted)
+      .def_prop_ro(
+          "is_good", [](const Calls& self) { return self.group().is_good(); },
+          "Whether no task failed and no result has tensors.")
+      .def_prop_ro("under_way", [](const Calls& self) { return self.group().under_way(); })
+      .def("__len__", &Calls::size);
+}
+
+}  // namespace
+
+void bind_pool(nb::module_& module) {
+  bind_options(module);
+  bind_calls(module);
+  nb::class_<PyPool>(module, "Pool", "Workers that run functions of Python.")
+      .def(nb::init<const PySession&, const WorkerPlanOptions&, const PoolOptions&>(), nb::arg("session"),
+           nb::arg("plan"), nb::arg("options"), nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "calls",
+          [](const PyPool& self, const std::string& title, const nb::bytes& function, nb::handle tensors,
+             const TaskOptions& options, bool is_ordered) {
+            const Bytes bytes(function);
+            CalledFunction called{.title = title, .options = options};
+            called.bytes.assign(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size());
+            called.tensors = to_tensors(tensors);
+            return new Calls(self.shared(), std::move(called), is_ordered);
+          },
+          nb::arg("title"), nb::arg("function"), nb::arg("tensors"), nb::arg("options"), nb::arg("is_ordered") = true,
+          nb::rv_policy::take_ownership, "For tasks that all run one function.")
+      .def(
+          "wait_ready",
+          [](PyPool& self, const Timeout& timeout) {
+            return is_done(
+                await(timeout, [&](Deadline deadline) { return self.pool().wait_ready(deadline); }, is_done));
+          },
+          nb::arg("timeout").none(), "Wait until all workers are; False at the timeout.")
+      .def("join", &join, nb::arg("timeout").none(), "Wait until all tasks are done, and end the workers.")
+      .def(
+          "end", [](PyPool& self, double grace) { self.pool().end(to_milliseconds(grace)); }, nb::arg("grace"),
+          nb::call_guard<nb::gil_scoped_release>(), "End it now.")
+      .def(
+          "resize", [](PyPool& self, std::size_t workers) { self.pool().resize(workers); }, nb::arg("workers"),
+          nb::call_guard<nb::gil_scoped_release>(), "Add or end workers.")
+      .def(
+          "numbers", [](const PyPool& self) { return self.pool().numbers(); }, "Of its workers.")
+      .def("workers", &describe_workers, "Its workers now.")
+      .def("statistics", &describe_statistics, "What it has done so far.")
+      .def(
+          "stall_report", [](const PyPool& self) { return self.pool().stall_report(); },
+          nb::call_guard<nb::gil_scoped_release>(), "Who does what and who waits for whom.");
+}
+
+}  // namespace drover::python

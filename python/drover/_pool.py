@@ -1,0 +1,234 @@
+"""Pools with the behaviour of multiprocessing's, on workers that heal, have devices, and are shown by `drover ps`."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from multiprocessing import context, process, resource_tracker, spawn, util
+from pathlib import Path
+from typing import Any
+
+from drover import _core, _main_module, _objects, _session
+from drover._tasks import IMapIterator, TaskCalls
+
+__all__ = ["Pool", "this_worker"]
+
+_RUN, _CLOSE, _TERMINATE = "RUN", "CLOSE", "TERMINATE"
+_WORKER = "import sys; sys.path.append({folder!r}); from drover.__main__ import main; main()"
+
+
+def this_worker() -> _core.Worker:
+    """Give the worker of a pool that this process is: its index, name and device. Raises NotFound anywhere else."""
+    return _core.this_worker()
+
+
+class _Starting:
+    """Stands for the workers to be started while what they are given is pickled."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def keep_until_joined(self, shared: Any) -> None:
+        """Let a shared object live as long as the pool: workers may be started at any time."""
+        self.kept.append(shared)
+
+
+def _start_payload(initializer: Any, initargs: Iterable[Any]) -> tuple[bytes, Any, list[Any]]:
+    """Give what workers are told before their first task, and what must live as long as they may be started."""
+    told = spawn.get_preparation_data("worker")
+    if not _main_module.is_imported_by_children():
+        told.pop("init_main_from_path", None)
+        told.pop("init_main_from_name", None)
+    told["authkey"] = bytes(told["authkey"])
+    starting = _Starting()
+    context.set_spawning_popen(starting)
+    try:
+        beside, tensors = _objects.dumps((initializer, tuple(initargs)))
+    finally:
+        context.set_spawning_popen(None)
+    tracker = (os.getpid(), process.current_process().name, resource_tracker.getfd())
+    return pickle.dumps((told, beside, tracker)), tensors, starting.kept
+
+
+def _say_how_workers_start() -> None:
+    folder = str(Path(__file__).parent.parent)
+    arguments = [*util._args_from_interpreter_flags(), "-c", _WORKER.format(folder=folder)]
+    _core.init(os.fsdecode(spawn.get_executable()), arguments, _session._keeper())
+
+
+def _check(processes: int | None, initializer: Any, maxtasksperchild: int | None) -> None:
+    if processes is not None and processes < 1:
+        raise ValueError("Number of processes must be at least 1")
+    if maxtasksperchild is not None and (not isinstance(maxtasksperchild, int) or maxtasksperchild <= 0):
+        raise ValueError("maxtasksperchild must be a positive int or None")
+    if initializer is not None and not callable(initializer):
+        raise TypeError("initializer must be a callable")
+
+
+def _plan(processes: int | None, devices: str | None, placement: dict[str, Any]) -> _core.WorkerPlan:
+    plan = _core.WorkerPlan()
+    if processes is not None:
+        plan.workers = processes
+    elif devices is None and not placement.get("per_device"):
+        plan.workers = os.cpu_count() or 1
+    if devices is not None:
+        plan.devices = devices
+    for name, value in placement.items():
+        if not hasattr(plan, name):
+            raise TypeError(f"Pool() got an unexpected keyword argument {name!r}")
+        setattr(plan, name, value)
+    return plan
+
+
+class Pool(TaskCalls):
+    """Workers that run functions. One that dies is replaced, and takes with it only the task it ran.
+
+    The first five arguments are those of `multiprocessing.Pool`. `devices` says which devices the workers get, in
+    turn: "all", which is the default, "none", or names such as "cuda:0,cuda:1"; `per_device` how many workers each
+    device gets. `exclusive`, `sees_all`, `memory_budget`, `threads`, `affinity`, `mps` and `mps_percentage` are those
+    of docs/placement.md. `retry` is how often a task is begun again whose worker died. `output` is where what workers
+    print goes: "inherited", "forwarded" with the worker's name before each line, "discarded", or a file's path.
+    """
+
+    def __init__(  # noqa: PLR0913 (multiprocessing's, and ours by their names)
+        self,
+        processes: int | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: Iterable[Any] = (),
+        maxtasksperchild: int | None = None,
+        context: Any = None,
+        *,
+        devices: str | None = None,
+        retry: int | None = None,
+        name: str = "pool",
+        output: str = "inherited",
+        start_limit: float = 60.0,
+        idle_limit: float = 0.0,
+        stall_report_after: float = 60.0,
+        **placement: Any,
+    ) -> None:
+        """Start workers; does not wait for them."""
+        del context
+        self._state = _TERMINATE  # until it has begun
+        _check(processes, initializer, maxtasksperchild)
+        options = _core.PoolOptions()
+        options.name = name
+        options.recycle_after = maxtasksperchild or 0
+        options.set_limits(start_limit, idle_limit, stall_report_after)
+        options.set_output(output)
+        payload, tensors, self._kept = _start_payload(initializer, initargs)
+        options.set_start(payload, tensors)
+        _say_how_workers_start()
+        util._flush_std_streams()
+        self._core = _core.Pool(_session.current(), _plan(processes, devices, placement), options)
+        self._iterators: weakref.WeakSet[IMapIterator] = weakref.WeakSet()
+        self._task_options = _core.TaskOptions(retry=retry)
+        self._state = _RUN
+        self._terminate = util.Finalize(self, _end, args=(self._core,), exitpriority=15)
+
+    def _check_running(self) -> None:
+        if self._state != _RUN:
+            raise ValueError("Pool not running")
+
+    def _pool(self) -> Pool:
+        return self
+
+    def options(
+        self,
+        *,
+        priority: int = 0,
+        retry: int | None = None,
+        timeout: float | None = None,
+        grace: float = 1.0,
+        worker: int | None = None,
+    ) -> TaskCalls:
+        """Give the calls of this pool with other options for their tasks: `pool.options(timeout=5).map(...)`.
+
+        Tasks of a higher `priority` go first. `retry` is how often one is begun again whose worker died; -1: it is
+        not given to another even if it had not begun. One that takes longer than `timeout` seconds is asked to stop
+        (`this_worker().is_interrupted`), and its worker killed after `grace`. `worker` is the only one that runs it.
+        """
+        told = _core.TaskOptions(priority=priority, retry=retry, timeout=timeout or 0.0, grace=grace, worker=worker)
+        return _WithOptions(self, told)
+
+    def close(self) -> None:
+        """Take no more tasks; those that it has are run."""
+        if self._state == _RUN:
+            self._state = _CLOSE
+
+    def terminate(self) -> None:
+        """End it now. Results that did not come raise Cancelled."""
+        self._state = _TERMINATE
+        self._terminate()
+
+    def join(self) -> None:
+        """Wait until all tasks are done and the workers have ended. Only after close or terminate."""
+        if self._state == _RUN:
+            raise ValueError("Pool is still running")
+        for iterator in list(self._iterators):
+            iterator._feed_all()
+        self._core.join(None)
+
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """Wait until every worker is ready; tell whether they are. Raises PeerLost if they cannot be started."""
+        return self._core.wait_ready(timeout)
+
+    def workers(self) -> list[dict[str, Any]]:
+        """List the workers: index, name, pid, device, whether each is ready, and how much it has done."""
+        return self._core.workers()
+
+    def statistics(self) -> dict[str, int]:
+        """Count what was done: tasks pending, in_flight, finished, failed, retried, moved; workers' restarts."""
+        return self._core.statistics()
+
+    def resize(self, processes: int) -> None:
+        """Have more workers, or fewer; those that run a task finish it."""
+        self._check_running()
+        self._core.resize(processes)
+
+    def stall_report(self) -> str:
+        """Tell who does what and who waits for whom, with stacks."""
+        return self._core.stall_report()
+
+    def __enter__(self) -> Pool:
+        """Use it for a block of statements, and terminate it then."""
+        self._check_running()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Terminate it."""
+        self.terminate()
+
+    def __reduce__(self) -> Any:
+        """Refuse: a pool belongs to the process that made it."""
+        raise NotImplementedError("pool objects cannot be passed between processes or pickled")
+
+    def __repr__(self) -> str:
+        """Show its state and size."""
+        kind = type(self)
+        size = len(self._core.numbers()) if self._state == _RUN else 0
+        return f"<{kind.__module__}.{kind.__qualname__} state={self._state} pool_size={size}>"
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        """Warn if nobody ended it."""
+        if self._state == _RUN and not sys.is_finalizing():
+            _warn(f"unclosed running multiprocessing pool {self!r}", ResourceWarning, source=self)
+
+
+class _WithOptions(TaskCalls):
+    """The calls of a pool with other options for their tasks."""
+
+    def __init__(self, pool: Pool, options: _core.TaskOptions) -> None:
+        self._of = pool
+        self._task_options = options
+
+    def _pool(self) -> Pool:
+        return self._of
+
+
+def _end(core: _core.Pool) -> None:
+    core.end(0.0)

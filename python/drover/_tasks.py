@@ -1,0 +1,327 @@
+"""Calls of a pool, and their results as multiprocessing has them."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from multiprocessing import TimeoutError as TookTooLong
+from typing import TYPE_CHECKING, Any
+
+from drover import _core, _functions, _objects
+
+if TYPE_CHECKING:
+    from drover._pool import Pool
+
+__all__ = ["AsyncResult", "IMapIterator", "MapResult", "TaskCalls", "result_of"]
+
+_CHUNKS_PER_WORKER = 4
+
+
+def result_of(raw: Any) -> Any:
+    """Give what a task returned, or raise what it raised."""
+    if type(raw) is bytes:
+        return pickle.loads(raw)
+    is_error, payload, tensors = raw
+    value = _objects.loads(payload, tensors)
+    if is_error:
+        raise value
+    return value
+
+
+class AsyncResult:
+    """The result of a task, to come."""
+
+    def __init__(self, pool: Pool, calls: _core.Calls, callback: Any = None, error_callback: Any = None) -> None:
+        """Made by the calls of a pool."""
+        self._pool: Pool | None = pool  # which lives as long as somebody waits for results
+        self._calls = calls
+        self._callback = callback
+        self._error_callback = error_callback
+        self._outcome: tuple[bool, Any] | None = None
+        self._lock = threading.Lock()
+        self._told = threading.Event() if callback or error_callback else None
+        self._feed_error: BaseException | None = None
+        self._is_fed = False
+
+    def _close(self) -> None:
+        """All tasks are submitted."""
+        self._is_fed = True
+        self._calls.close(None if self._told is None else self._tell)
+
+    def _tell(self) -> None:
+        """Call back, on a thread of the pool; then let those go on who wait."""
+        is_good, value = self._settle()
+        call = self._callback if is_good else self._error_callback
+        try:
+            if call is not None:
+                call(value)
+        finally:
+            self._told.set()
+
+    def ready(self) -> bool:
+        """Tell whether it is there."""
+        if self._told is not None:
+            return self._told.is_set()
+        return self._outcome is not None or (self._is_fed and self._calls.under_way == 0)
+
+    def successful(self) -> bool:
+        """Tell whether the task returned and did not raise. Only when it is there."""
+        if not self.ready():
+            raise ValueError(f"{self!r} not ready")
+        return self._settle()[0]
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it is there."""
+        self._wait(timeout)
+
+    def _wait(self, timeout: float | None) -> bool:
+        if self._told is not None:
+            return self._told.wait(timeout)
+        return self._outcome is not None or self._calls.wait_all(_seconds(timeout))
+
+    def get(self, timeout: float | None = None) -> Any:
+        """Wait for it and give it, or raise what the task raised; TimeoutError if it is not in time."""
+        if not self._wait(timeout):
+            raise TookTooLong
+        is_good, value = self._settle()
+        if is_good:
+            return value
+        raise value
+
+    def cancel(self) -> bool:
+        """Give up what has not begun; tell whether that is everything."""
+        return self._calls.cancel()
+
+    def _settle(self) -> tuple[bool, Any]:
+        with self._lock:
+            if self._outcome is None:
+                try:
+                    self._outcome = (True, self._take())
+                except BaseException as error:  # a task's, whatever it is
+                    self._outcome = (False, error)
+                self._pool = None
+            return self._outcome
+
+    def _take(self) -> Any:
+        return result_of(self._calls.take(0))
+
+
+class MapResult(AsyncResult):
+    """The results of many tasks, to come."""
+
+    _is_chunked = False
+
+    def _feed(self) -> None:
+        """Submit all tasks, as others are done. What goes wrong is raised where results are asked for."""
+        try:
+            while not self._calls.feed():
+                self._calls.wait_room()
+        except BaseException as error:  # kept
+            self._feed_error = error
+        self._close()
+
+    def _wait(self, timeout: float | None) -> bool:
+        while not self._is_fed and self._told is None:  # rare: more tasks than may be under way at a time
+            if timeout is not None:
+                timeout -= 0.01
+                if timeout < 0:
+                    return False
+            threading.Event().wait(0.01)
+        return super()._wait(timeout)
+
+    def _take(self) -> Any:
+        if self._feed_error is not None:
+            raise self._feed_error
+        if self._calls.is_good:
+            values = list(map(pickle.loads, self._calls.take_all()))
+        else:
+            values = [result_of(self._calls.take(index)) for index in range(len(self._calls))]
+        return list(chain.from_iterable(values)) if self._is_chunked else values
+
+
+class IMapIterator:
+    """Results one by one. More tasks are begun as results are taken; those of a dropped iterator are not."""
+
+    def __init__(self, pool: Pool, calls: _core.Calls, is_ordered: bool) -> None:
+        """Made by the calls of a pool."""
+        self._pool = pool
+        self._calls = calls
+        self._is_ordered = is_ordered
+        self._given = 0
+        self._lock = threading.Lock()
+        self._feed_error: BaseException | None = None
+        self._feed()
+
+    def _feed(self, is_bounded: bool = True) -> None:
+        if self._calls.is_exhausted:
+            return
+        try:
+            self._calls.feed(is_bounded)
+        except Exception as error:  # raised when what came before it was given
+            self._feed_error = error
+
+    def _feed_all(self) -> None:
+        with self._lock:
+            self._feed(is_bounded=False)
+
+    def __iter__(self) -> IMapIterator:
+        """Give itself."""
+        return self
+
+    def next(self, timeout: float | None = None) -> Any:
+        """Wait for the next result and give it, or raise what its task raised."""
+        with self._lock:
+            self._feed()
+            if self._given == len(self._calls):
+                error, self._feed_error = self._feed_error, None
+                if error is not None:
+                    raise error
+                raise StopIteration
+            raw = self._calls.take(self._wait(_seconds(timeout)))
+        return result_of(raw)
+
+    __next__ = next  # noqa: A003 (multiprocessing's name)
+
+    def _wait(self, timeout: float | None) -> int:
+        if self._is_ordered:
+            index = self._given if self._calls.wait_one(self._given, timeout) else None
+        else:
+            index = self._calls.wait_next(timeout)
+        if index is None:
+            raise TookTooLong
+        self._given += 1
+        return index
+
+
+def _seconds(timeout: float | None) -> float | None:
+    return None if timeout is None else max(0.0, timeout)
+
+
+def _chunks(items: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
+    source = iter(items)
+    while chunk := tuple(islice(source, size)):
+        yield chunk
+
+
+class TaskCalls:
+    """The calls of a pool, as multiprocessing has them."""
+
+    _task_options: _core.TaskOptions
+
+    def _pool(self) -> Pool:
+        raise NotImplementedError
+
+    def _calls(self, func: Callable[..., Any], way: int, is_ordered: bool = True) -> _core.Calls:
+        title = _functions.title_of(func)
+        return self._pool()._core.calls(title, *_functions.encode(func, way), self._task_options, is_ordered)
+
+    def apply(self, func: Callable[..., Any], args: Iterable[Any] = (), kwds: Any = None) -> Any:
+        """Call a function in some worker and give its result."""
+        return self.apply_async(func, args, kwds).get()
+
+    def apply_async(
+        self,
+        func: Callable[..., Any],
+        args: Iterable[Any] = (),
+        kwds: Any = None,
+        callback: Callable[[Any], object] | None = None,
+        error_callback: Callable[[BaseException], object] | None = None,
+    ) -> AsyncResult:
+        """Call a function in some worker; its result comes later."""
+        self._pool()._check_running()
+        result = AsyncResult(self._pool(), self._calls(func, _functions.APPLIED), callback, error_callback)
+        result._calls.submit((tuple(args), dict(kwds or {})))
+        result._close()
+        return result
+
+    def map(self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int | None = None) -> list[Any]:
+        """Call a function for each item, and give all results in order."""
+        return self._map_now(func, iterable, chunksize, _functions.EACH)
+
+    def starmap(self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = None) -> list[Any]:
+        """Do the same for items that are tuples of arguments."""
+        return self._map_now(func, iterable, chunksize, _functions.EACH_SPREAD)
+
+    def map_async(
+        self,
+        func: Callable[[Any], Any],
+        iterable: Iterable[Any],
+        chunksize: int | None = None,
+        callback: Callable[[Any], object] | None = None,
+        error_callback: Callable[[BaseException], object] | None = None,
+    ) -> MapResult:
+        """Call a function for each item; the results come later."""
+        return self._map_later(func, iterable, chunksize, _functions.EACH, (callback, error_callback))
+
+    def starmap_async(
+        self,
+        func: Callable[..., Any],
+        iterable: Iterable[Any],
+        chunksize: int | None = None,
+        callback: Callable[[Any], object] | None = None,
+        error_callback: Callable[[BaseException], object] | None = None,
+    ) -> MapResult:
+        """Do the same for items that are tuples of arguments."""
+        return self._map_later(func, iterable, chunksize, _functions.EACH_SPREAD, (callback, error_callback))
+
+    def _map(
+        self, func: Any, iterable: Any, chunksize: int | None, way: int, callbacks: Any = (None, None)
+    ) -> MapResult:
+        pool = self._pool()
+        pool._check_running()
+        if not hasattr(iterable, "__len__"):
+            iterable = list(iterable)
+        if chunksize is None:
+            chunksize = -(-len(iterable) // (len(pool._core.numbers()) * _CHUNKS_PER_WORKER))
+        is_chunked = chunksize > 1
+        result = MapResult(pool, self._calls(func, _many(way) if is_chunked else way), *callbacks)
+        result._is_chunked = is_chunked
+        result._calls.set_items(_chunks(iterable, chunksize) if is_chunked else iter(iterable))
+        return result
+
+    def _map_now(self, func: Any, iterable: Any, chunksize: int | None, way: int) -> list[Any]:
+        result = self._map(func, iterable, chunksize, way)
+        try:
+            while not result._calls.feed():
+                result._calls.wait_room()
+            result._close()
+            return result.get()
+        except BaseException:  # Ctrl-C, or what cannot be sent: the rest need not begin
+            result._calls.cancel()
+            raise
+
+    def _map_later(self, func: Any, iterable: Any, chunksize: int | None, way: int, callbacks: Any) -> MapResult:
+        result = self._map(func, iterable, chunksize, way, callbacks)
+        if result._calls.feed():
+            result._close()
+        else:
+            threading.Thread(target=result._feed, name="drover map feeder", daemon=True).start()
+        return result
+
+    def imap(self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1) -> Iterator[Any]:
+        """Give results one by one, in order, as they are asked for."""
+        return self._imap(func, iterable, chunksize, True)
+
+    def imap_unordered(
+        self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1
+    ) -> Iterator[Any]:
+        """Give results one by one, as they come."""
+        return self._imap(func, iterable, chunksize, False)
+
+    def _imap(self, func: Any, iterable: Any, chunksize: int, is_ordered: bool) -> Any:
+        pool = self._pool()
+        pool._check_running()
+        if chunksize < 1:
+            raise ValueError(f"Chunksize must be 1+, not {chunksize:n}")
+        way = _functions.EACH if chunksize == 1 else _functions.MANY
+        calls = self._calls(func, way, is_ordered)
+        calls.set_items(iter(iterable) if chunksize == 1 else _chunks(iterable, chunksize))
+        results = IMapIterator(pool, calls, is_ordered)
+        pool._iterators.add(results)
+        return results if chunksize == 1 else (item for chunk in results for item in chunk)
+
+
+def _many(way: int) -> int:
+    return _functions.MANY if way == _functions.EACH else _functions.MANY_SPREAD

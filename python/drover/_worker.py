@@ -1,0 +1,75 @@
+"""The Python half of a pool's worker: how it becomes what the program needs, and how tasks are run and answered."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Sequence
+from multiprocessing import process, resource_tracker, spawn
+from multiprocessing.pool import ExceptionWithTraceback, MaybeEncodingError
+from typing import Any
+
+from drover import _core, _functions, _objects, _session
+
+__all__ = ["start"]
+
+_MOST_FUNCTIONS = 256
+
+_known: dict[bytes, tuple[Callable[[Any], Any], int]] = {}
+
+
+def start(payload: bytes, tensors: Sequence[_core.Tensor]) -> None:
+    """Prepare this process before its first task, and run the initializer."""
+    worker = _core.this_worker()
+    _session._current = worker.session
+    os.environ.pop(_session.session_variable, None)  # what this process starts is not in the session by itself
+    _core.set_worker_functions(prepare=_prepare, loads=_objects.loads, dumps=_dumps, fail=_fail, known=_known)
+    told, beside, tracker = pickle.loads(payload)
+    _become_child(worker, *tracker)
+    told["name"] = worker.name
+    own = process.current_process()
+    own._inheriting = True
+    try:
+        spawn.prepare(told)
+        initializer, initargs = _objects.loads(beside, tensors)
+    finally:
+        del own._inheriting
+    if initializer is not None:
+        initializer(*initargs)
+
+
+def _become_child(worker: _core.Worker, parent: int, name: str, tracker: int) -> None:
+    """Be what children of multiprocessing are, to those who ask it."""
+    own = process.current_process()
+    own._identity = (worker.index + 1,)
+    process._parent_process = process._ParentProcess(name, parent, os.pidfd_open(parent))
+    try:
+        resource_tracker._resource_tracker._fd = os.open(f"/proc/{parent}/fd/{tracker}", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return  # one of its own will do, but for memory that is registered here and used there
+
+
+def _prepare(function: bytes, tensors: Sequence[_core.Tensor]) -> tuple[Callable[[Any], Any], int]:
+    call, count, is_kept = _functions.decode(function, tensors)
+    if is_kept:
+        if len(_known) >= _MOST_FUNCTIONS:
+            del _known[next(iter(_known))]
+        _known[function] = (call, count)
+    return call, count
+
+
+def _dumps(result: Any) -> tuple[bytes, Sequence[_core.Tensor]]:
+    try:
+        return _objects.dumps(result)
+    except Exception as error:
+        raise MaybeEncodingError(error, result) from None
+
+
+def _fail(error: BaseException) -> tuple[bytes, Sequence[_core.Tensor]]:
+    """Write an exception so that it is raised as itself, with this process's traceback as its cause."""
+    try:
+        written = _objects.dumps(ExceptionWithTraceback(error, error.__traceback__))
+        _objects.loads(*written)  # what cannot be read here cannot be read there
+    except Exception as reason:
+        return _objects.dumps(ExceptionWithTraceback(MaybeEncodingError(reason, error), error.__traceback__))
+    return written
