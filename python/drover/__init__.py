@@ -28,10 +28,12 @@ from drover._guard import ForkAfterCudaWarning
 _session.initialise()
 _guard.install()
 
+from drover._arrays import array, empty, zeros  # noqa: E402
 from drover._context import DroverContext, default  # noqa: E402 (needs what is above)
 from drover._pool import Pool, this_worker  # noqa: E402
 from drover._process import Process  # noqa: E402
 from drover._queues import JoinableQueue, Queue, SimpleQueue  # noqa: E402
+from drover._sessions import Session  # noqa: E402
 from drover._synchronize import Barrier, BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore  # noqa: E402
 
 __version__ = _core.version
@@ -90,14 +92,17 @@ __all__ = [
     "RawArray",
     "RawValue",
     "Semaphore",
+    "Session",
     "SimpleQueue",
     "TimeoutError",
     "Value",
     "active_children",
     "allow_connection_pickling",
+    "array",
     "context",
     "cpu_count",
     "current_process",
+    "empty",
     "freeze_support",
     "get_all_start_methods",
     "get_context",
@@ -113,5 +118,6 @@ __all__ = [
     "set_start_method",
     "this_worker",
     "util",
+    "zeros",
 ]
 __all__ += _errors.__all__

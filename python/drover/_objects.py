@@ -3,141 +3,273 @@
 from __future__ import annotations
 
 import copyreg
-import io
+import importlib
 import pickle
 import struct
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from drover import _core, _main_module, _session
+from drover import _core, _errors, _main_module, _session
 
-__all__ = ["dumps", "loads", "reducers"]
+__all__ = ["carried", "carry", "dumps", "loads", "reducers"]
 
 PROTOCOL = 5
-_INLINE = 16 * 1024  # buffers below this are copied with the pickle, which costs less than a block
+INLINE = 16 * 1024  # buffers below this are copied with the pickle, which costs less than a block
 _MOST_TENSORS = 32
+_SPARED = 64 * 1024  # a pickler that made more than this has tables which are not worth to be kept
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None), complex})
+_FEW = 16
 _HEADED = b"\x01"  # a pickle of this protocol begins with another byte
 _HEAD = struct.Struct("<II")
+_PART = struct.Struct("<IQQ")
 _ALIGNMENT = 64
 
-Buffer = pickle.PickleBuffer
-reducers: dict[type, Callable[[Any], Any]] = {}
+Reducer = Callable[[Any], Any]
+reducers: dict[type, Reducer] = {}
+# Libraries whose arrays travel by handle, and the module that knows how; each is asked once the library is there.
+_awaited = {
+    "numpy": "drover._arrays",
+    "torch": "drover.torch",
+    "cupy": "drover.cupy",
+    "jax": "drover._device_arrays",
+    "numba.cuda": "drover._device_arrays",
+}
 
 
-class _Collected(threading.local):
-    """What the pickle that this thread makes, or reads, has beside its bytes."""
-
-    tensors: list[_core.Tensor] | None = None
+# A pickle; tensors, named in it by their places in this list; buffers that are not in it, in its order.
+_Made = tuple[bytes, list[_core.Tensor], list[memoryview]]
 
 
-_collected = _Collected()
+class _Maker:
+    """A pickler that is used again and again: making one costs more than most pickles do."""
+
+    def __init__(self, kind: Callable[..., Any]) -> None:
+        self._parts: list[bytes] = []
+        self.write = self._parts.append
+        self.tensors: list[_core.Tensor] = []
+        self.inline = INLINE
+        self._large: list[memoryview] = []
+        self._pickler = kind(self, PROTOCOL, buffer_callback=self._is_inside)
+        self._table: dict[type, Reducer] | None = None
+
+    def _is_inside(self, buffer: pickle.PickleBuffer) -> bool:
+        try:
+            raw = buffer.raw()
+        except BufferError:
+            return True
+        # What lies in shared memory is shared, however small it is.
+        if raw.nbytes < self.inline and (raw.nbytes == 0 or _core.find_shared(raw) is None):
+            return True
+        self._large.append(raw)
+        return False
+
+    def make(self, thing: Any, table: dict[type, Reducer], inline: int) -> _Made:
+        if self._table is not table:
+            self._table = self._pickler.dispatch_table = table
+        self.inline = inline
+        self._pickler.dump(thing)
+        self._pickler.clear_memo()
+        parts, tensors, large = self._parts, self.tensors, self._large
+        payload = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        if tensors or large:
+            self.tensors, self._large = [], []
+        return payload, tensors, large
+
+
+class _State:
+    """What a thread is at."""
+
+    __slots__ = ("maker", "read", "spare")
+
+    def __init__(self) -> None:
+        self.maker: _Maker | None = None  # makes a pickle now
+        self.spare: _Maker | None = None  # made one, and may make the next
+        self.read: Sequence[_core.Tensor] | None = None  # came with the pickle that is being read
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.state = _State()
+
+
+_local = _Local()
+
+
+def carry(tensor: _core.Tensor) -> int:
+    """Send a tensor with the pickle that this thread makes; give the number that `carried` takes."""
+    maker = _local.state.maker
+    if maker is None:
+        raise pickle.PicklingError(
+            "an array in shared memory travels through queues and tasks of drover only, not through pickle alone"
+        )
+    maker.tensors.append(tensor)
+    return len(maker.tensors) - 1
+
+
+def carried(number: int) -> _core.Tensor:
+    """Give a tensor that came with the pickle which this thread reads."""
+    tensors = _local.state.read
+    if tensors is None:
+        raise pickle.UnpicklingError("an array in shared memory was read outside of its message")
+    return tensors[number]
 
 
 def _reduce_tensor(tensor: _core.Tensor) -> tuple[Callable[[int], Any], tuple[int]]:
-    if _collected.tensors is None:
-        raise pickle.PicklingError("a tensor of drover travels through queues and tasks only, not through pickle alone")
-    _collected.tensors.append(tensor)
-    return _tensor_at, (len(_collected.tensors) - 1,)
-
-
-def _tensor_at(index: int) -> Any:
-    if _collected.tensors is None:
-        raise pickle.UnpicklingError("a tensor of drover was read outside of its message")
-    return _collected.tensors[index]
+    return carried, (carry(tensor),)
 
 
 reducers[_core.Tensor] = _reduce_tensor
 
 
-def _table() -> dict[type, Callable[[Any], Any]]:
-    return {**copyreg.dispatch_table, **ForkingPickler._extra_reducers, **reducers}
+class _Tables:
+    """How objects of which type are pickled: what is registered anywhere, and then our own."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[int, ...] = ()
+        self.plain: dict[type, Reducer] = {}
+        self.by_value: dict[type, Reducer] = {}
+
+    def refresh(self) -> None:
+        """Look whether anybody registered something. Tables are replaced, never changed: other threads use them."""
+        seen = (len(sys.modules), len(copyreg.dispatch_table), len(ForkingPickler._extra_reducers), len(reducers))
+        if seen == self._seen:
+            return
+        _ask_libraries()
+        self.plain = {**copyreg.dispatch_table, **ForkingPickler._extra_reducers, **reducers}
+        self.by_value = {}
+        self._seen = seen
+
+    def with_cloudpickle(self, own: dict[type, Reducer]) -> dict[type, Reducer]:
+        if not self.by_value:
+            self.by_value = {**own, **self.plain}
+        return self.by_value
 
 
-def _dump(make: Callable[..., Any], thing: Any) -> tuple[bytes, list[_core.Tensor], list[memoryview]]:
-    file = io.BytesIO()
-    large: list[memoryview] = []
+_tables = _Tables()
 
-    def beside(buffer: Buffer) -> bool:
-        try:
-            raw = buffer.raw()
-        except BufferError:
-            return True
-        if raw.nbytes < _INLINE:
-            return True
-        large.append(raw)
-        return False
 
-    tensors: list[_core.Tensor] = []
-    before, _collected.tensors = _collected.tensors, tensors
+def _ask_libraries() -> None:
+    for name, module in list(_awaited.items()):
+        library = sys.modules.get(name)
+        # Another thread may be in the middle of importing it.
+        if library is None or getattr(library.__spec__, "_initializing", False):
+            continue
+        reducers.update(importlib.import_module(module).reducers(name))
+        _awaited.pop(name, None)
+
+
+def _make(thing: Any, inline: int) -> _Made:
+    state = _local.state
+    outer = state.maker
+    state.maker = maker = state.spare or _Maker(pickle.Pickler)
+    state.spare = None  # whoever pickles inside of this pickle makes another one
     try:
-        pickler = make(file, PROTOCOL, buffer_callback=beside)
-        pickler.dispatch_table = _table()
-        pickler.dump(thing)
+        made = maker.make(thing, _tables.plain, inline)
     finally:
-        _collected.tensors = before
-    return file.getvalue(), tensors, large
+        state.maker = outer
+    if len(made[0]) < _SPARED:
+        state.spare = maker
+    return made
 
 
-def _by_value(thing: Any) -> tuple[bytes, list[_core.Tensor], list[memoryview]]:
+def _make_by_value(thing: Any, inline: int) -> _Made:
     import cloudpickle  # noqa: PLC0415 (only programs that need it pay for it)
 
-    def make(*args: Any, **kwargs: Any) -> Any:
-        return cloudpickle.Pickler(*args, **kwargs)
-
-    return _dump(make, thing)
-
-
-def dumps(thing: Any) -> tuple[bytes, Sequence[_core.Tensor]]:
-    """Turn an object into bytes and what goes with them. Raises what pickle raises, here and now."""
-    if type(thing) in _PLAIN:
-        return pickle.dumps(thing, PROTOCOL), ()
+    state = _local.state
+    outer = state.maker
+    state.maker = maker = _Maker(cloudpickle.Pickler)
     try:
-        payload, tensors, large = _dump(pickle.Pickler, thing)
-        if b"__main__" in payload and not _main_module.is_imported_by_children():
-            payload, tensors, large = _by_value(thing)
+        return maker.make(thing, _tables.with_cloudpickle(cloudpickle.Pickler._dispatch_table), inline)
+    finally:
+        state.maker = outer
+
+
+def _is_plain(thing: Any) -> bool:
+    """Tell whether pickle alone will do: numbers and texts, and a few of them together."""
+    kind = type(thing)
+    if kind in _PLAIN:
+        return True
+    if kind is tuple or kind is list:
+        return len(thing) <= _FEW and _PLAIN.issuperset(map(type, thing))
+    return (
+        kind is dict
+        and len(thing) <= _FEW
+        and _PLAIN.issuperset(map(type, thing.values()))
+        and _PLAIN.issuperset(map(type, thing))
+    )
+
+
+def dumps(thing: Any, inline: int = INLINE) -> tuple[bytes, Sequence[_core.Tensor]]:
+    """Turn an object into bytes and what goes with them. Raises what pickle raises, here and now."""
+    if _is_plain(thing):
+        return pickle.dumps(thing, PROTOCOL), ()
+    _tables.refresh()
+    try:
+        made = _make(thing, inline)
+        if b"__main__" in made[0] and not _main_module.is_imported_by_children():
+            made = _make_by_value(thing, inline)
     except (pickle.PicklingError, AttributeError, TypeError):
-        payload, tensors, large = _by_value(thing)
+        made = _make_by_value(thing, inline)
+    payload, tensors, large = made
+    return _with_tensors(payload, tensors, large) if tensors or large else (payload, ())
+
+
+def _with_tensors(
+    payload: bytes, tensors: list[_core.Tensor], large: list[memoryview]
+) -> tuple[bytes, Sequence[_core.Tensor]]:
     if not tensors and len(large) <= _MOST_TENSORS:
         return payload, [_share(raw) for raw in large]
     if len(tensors) + len(large) <= _MOST_TENSORS:
         return _head(len(tensors), ()) + payload, [*tensors, *map(_share, large)]
-    return _head(len(tensors), [raw.nbytes for raw in large]) + payload, [*tensors, _joined(large)]
+    room = _MOST_TENSORS - len(tensors)
+    if room < bool(large):
+        raise _errors.LimitReached(
+            f"an object to be sent has {len(tensors)} arrays on devices; one message carries {_MOST_TENSORS - 1}",
+            "send it in several messages, or put its arrays into fewer, as with torch.cat",
+        )
+    shared, parts = _joined(large, room, len(tensors))
+    return _head(len(tensors), parts) + payload, [*tensors, *shared]
 
 
 def _share(raw: memoryview) -> _core.Tensor:
     return _core.find_shared(raw) or _core.copied(_session.current(), raw)
 
 
-def _head(tensors: int, sizes: Sequence[int]) -> bytes:
-    """Say how many tensors come before the buffers, and of what sizes those are that were joined."""
-    return _HEADED + _HEAD.pack(tensors, len(sizes)) + struct.pack(f"<{len(sizes)}Q", *sizes)
+Part = tuple[int, int, int]  # which tensor, from where, how many bytes
+
+
+def _head(tensors: int, parts: Sequence[Part]) -> bytes:
+    """Say how many tensors come before the buffers, and where those lie that were joined."""
+    return _HEADED + _HEAD.pack(tensors, len(parts)) + b"".join(_PART.pack(*part) for part in parts)
+
+
+def _joined(large: list[memoryview], room: int, first: int) -> tuple[list[_core.Tensor], list[Part]]:
+    """Put buffers that are too many for one message behind each other; as many as can be are shared nevertheless."""
+    shared: list[_core.Tensor] = []
+    parts: list[Part] = []
+    left: list[tuple[int, memoryview]] = []
+    for raw in large:
+        found = _core.find_shared(raw) if len(shared) < room - 1 else None
+        if found is None:
+            left.append((len(parts), raw))
+        parts.append((first + len(shared), 0, raw.nbytes))
+        shared.extend([found] if found is not None else [])
+    whole = _core.empty(_session.current(), "uint8", [sum(_aligned(raw.nbytes) for _, raw in left)])
+    target = memoryview(whole)
+    begin = 0
+    for place, raw in left:
+        target[begin : begin + raw.nbytes] = raw
+        parts[place] = (first + len(shared), begin, raw.nbytes)
+        begin += _aligned(raw.nbytes)
+    return [*shared, whole], parts
 
 
 def _aligned(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
-
-
-def _joined(large: list[memoryview]) -> _core.Tensor:
-    """Put buffers that are too many for one message behind each other."""
-    whole = _core.empty(_session.current(), "uint8", [sum(_aligned(raw.nbytes) for raw in large)])
-    target = memoryview(whole)
-    begin = 0
-    for raw in large:
-        target[begin : begin + raw.nbytes] = raw
-        begin += _aligned(raw.nbytes)
-    return whole
-
-
-def _cut(whole: memoryview, sizes: Sequence[int]) -> list[memoryview]:
-    parts = []
-    begin = 0
-    for size in sizes:
-        parts.append(whole[begin : begin + size])
-        begin += _aligned(size)
-    return parts
 
 
 def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
@@ -148,11 +280,22 @@ def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
     if view[0] != _HEADED[0]:
         return pickle.loads(payload, buffers=tensors)
     given, count = _HEAD.unpack_from(view, 1)
-    end = 1 + _HEAD.size + 8 * count
-    sizes = struct.unpack_from(f"<{count}Q", view, 1 + _HEAD.size)
-    buffers = _cut(memoryview(tensors[-1]), sizes) if count else tensors[given:]
-    before, _collected.tensors = _collected.tensors, list(tensors)
+    begin = 1 + _HEAD.size
+    end = begin + count * _PART.size
+    parts = _PART.iter_unpack(view[begin:end])
+    state = _local.state
+    outer, state.read = state.read, tensors
     try:
-        return pickle.loads(view[end:], buffers=buffers)
+        return pickle.loads(view[end:], buffers=_cut(tensors, parts) if count else tensors[given:])
     finally:
-        _collected.tensors = before
+        state.read = outer
+
+
+def _cut(tensors: Sequence[_core.Tensor], parts: Any) -> list[memoryview]:
+    views: dict[int, memoryview] = {}
+    cut = []
+    for index, begin, size in parts:
+        if index not in views:
+            views[index] = memoryview(tensors[index])
+        cut.append(views[index][begin : begin + size])
+    return cut

@@ -1,0 +1,143 @@
+"""How device arrays of JAX and Numba travel: by handle, on their device."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any
+
+from drover import _core, _objects, _session
+
+__all__ = ["capsule_of", "interface_of", "reducers"]
+
+
+def reducers(library: str) -> dict[type, _objects.Reducer]:
+    """Say how arrays of one of the two travel."""
+    if library == "jax":
+        from jax._src.array import ArrayImpl  # noqa: PLC0415 (the one class that its arrays have)
+
+        return {ArrayImpl: _reduce_jax}
+    from numba.cuda.cudadrv.devicearray import DeviceNDArray  # noqa: PLC0415
+
+    return {DeviceNDArray: _reduce_numba}
+
+
+def _reduce_jax(array: Any) -> Any:
+    devices = array.devices()
+    if array.size == 0 or len(devices) != 1 or next(iter(devices)).platform != "gpu":
+        return array.__reduce__()
+    # Its streams are its own: ready is what can be known.
+    made, _ = _core.import_array(_session.current(), array.block_until_ready().__dlpack__(), None)
+    return _rebuild_jax, (_objects.carry(made),)
+
+
+def _rebuild_jax(number: int) -> Any:
+    import jax  # noqa: PLC0415
+
+    return jax.dlpack.from_dlpack(_objects.carried(number))
+
+
+def _reduce_numba(array: Any) -> Any:
+    interface = array.__cuda_array_interface__
+    if array.size == 0 or any(stride < 0 for stride in array.strides):
+        return _copied_numba, (array.copy_to_host(),)
+    capsule = capsule_of(interface, array, (_CUDA, array.gpu_data.context.device.id))
+    # Without a word about a stream the work of the default one may be under way.
+    made, _ = _core.import_array(_session.current(), capsule, interface.get("stream") or 1)
+    return _rebuild_numba, (_objects.carry(made), array.dtype.str)
+
+
+def _copied_numba(host: Any) -> Any:
+    from numba import cuda  # noqa: PLC0415
+
+    return cuda.to_device(host)
+
+
+def _rebuild_numba(number: int, dtype: str) -> Any:
+    from numba import cuda  # noqa: PLC0415
+
+    return cuda.as_cuda_array(_Received(_objects.carried(number), dtype))
+
+
+class _Received:
+    """A tensor for libraries that know device arrays by their interface."""
+
+    def __init__(self, tensor: _core.Tensor, dtype: str) -> None:
+        self.__cuda_array_interface__ = interface_of(tensor, dtype)
+        self._tensor = tensor
+
+
+# The structures of DLPack before 1.0, which all versions of all libraries read.
+_CPU, _CUDA = 1, 2
+_KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _DLManagedTensor(ctypes.Structure):
+    _fields_ = (("array", _DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+_NAME = b"dltensor"
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype = ctypes.c_void_p
+_pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
+# What is given away, by its address, until whoever took it lets go.
+_given: dict[int, tuple[Any, ...]] = {}
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _let_go(address: int) -> None:
+    _given.pop(address, None)
+
+
+def capsule_of(interface: dict[str, Any], owner: Any, device: tuple[int, int]) -> Any:
+    """Make a capsule of DLPack from an interface of a device array; whoever takes it holds the owner.
+
+    The capsule must be taken: it has no end of its own.
+    """
+    shape = interface["shape"]
+    kind, size = interface["typestr"][1], int(interface["typestr"][2:])
+    steps = interface.get("strides")
+    strides = [step // size for step in steps] if steps else [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    sizes = (ctypes.c_int64 * len(shape))(*shape)
+    steps = (ctypes.c_int64 * len(shape))(*strides)
+    managed = _DLManagedTensor(
+        _DLTensor(interface["data"][0], *device, len(shape), _KINDS[kind], 8 * size, 1, sizes, steps, 0),
+        None,
+        ctypes.cast(_let_go, ctypes.c_void_p),
+    )
+    address = ctypes.addressof(managed)
+    _given[address] = (managed, sizes, steps, owner)
+    return _new_capsule(address, _NAME, None)
+
+
+def interface_of(tensor: _core.Tensor, dtype: str) -> dict[str, Any]:
+    """Give the interface of a device array. The default stream waits for the work on the tensor."""
+    capsule = tensor.__dlpack__(stream=1 if tensor.__dlpack_device__()[0] == _CUDA else None)
+    array = _DLManagedTensor.from_address(_pointer_of(capsule, _NAME)).array
+    size = array.bits // 8
+    return {
+        "shape": tuple(array.shape[: array.ndim]),
+        "strides": tuple(step * size for step in array.strides[: array.ndim]) if array.strides else None,
+        "typestr": dtype,
+        "data": (array.data + array.byte_offset, False),
+        "stream": 1,
+        "version": 3,
+    }
