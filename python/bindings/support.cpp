@@ -54,6 +54,7 @@ std::vector<Tensor> to_tensors(nb::handle sequence) {
   return tensors;
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): its elements are
 nb::object from_tensors(std::vector<Tensor>&& tensors) {
   if (tensors.empty()) return nb::tuple();
   nb::list list;
