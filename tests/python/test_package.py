@@ -40,7 +40,8 @@ def names_in(body: list[ast.stmt], prefix: str = "") -> dict[str, list[str]]:
     for node in body:
         if isinstance(node, ast.FunctionDef) and node.name not in UNSAID:
             marks = sorted(ast.unparse(mark) for mark in node.decorator_list)
-            found[prefix + node.name] = [*marks, *parameters_of(node)]
+            is_writable = f"{node.name}.setter" in marks
+            found[prefix + node.name] = ["attribute"] if is_writable else [*marks, *parameters_of(node)]
         elif isinstance(node, ast.ClassDef):
             found[prefix + node.name] = ["class"]
             found |= names_in(node.body, f"{prefix}{node.name}.")
