@@ -30,6 +30,7 @@ _guard.install()
 
 from drover._arrays import array, empty, zeros  # noqa: E402
 from drover._context import DroverContext, default  # noqa: E402 (needs what is above)
+from drover._executor import Executor  # noqa: E402
 from drover._pool import Pool, this_worker  # noqa: E402
 from drover._process import Process  # noqa: E402
 from drover._queues import JoinableQueue, Queue, SimpleQueue  # noqa: E402
@@ -60,7 +61,9 @@ set_start_method = default.set_start_method
 # Modules of multiprocessing that are imported anyway; the rest, in files of their own, when they are asked for.
 for _module in (context, process, reduction, resource_tracker, spawn, util):
     sys.modules[f"drover.{_module.__name__.rpartition('.')[2]}"] = _module
-_LATER = frozenset({"connection", "dummy", "managers", "queues", "shared_memory", "sharedctypes", "synchronize"})
+_LATER = frozenset(
+    {"connection", "dummy", "managers", "pool", "queues", "shared_memory", "sharedctypes", "synchronize"}
+)
 
 
 def __getattr__(name: str) -> ModuleType:
@@ -79,6 +82,7 @@ __all__ = [
     "Condition",
     "DroverContext",
     "Event",
+    "Executor",
     "ForkAfterCudaWarning",
     "JoinableQueue",
     "Lock",

@@ -10,14 +10,15 @@ import weakref
 from collections.abc import Callable, Iterable
 from multiprocessing import context, process, resource_tracker, spawn, util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from drover import _core, _main_module, _objects, _session
 from drover._tasks import IMapIterator, TaskCalls
 
-__all__ = ["Pool", "this_worker"]
+__all__ = ["CLOSE", "RUN", "TERMINATE", "Pool", "this_worker"]
 
-_RUN, _CLOSE, _TERMINATE = "RUN", "CLOSE", "TERMINATE"
+RUN, CLOSE, TERMINATE = "RUN", "CLOSE", "TERMINATE"
 _WORKER = "import sys; sys.path.append({folder!r}); from drover.__main__ import main; main()"
 
 
@@ -113,7 +114,7 @@ class Pool(TaskCalls):
     ) -> None:
         """Start workers; does not wait for them."""
         del context
-        self._state = _TERMINATE  # until it has begun
+        self._state = TERMINATE  # until it has begun
         _check(processes, initializer, maxtasksperchild)
         options = _core.PoolOptions()
         options.name = name
@@ -127,15 +128,20 @@ class Pool(TaskCalls):
         self._core = _core.Pool(_session.current(), _plan(processes, devices, placement), options)
         self._iterators: weakref.WeakSet[IMapIterator] = weakref.WeakSet()
         self._task_options = _core.TaskOptions(retry=retry)
-        self._state = _RUN
+        self._state = RUN
         self._terminate = util.Finalize(self, _end, args=(self._core,), exitpriority=15)
 
     def _check_running(self) -> None:
-        if self._state != _RUN:
+        if self._state != RUN:
             raise ValueError("Pool not running")
 
-    def _pool(self) -> Pool:
+    def _target(self) -> Pool:
         return self
+
+    @property
+    def _pool(self) -> list[SimpleNamespace]:
+        """The workers, for programs that look for their processes where multiprocessing has them."""
+        return [SimpleNamespace(**worker) for worker in self._core.workers()]
 
     def options(
         self,
@@ -157,17 +163,17 @@ class Pool(TaskCalls):
 
     def close(self) -> None:
         """Take no more tasks; those that it has are run."""
-        if self._state == _RUN:
-            self._state = _CLOSE
+        if self._state == RUN:
+            self._state = CLOSE
 
     def terminate(self) -> None:
         """End it now. Results that did not come raise Cancelled."""
-        self._state = _TERMINATE
+        self._state = TERMINATE
         self._terminate()
 
     def join(self) -> None:
         """Wait until all tasks are done and the workers have ended. Only after close or terminate."""
-        if self._state == _RUN:
+        if self._state == RUN:
             raise ValueError("Pool is still running")
         for iterator in list(self._iterators):
             iterator._feed_all()
@@ -210,12 +216,12 @@ class Pool(TaskCalls):
     def __repr__(self) -> str:
         """Show its state and size."""
         kind = type(self)
-        size = len(self._core.numbers()) if self._state == _RUN else 0
+        size = len(self._core.numbers()) if self._state == RUN else 0
         return f"<{kind.__module__}.{kind.__qualname__} state={self._state} pool_size={size}>"
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         """Warn if nobody ended it."""
-        if self._state == _RUN and not sys.is_finalizing():
+        if self._state == RUN and not sys.is_finalizing():
             _warn(f"unclosed running multiprocessing pool {self!r}", ResourceWarning, source=self)
 
 
@@ -226,7 +232,7 @@ class _WithOptions(TaskCalls):
         self._of = pool
         self._task_options = options
 
-    def _pool(self) -> Pool:
+    def _target(self) -> Pool:
         return self._of
 
 

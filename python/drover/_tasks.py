@@ -14,7 +14,7 @@ from drover import _core, _functions, _objects
 if TYPE_CHECKING:
     from drover._pool import Pool
 
-__all__ = ["AsyncResult", "IMapIterator", "MapResult", "TaskCalls", "result_of"]
+__all__ = ["AsyncResult", "IMapIterator", "MapResult", "TaskCalls", "chunks_of", "result_of"]
 
 _CHUNKS_PER_WORKER = 4
 
@@ -199,7 +199,8 @@ def _seconds(timeout: float | None) -> float | None:
     return None if timeout is None else max(0.0, timeout)
 
 
-def _chunks(items: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
+def chunks_of(items: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
+    """Cut items into tuples of so many."""
     source = iter(items)
     while chunk := tuple(islice(source, size)):
         yield chunk
@@ -210,12 +211,12 @@ class TaskCalls:
 
     _task_options: _core.TaskOptions
 
-    def _pool(self) -> Pool:
+    def _target(self) -> Pool:
         raise NotImplementedError
 
     def _calls(self, func: Callable[..., Any], way: int, is_ordered: bool = True) -> _core.Calls:
         title = _functions.title_of(func)
-        return self._pool()._core.calls(title, *_functions.encode(func, way), self._task_options, is_ordered)
+        return self._target()._core.calls(title, *_functions.encode(func, way), self._task_options, is_ordered)
 
     def apply(self, func: Callable[..., Any], args: Iterable[Any] = (), kwds: Any = None) -> Any:
         """Call a function in some worker and give its result."""
@@ -230,8 +231,8 @@ class TaskCalls:
         error_callback: Callable[[BaseException], object] | None = None,
     ) -> AsyncResult:
         """Call a function in some worker; its result comes later."""
-        self._pool()._check_running()
-        result = AsyncResult(self._pool(), self._calls(func, _functions.APPLIED), callback, error_callback)
+        self._target()._check_running()
+        result = AsyncResult(self._target(), self._calls(func, _functions.APPLIED), callback, error_callback)
         result._calls.submit((tuple(args), dict(kwds or {})))
         result._close()
         return result
@@ -269,7 +270,7 @@ class TaskCalls:
     def _map(
         self, func: Any, iterable: Any, chunksize: int | None, way: int, callbacks: Any = (None, None)
     ) -> MapResult:
-        pool = self._pool()
+        pool = self._target()
         pool._check_running()
         if not hasattr(iterable, "__len__"):
             iterable = list(iterable)
@@ -278,7 +279,7 @@ class TaskCalls:
         is_chunked = chunksize > 1
         result = MapResult(pool, self._calls(func, _many(way) if is_chunked else way), *callbacks)
         result._is_chunked = is_chunked
-        result._calls.set_items(_chunks(iterable, chunksize) if is_chunked else iter(iterable))
+        result._calls.set_items(chunks_of(iterable, chunksize) if is_chunked else iter(iterable))
         return result
 
     def _map_now(self, func: Any, iterable: Any, chunksize: int | None, way: int) -> list[Any]:
@@ -311,13 +312,13 @@ class TaskCalls:
         return self._imap(func, iterable, chunksize, False)
 
     def _imap(self, func: Any, iterable: Any, chunksize: int, is_ordered: bool) -> Any:
-        pool = self._pool()
+        pool = self._target()
         pool._check_running()
         if chunksize < 1:
             raise ValueError(f"Chunksize must be 1+, not {chunksize:n}")
         way = _functions.EACH if chunksize == 1 else _functions.MANY
         calls = self._calls(func, way, is_ordered)
-        calls.set_items(iter(iterable) if chunksize == 1 else _chunks(iterable, chunksize))
+        calls.set_items(iter(iterable) if chunksize == 1 else chunks_of(iterable, chunksize))
         results = IMapIterator(pool, calls, is_ordered)
         pool._iterators.add(results)
         return results if chunksize == 1 else (item for chunk in results for item in chunk)

@@ -1,0 +1,189 @@
+"""An executor of concurrent.futures on the pool: a worker that dies fails its task, and no other."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from drover import _core, _functions
+from drover._errors import Cancelled, PeerLost
+from drover._pool import Pool
+from drover._tasks import chunks_of, result_of
+
+__all__ = ["Executor", "Future"]
+
+
+class _OwnPool(Pool):
+    """The pool of an executor, which ends when nobody can ask for its results any more."""
+
+    def __del__(self) -> None:
+        """That is how it should be."""
+
+
+class Future(futures.Future):
+    """A result to come, which asyncio.wrap_future takes too."""
+
+    _calls: _core.Calls | None = None
+    _executor: Executor | None = None
+
+    def cancel(self) -> bool:
+        """Keep the task from being run, if it has not begun; tell whether it never will."""
+        calls = self._calls
+        if calls is None:
+            return super().cancel()
+        calls.cancel()  # which ends this future, if it can
+        return self.cancelled()
+
+    def _finish(self) -> None:
+        """Take the result, on a thread of the pool."""
+        calls, self._calls = self._calls, None
+        executor, self._executor = self._executor, None
+        try:
+            raw = calls.take(0)
+        except Cancelled:
+            super().cancel()
+            self.set_running_or_notify_cancel()
+            return
+        except PeerLost as error:
+            self.set_exception(executor._broken_by(error) or error)
+            return
+        except BaseException as error:
+            self.set_exception(error)
+            return
+        finally:
+            executor._pending.discard(self)
+        try:
+            value = result_of(raw)
+        except BaseException as error:  # the task's, whatever it is
+            self.set_exception(error)
+        else:
+            self.set_result(value)
+
+
+class Executor(futures.Executor):
+    """Runs calls in workers of a pool. The options are those of `drover.Pool`.
+
+    Unlike `ProcessPoolExecutor` it goes on when a worker dies: the task that the worker ran raises PeerLost, or is
+    begun again with `retry`. BrokenProcessPool is raised only where workers cannot be started at all.
+    """
+
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        mp_context: Any = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: Iterable[Any] = (),
+        max_tasks_per_child: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Start workers; does not wait for them."""
+        del mp_context
+        if max_workers is not None and max_workers <= 0:
+            raise ValueError("max_workers must be greater than 0")
+        options.setdefault("name", "executor")
+        self._pool = _OwnPool(max_workers, initializer, initargs, max_tasks_per_child, **options)
+        self._pending: set[Future] = set()
+        self._lock = threading.Lock()
+        self._is_shut_down = False
+        self._broken: BrokenProcessPool | None = None
+        _executors.add(self)
+
+    def _check_open(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+        if self._is_shut_down:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+
+    def _broken_by(self, error: PeerLost) -> BrokenProcessPool | None:
+        """Tell whether an error is that of a pool whose workers cannot be started, and remember it."""
+        if self._broken is None and not self._is_shut_down and not self._pool._core.numbers():
+            self._broken = BrokenProcessPool(str(error))
+        return self._broken
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
+        """Call a function in some worker; its result comes later. What cannot be sent raises here and now."""
+        future = Future()
+        calls = self._pool._calls(fn, _functions.APPLIED)
+        with self._lock:
+            self._check_open()
+            future._calls = calls
+            future._executor = self  # which lives until its results are there
+            self._pending.add(future)
+            try:
+                calls.submit((args, kwargs))
+            except BaseException as error:
+                self._pending.discard(future)
+                if isinstance(error, PeerLost) and self._broken_by(error) is not None:
+                    raise self._broken from error
+                raise
+        calls.close(future._finish)
+        return future
+
+    def map(
+        self, fn: Callable[..., Any], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
+    ) -> Iterator[Any]:
+        """Call a function for each set of items, at once, and give the results in order as they are asked for."""
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        end = None if timeout is None else time.monotonic() + timeout
+        is_chunked = chunksize > 1
+        way = _functions.MANY_SPREAD if is_chunked else _functions.EACH_SPREAD
+        calls = self._pool._calls(fn, way)
+        items = zip(*iterables, strict=False)
+        calls.set_items(chunks_of(items, chunksize) if is_chunked else items)
+        with self._lock:
+            self._check_open()
+            calls.feed(is_bounded=False)
+        calls.close(None)
+        results = self._results(calls, end)
+        return (item for chunk in results for item in chunk) if is_chunked else results
+
+    def _results(self, calls: _core.Calls, end: float | None) -> Iterator[Any]:
+        try:
+            for index in range(len(calls)):
+                if not calls.wait_one(index, None if end is None else max(0.0, end - time.monotonic())):
+                    raise futures.TimeoutError
+                try:
+                    raw = calls.take(index)
+                except PeerLost as error:
+                    raise self._broken_by(error) or error from None
+                except Cancelled as error:
+                    raise futures.CancelledError from error
+                yield result_of(raw)
+        finally:
+            calls.cancel()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls, and end the workers when those that it has are done."""
+        with self._lock:
+            is_first = not self._is_shut_down
+            self._is_shut_down = True
+        if cancel_futures:
+            for future in list(self._pending):
+                future.cancel()
+        self._pool.close()
+        if wait:
+            self._pool.join()
+        elif is_first:
+            threading.Thread(target=self._pool.join, name="drover executor").start()
+
+    def workers(self) -> list[dict[str, Any]]:
+        """List the workers, as `Pool.workers` does."""
+        return self._pool.workers()
+
+
+_executors: weakref.WeakSet[Executor] = weakref.WeakSet()
+
+
+def _shut_down_all() -> None:
+    """Finish what was submitted before the interpreter ends, as concurrent.futures does."""
+    for executor in list(_executors):
+        executor.shutdown()
+
+
+threading._register_atexit(_shut_down_all)

@@ -1,0 +1,25 @@
+"""The names of `multiprocessing.pool`, with ours behind them."""
+
+from __future__ import annotations
+
+from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool
+
+from drover._pool import CLOSE, RUN, TERMINATE, Pool
+from drover._tasks import AsyncResult, IMapIterator, MapResult, TaskCalls
+
+ApplyResult = AsyncResult
+
+__all__ = [
+    "CLOSE",
+    "RUN",
+    "TERMINATE",
+    "ApplyResult",
+    "AsyncResult",
+    "IMapIterator",
+    "MapResult",
+    "MaybeEncodingError",
+    "Pool",
+    "RemoteTraceback",
+    "TaskCalls",
+    "ThreadPool",
+]
