@@ -1,0 +1,236 @@
+"""Tensors of torch: what they are is kept, and what can be shared is shared."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import drover
+import pytest
+from drover import _core, _objects
+from programs import run
+
+torch = pytest.importorskip("torch")
+import drover.torch  # noqa: E402 (only where torch is)
+
+TYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16]
+TYPES += [torch.float32, torch.float64, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.uint16]
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU that torch can use")
+
+
+def round_trip(thing: Any) -> Any:
+    """Give it as another process would get it."""
+    return _objects.loads(*_objects.dumps(thing))
+
+
+def raw(tensor: Any) -> bytes:
+    """Give the bytes of its elements."""
+    return bytes(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).tolist())
+
+
+def assert_same(back: Any, tensor: Any) -> None:
+    """Compare everything that a program can see."""
+    assert type(back) is type(tensor)
+    assert (back.dtype, back.shape, back.device) == (tensor.dtype, tensor.shape, tensor.device)
+    assert back.requires_grad == tensor.requires_grad
+    assert raw(back) == raw(tensor)
+
+
+def make(random_: random.Random, dtype: Any) -> Any:
+    """Give some tensor: any size and form."""
+    shape = tuple(random_.choice([0, 1, 3, 17, 40]) for _ in range(random_.randrange(4)))
+    made = torch.randint(0, 2, shape, generator=torch.Generator().manual_seed(random_.randrange(1 << 30))).to(dtype)
+    if shape and random_.random() < 0.5:
+        made = made[tuple(slice(random_.randrange(2), None, random_.choice([1, 2])) for _ in shape)]
+    if made.ndim > 1 and random_.random() < 0.4:
+        made = made.transpose(0, 1)
+    if made.dtype.is_floating_point and made.dtype.itemsize > 1 and random_.random() < 0.3:
+        made = made.detach().requires_grad_()
+    return made
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("seed", range(10))
+def test_random_tensors_come_back(seed: int, dtype: Any) -> None:
+    """Of every type, alone and in a structure."""
+    tensor = make(random.Random(seed), dtype)
+    assert_same(round_trip(tensor), tensor)
+    assert_same(round_trip({"in": [tensor, 1]})["in"][0], tensor)
+
+
+def test_strides_are_kept() -> None:
+    """Of views, too."""
+    tensor = torch.arange(60_000.0).reshape(200, 300)
+    for view in (tensor, tensor.t(), tensor[10:190], tensor[:, 20:290], tensor.as_strided((199, 250), (301, 1), 5)):
+        back = round_trip(view)
+        assert back.stride() == view.stride()
+        assert torch.equal(back, view)
+
+
+def test_small_part_of_a_large_storage_is_sent_alone() -> None:
+    """What nobody needs is not copied."""
+    tensor = torch.zeros(1_000_000)
+    payload, tensors = _objects.dumps(tensor[7])
+    assert len(payload) < 1000
+    assert not tensors
+    assert sum(part.nbytes for part in _objects.dumps(tensor[:100_000])[1]) == 400_000
+
+
+def test_tensors_that_share_memory_share_it_at_the_other_end() -> None:
+    """Within one message."""
+    tensor = torch.zeros(50_000)
+    one, other = round_trip((tensor, tensor[10_000:].view(200, 200)))
+    one[10_000] = 5.0
+    assert other[0, 0] == 5.0
+    assert tensor[10_000] == 0.0
+
+
+def test_modules_and_parameters() -> None:
+    """With weights that are tied, attributes, and buffers."""
+    model = torch.nn.Sequential(torch.nn.Linear(80, 80), torch.nn.LSTM(80, 30), torch.nn.BatchNorm1d(5))
+    model.tied = torch.nn.Linear(80, 80, bias=False)
+    model.tied.weight = model[0].weight
+    model[0].weight.note = "kept"
+    back = round_trip(model)
+    assert back.tied.weight is back[0].weight
+    assert back[0].weight.note == "kept"
+    assert type(back[0].weight) is torch.nn.Parameter
+    for name, value in model.state_dict().items():
+        assert torch.equal(back.state_dict()[name], value)
+
+
+class Own(torch.Tensor):
+    """A class of tensors that drover does not know."""
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage", "ignore:torch.quantize_per_tensor", "ignore:Sparse")
+def test_kinds_that_torch_itself_pickles() -> None:
+    """Their memory goes beside the pickle all the same."""
+    dense = torch.eye(100)
+    assert torch.equal(round_trip(dense.to_sparse()).to_dense(), dense)
+    assert torch.equal(round_trip(dense.to_sparse_csr()).to_dense(), dense)
+    conjugate = torch.full((3,), 1 + 2j).conj()
+    assert torch.equal(round_trip(conjugate), conjugate)
+    own = torch.ones(50_000).as_subclass(Own)
+    payload, tensors = _objects.dumps(own)
+    assert len(payload) < 2000
+    assert type(_objects.loads(payload, tensors)) is Own
+    assert round_trip(torch.empty(3, device="meta")).device.type == "meta"
+
+
+def test_tensor_with_a_history_is_refused() -> None:
+    """Where it is put, and with what to do."""
+    weight = torch.ones(3, requires_grad=True)
+    with pytest.raises(drover.InvalidArgument, match="detach"):
+        drover.Queue().put({"loss": weight * 2})
+    assert_same(round_trip(weight), weight)
+
+
+def test_received_tensors_can_be_written_and_are_nobody_else_s() -> None:
+    """What was no shared memory is a copy."""
+    for count in (10, 100_000):
+        tensor = torch.zeros(count)
+        back = round_trip(tensor)
+        back[0] = 1
+        assert tensor[0] == 0
+
+
+@pytest.mark.parametrize("count", [1, 10, 1_000_000])
+def test_tensor_in_shared_memory_is_shared(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, in parts and turned; nothing is copied; and what came of it is shared again."""
+    tensor = drover.torch.zeros(count, 4)
+    monkeypatch.setattr(_core, "copied", None)
+    for number, view in enumerate((tensor, tensor[count // 2 :], tensor.t(), tensor[:, 1:3], tensor[-1:, 2:3]), 1):
+        back = round_trip(view)
+        back[-1, -1] = number
+        assert view[-1, -1] == number
+        again = round_trip(back)
+        again[0, 0] = -number
+        assert view[0, 0] == -number
+
+
+def test_tensors_and_arrays_share_the_same_memory() -> None:
+    """By torch.from_numpy and Tensor.numpy, which copy nothing."""
+    pytest.importorskip("numpy")
+    array = drover.zeros(1000)
+    round_trip(torch.from_numpy(array))[5] = 1.0
+    assert array[5] == 1.0
+    tensor = drover.torch.zeros(1000)
+    round_trip(tensor.numpy())[5] = 1.0
+    assert tensor[5] == 1.0
+
+
+def test_made_tensors_are_what_torch_makes() -> None:
+    """Type, size and contents; and errors."""
+    for size in [(0,), (5,), ((),), (2, 3), ((2, 3),), (torch.Size((4, 0)),)]:
+        for made, like in ((drover.torch.zeros, torch.zeros), (drover.torch.empty, torch.empty)):
+            assert made(*size).shape == like(*size).shape
+            assert made(*size).stride() == like(*size).stride()
+            assert made(*size, dtype=torch.bfloat16).dtype is torch.bfloat16
+    assert_same(drover.torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 2], [3, 4]]))
+    assert_same(drover.torch.tensor(torch.arange(6.0).reshape(2, 3).t()), torch.arange(6.0).reshape(2, 3).t())
+    with pytest.raises(drover.InvalidArgument, match="size"):
+        drover.torch.zeros(3, -1)
+
+
+def test_two_processes_have_the_same_memory() -> None:
+    """A model in slabs, trained by a child; and torch's own shared memory goes torch's way."""
+    lines = run("""
+        import torch
+        import drover
+        import drover.torch
+
+        def work(model, shared, results):
+            with torch.no_grad():
+                model.weight.fill_(3.0)
+                shared.fill_(4.0)
+            results.put(torch.full((5,), 2.0, dtype=torch.bfloat16))
+
+        model = torch.nn.Linear(100, 100)
+        model.weight = torch.nn.Parameter(drover.torch.tensor(model.weight))
+        shared = torch.zeros(1000).share_memory_()
+        results = drover.Queue()
+        child = drover.Process(target=work, args=(model, shared, results))
+        child.start()
+        print(results.get())
+        child.join()
+        print(child.exitcode, float(model.weight[7, 7].detach()), float(shared[7]))
+    """)
+    assert lines == ["tensor([2., 2., 2., 2., 2.], dtype=torch.bfloat16)", "0 3.0 4.0"]
+
+
+@on_gpu
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_gpu_tensors_come_back(dtype: Any) -> None:
+    """By handle: the same memory, whatever the type and form."""
+    for seed in range(5):
+        tensor = make(random.Random(seed), dtype).cuda()
+        assert_same(round_trip(tensor), tensor)
+
+
+@on_gpu
+def test_gpu_tensors_of_two_processes_are_the_same_memory() -> None:
+    """Sent there, written there, and read here; made there, and read here while its maker lives."""
+    lines = run("""
+        import torch
+        import drover
+
+        def work(tensor, results, is_read):
+            tensor.fill_(3.0)
+            own = torch.arange(100_000, device="cuda", dtype=torch.float32)
+            results.put((tensor[::2], own + 1))
+            is_read.wait()
+
+        tensor = torch.zeros(1_000_000, device="cuda")
+        results, is_read = drover.Queue(), drover.Event()
+        child = drover.Process(target=work, args=(tensor, results, is_read))
+        child.start()
+        part, own = results.get()
+        # What is computed from the part comes after the child's work; the whole is then as the child left it.
+        print(float(part.sum()), float(tensor.sum()), float(own[-1]))
+        del part, own
+        is_read.set()
+        child.join()
+        print(child.exitcode)
+    """)
+    assert lines == ["1500000.0 3000000.0 100000.0", "0"]
