@@ -1,0 +1,254 @@
+"""Sessions: what one program keeps, the next one finds, however the first one ended."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from programs import Program, run
+
+pytest.importorskip("numpy")
+
+
+def _call(name: str, call: str) -> None:
+    code = f"import drover; drover.Session({name!r}).{call}()"
+    subprocess.run([sys.executable, "-c", code], timeout=60, check=True)
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    """Give the name of a session that is there, and ends with the test."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    _call(name, "close")
+    yield name
+    _call(name, "end")
+
+
+def test_killed_program_finds_its_arrays_when_it_is_started_again(name: str) -> None:
+    """What was written until the last moment, in memory that is not copied."""
+    program = """
+        import sys, time
+        import drover
+
+        session = drover.Session(sys.argv[1])
+        if "state" in session.kept():
+            state = session.recall("state")
+            print("recalled", state["epoch"], float(state["weights"].sum()), state["weights"].dtype)
+            state["weights"][:] = 2.0
+            print(float(session.recall("state")["weights"].sum()))
+        else:
+            weights = drover.zeros((1000, 1000), "f4")
+            session.keep("state", {"epoch": 3, "weights": weights})
+            weights[:10] = 1.0
+            print("kept", flush=True)
+            time.sleep(1000)
+    """
+    with Program(program, name) as first:
+        first.wait_for("kept")
+        first.signal(signal.SIGKILL)
+        assert first.wait() == -signal.SIGKILL
+    assert run(program, name) == ["recalled 3 10000.0 float32", "2000000.0"]
+
+
+def test_any_object_can_be_kept(name: str) -> None:
+    """Arrays and tensors of any kind, small and large, many of them, and what has none."""
+    keep = """
+        import sys
+        import numpy as np
+        import drover
+
+        session = drover.Session(sys.argv[1])
+        session.keep("number", 5)
+        session.keep("array", np.arange(5))
+        session.keep("turned", np.asfortranarray(np.arange(60_000).reshape(200, 300)))
+        session.keep("many", [np.full(10, number) for number in range(100)])
+        session.keep("function", lambda number: number + 1)
+        session.keep("times", np.array(["2026-01-02"], "M8[D]"))
+    """
+    assert run(keep, name) == []
+    recall = """
+        import sys
+        import drover
+
+        session = drover.Session(sys.argv[1])
+        print(list(session.kept()))
+        print(session.recall("number"), session.recall("array"), session.recall("turned")[199, 298:].tolist())
+        print(sum(int(array.sum()) for array in session.recall("many")), session.recall("function")(1))
+        print(session.recall("times"))
+    """
+    assert run(recall, name) == [
+        "['array', 'function', 'many', 'number', 'times', 'turned']",
+        "5 [0 1 2 3 4] [59998, 59999]",
+        "49500 2",
+        "['2026-01-02']",
+    ]
+
+
+def test_tensors_of_torch_are_kept(name: str) -> None:
+    """With their types, and a module whole."""
+    pytest.importorskip("torch")
+    keep = """
+        import sys
+        import torch
+        import drover
+
+        session = drover.Session(sys.argv[1])
+        kept = session.keep("tensor", torch.ones(50, dtype=torch.bfloat16))
+        kept[0] = 3.0
+        session.keep("model", torch.nn.Linear(3, 2))
+    """
+    assert run(keep, name) == []
+    recall = """
+        import sys
+        import drover
+
+        session = drover.Session(sys.argv[1])
+        tensor = session.recall("tensor")
+        print(tensor.dtype, float(tensor.sum()), session.recall("model"))
+    """
+    expected = "torch.bfloat16 52.0 Linear(in_features=3, out_features=2, bias=True)"
+    assert run(recall, name) == [expected]
+
+
+def test_what_is_replaced_or_dropped_takes_no_memory(name: str) -> None:
+    """Nor does what a program left that died while it kept something."""
+    lines = run(
+        """
+        import sys
+        import numpy as np
+        import drover
+
+        session = drover.Session(sys.argv[1])
+        for number in range(3):
+            kept = session.keep("a", {"large": np.full(100_000, number), "small": np.zeros(3)})
+        print(session.recall("a")["large"][0], len(session._core.kept()), session.kept()["a"] >= 800_000)
+        # As if it had died before the name was given its new meaning.
+        session._core.keep("a#0123456789abcdef.0", drover._core.empty(session._core, "uint8", [100]))
+        print(session.recall("a")["large"][0], list(session.kept()))
+        session.keep("a", 1)
+        print(session.recall("a"), [info["name"] for info in session._core.kept()])
+        print(kept["large"][0])
+        session.drop("a")
+        print(session._core.kept())
+        """,
+        name,
+    )
+    assert lines == ["2 3 True", "2 ['a']", "1 ['a']", "2", "[]"]
+
+
+def test_recall_beside_replacing_gets_all_of_one_keeping(name: str) -> None:
+    """While another process replaces it all the time."""
+    lines = run(
+        """
+        import sys
+        import numpy as np
+        import drover
+
+        def replace(name, is_over):
+            session = drover.Session(name)
+            number = 0
+            while not is_over.is_set():
+                number += 1
+                session.keep("pair", (np.full(5000, number), np.full(6000, number)))
+
+        session = drover.Session(sys.argv[1])
+        session.keep("pair", (np.full(5000, 0), np.full(6000, 0)))
+        is_over = drover.Event()
+        child = drover.Process(target=replace, args=(session.name, is_over))
+        child.start()
+        seen = set()
+        while len(seen) < 50:
+            one, other = session.recall("pair")
+            assert (one == one[0]).all() and (other == one[0]).all()
+            seen.add(int(one[0]))
+        is_over.set()
+        child.join()
+        print(child.exitcode)
+        """,
+        name,
+    )
+    assert lines == ["0"]
+
+
+def test_errors_say_what_to_do(name: str) -> None:
+    """Names that are none, unknown ones, and a second session."""
+    lines = run(
+        """
+        import sys
+        import drover
+
+        session = drover.Session(sys.argv[1])
+        session.keep("there", 1)
+
+        def fails(what, kind, *words):
+            try:
+                what()
+            except kind as error:
+                assert all(word in str(error) for word in words), error
+                assert error.remedy
+            else:
+                raise AssertionError("no error")
+
+        fails(lambda: session.recall("nothing"), drover.NotFound, "'nothing'", "'there'")
+        fails(lambda: session.drop("nothing"), drover.NotFound, "'nothing'", "'there'")
+        fails(lambda: session.keep("", 1), drover.InvalidArgument, "no name")
+        fails(lambda: session.keep("x" * 200, 1), drover.InvalidArgument, "no name")
+        fails(lambda: session.recall("a\\nb"), drover.InvalidArgument, "no name")
+        fails(lambda: drover.Session("another"), drover.Busy, session.name, "another")
+        fails(lambda: drover.Session("no name!"), drover.Error, "no name!")
+        print(drover.Session().name == drover.Session(session.name).name == session.name)
+        """,
+        name,
+    )
+    assert lines == ["True"]
+
+
+def test_session_without_a_name_keeps_for_the_processes_of_the_program() -> None:
+    """And ends with it."""
+    lines = run("""
+        import drover
+
+        def work():
+            array = drover.Session().recall("array")
+            array[5] = 7
+
+        session = drover.Session()
+        array = session.keep("array", drover.zeros(10))
+        child = drover.Process(target=work)
+        child.start()
+        child.join()
+        print(child.exitcode, array[5], repr(session))
+    """)
+    assert lines == ["0 7.0 <drover.Session('without a name')>"]
+
+
+def test_session_can_be_left_and_ended(name: str) -> None:
+    """After that, what is shared belongs to another one; what came of the first can be read."""
+    lines = run(
+        """
+        import sys
+        import drover
+
+        with drover.Session(sys.argv[1]) as session:
+            array = session.keep("array", drover.zeros(1000))
+        line = drover.Queue()
+        line.put([1])
+        print(line.get(), array.sum(), drover.Session().name == "")
+        try:
+            line.put(array)
+        except drover.InvalidArgument as error:
+            print(error.remedy)
+        drover.Session().close()
+        session = drover.Session(sys.argv[1])
+        session.end()
+        line = drover.Queue()
+        line.put([2])
+        print(line.get())
+        """,
+        name,
+    )
+    assert lines == ["[1] 0.0 True", "copy the data into memory of that session", "[2]"]
