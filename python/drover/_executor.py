@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import weakref
@@ -23,6 +24,15 @@ class _OwnPool(Pool):
 
     def __del__(self) -> None:
         """That is how it should be."""
+
+
+def _initialize(initializer: Callable[..., object], *initargs: Any) -> None:
+    """Log, as concurrent.futures does, what keeps a worker from becoming ready."""
+    try:
+        initializer(*initargs)
+    except BaseException:
+        logging.getLogger("concurrent.futures").critical("Exception in initializer:", exc_info=True)
+        raise
 
 
 class Future(futures.Future):
@@ -85,8 +95,13 @@ class Executor(futures.Executor):
         del mp_context
         if max_workers is not None and max_workers <= 0:
             raise ValueError("max_workers must be greater than 0")
+        if initializer is not None:
+            if not callable(initializer):
+                raise TypeError("initializer must be a callable")
+            initializer, initargs = _initialize, (initializer, *initargs)
         options.setdefault("name", "executor")
         self._pool = _OwnPool(max_workers, initializer, initargs, max_tasks_per_child, **options)
+        self._max_workers = len(self._pool._core.numbers())
         self._pending: set[Future] = set()
         self._lock = threading.Lock()
         self._is_shut_down = False
