@@ -1,6 +1,8 @@
 // Locks, semaphores and conditions.
 #include "drover/ipc/lock.hpp"
 
+#include <exception>
+
 #include "drover/base/error.hpp"
 #include "drover/ipc/condition.hpp"
 #include "drover/ipc/rlock.hpp"
@@ -40,21 +42,29 @@ bool acquire_semaphore(Semaphore& self, const Timeout& timeout) {
   return result == WaitResult::done;
 }
 
-// In slices: between two of them this thread holds the lock, so nobody can notify unheard. It loses its place among
-// those who wait, though.
+// Not in slices, between which a notification could go by. What a handler of signals raises is kept until the lock is
+// held again.
 bool wait_condition(Condition& self, const Timeout& timeout) {
-  const Deadline whole = to_deadline(timeout);
-  const bool in_slices = is_main_thread();
-  for (;;) {
-    ConditionResult result;
-    {
-      const nb::gil_scoped_release free;
-      result = self.wait(in_slices ? earlier(whole, Deadline::after(kSlice)) : whole);
+  const Deadline deadline = to_deadline(timeout);
+  const bool handles_signals = is_main_thread();
+  std::exception_ptr raised;
+  const auto is_interrupted = [&] {
+    if (!handles_signals) return false;
+    const nb::gil_scoped_acquire held;
+    try {
+      handle_signals();
+    } catch (...) {
+      raised = std::current_exception();
     }
-    if (result.wait == WaitResult::done) return true;
-    if (in_slices) handle_signals();
-    if (whole.has_passed()) return false;
+    return raised != nullptr;
+  };
+  ConditionResult result;
+  {
+    const nb::gil_scoped_release free;
+    result = self.wait_interruptibly(deadline, is_interrupted);
   }
+  if (raised != nullptr) std::rethrow_exception(raised);
+  return result.wait == WaitResult::done;
 }
 
 template <class Object>

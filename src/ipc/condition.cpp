@@ -101,21 +101,29 @@ const ObjectHandle& Condition::lock_handle() const noexcept {
 }
 
 ConditionResult Condition::wait(Deadline deadline) {
+  return wait_interruptibly(deadline, [] { return false; });
+}
+
+ConditionResult Condition::wait_interruptibly(Deadline deadline, const std::function<bool()>& is_interrupted) {
   require_lock("waits on");
   const auto place = core().take_place(object_.self());
   if (!place) fail_crowded(handle());
-  return std::visit([&](auto& lock) { return wait_with(lock, *place, deadline); }, lock_);
+  return std::visit([&](auto& lock) { return wait_with(lock, *place, deadline, is_interrupted); }, lock_);
 }
 
 template <class LockType>
-ConditionResult Condition::wait_with(LockType& lock, const ConditionPlace& place, Deadline deadline) {
+ConditionResult Condition::wait_with(LockType& lock, const ConditionPlace& place, Deadline deadline,
+                                     const std::function<bool()>& is_interrupted) {
   const std::uint32_t depth = lock.release_whole();
   LockResult locked = LockResult::timed_out;
-  const WaitResult waited = place.await(
-      {.membership = object_.membership(), .deadline = deadline, .patience = *patience_, .is_woken_otherwise = [&] {
-         locked = lock.acquire_from_dead(depth);
-         return is_acquired(locked);
-       }});
+  const WaitResult waited = place.await({.membership = object_.membership(),
+                                         .deadline = deadline,
+                                         .patience = *patience_,
+                                         .is_interrupted = is_interrupted,
+                                         .is_woken_otherwise = [&] {
+                                           locked = lock.acquire_from_dead(depth);
+                                           return is_acquired(locked);
+                                         }});
   if (!is_acquired(locked)) locked = lock.acquire_whole(depth);
   place.leave();  // only now: until the lock is held, a death passes the notification on
   return {.wait = waited, .lock = told(locked)};

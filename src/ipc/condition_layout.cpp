@@ -67,7 +67,8 @@ WaitResult ConditionPlace::sleep(const Waiting& waiting) const {
   SessionWatch watch(waiting.membership, "condition");
   for (;;) {
     if (cell_->load() != asleep || waiting.is_woken_otherwise()) return WaitResult::done;
-    if (waiting.deadline.has_passed()) return give_up() ? WaitResult::timed_out : WaitResult::done;
+    if (waiting.deadline.has_passed() || waiting.is_interrupted())
+      return give_up() ? WaitResult::timed_out : WaitResult::done;
     const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, waiting.deadline.remaining());
     futex_sleep(*cell_, asleep, longest);
     watch.after_sleep();

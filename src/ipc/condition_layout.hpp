@@ -39,7 +39,8 @@ class ConditionPlace {
     const Membership& membership;
     Deadline deadline;
     Patience& patience;
-    std::function<bool()> is_woken_otherwise;  ///< asked whenever the sleep is interrupted
+    const std::function<bool()>& is_interrupted;  ///< asked likewise; the place is then given up
+    std::function<bool()> is_woken_otherwise;     ///< asked whenever the sleep is interrupted
   };
 
   ConditionPlace(std::atomic<std::uint64_t>& cell, std::uint64_t word) noexcept : cell_(&cell), word_(word) {}

@@ -40,6 +40,40 @@ TEST(Condition, wait_without_a_notification_times_out_with_the_lock_held) {
   EXPECT_EQ(condition.waiting(), 0U);
 }
 
+TEST(Condition, wait_that_is_interrupted_ends_with_the_lock_held_and_its_place_given_up) {
+  TestSession session;
+  Condition condition(session.join());
+  const HeldLock held(condition);
+  int asked = 0;
+  const ConditionResult result = condition.wait_interruptibly(patient(), [&] { return ++asked == 3; });
+  EXPECT_EQ(result.wait, WaitResult::timed_out);
+  EXPECT_EQ(asked, 3);
+  EXPECT_TRUE(condition.is_own());
+  EXPECT_EQ(condition.waiting(), 0U);
+}
+
+TEST(Condition, wait_keeps_its_place_while_it_is_asked_about_interruptions) {
+  TestSession session;
+  Condition condition(session.join());
+  std::atomic<int> asked{0};
+  std::thread waiter([&asked, &condition, membership = session.join()] {
+    Condition mine(membership, condition.handle());
+    const HeldLock held(mine);
+    const auto ask = [&] {
+      EXPECT_EQ(condition.waiting(), 1U);
+      ++asked;
+      return false;
+    };
+    EXPECT_EQ(mine.wait_interruptibly(patient(), ask).wait, WaitResult::done);
+  });
+  ASSERT_TRUE(eventually([&] { return asked.load() >= 3; }));
+  {
+    const HeldLock held(condition);
+    EXPECT_EQ(condition.notify_all(), 1U);
+  }
+  waiter.join();
+}
+
 TEST(Condition, wait_without_the_lock_is_an_error) {
   TestSession session;
   Condition condition(session.join());

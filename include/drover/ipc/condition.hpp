@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <variant>
 
@@ -66,6 +67,10 @@ class Condition {
   /// it waits beyond the deadline. Throws `Errc::invalid_argument` if this thread does not hold the lock,
   /// `Errc::limit_reached` if `kMostWaiters` wait, and `Errc::peer_lost`, without the lock, when the session is over.
   ConditionResult wait(Deadline deadline = Deadline::never());
+  /// As `wait`, and ends as by the deadline when `is_interrupted()`, asked without the lock about ten times a second,
+  /// is true. For hosts that handle signals between two moments of waiting: unlike a row of short waits it keeps its
+  /// place, so no notification goes by between two of them.
+  ConditionResult wait_interruptibly(Deadline deadline, const std::function<bool()>& is_interrupted);
   /// Waits until `predicate()`, called with the lock held, is true; `WaitResult::timed_out` if it was false to the
   /// end.
   template <class Predicate>
@@ -102,7 +107,8 @@ class Condition {
   void require_lock(const char* what) const;
   LockResult told(LockResult result) const noexcept;
   template <class LockType>
-  ConditionResult wait_with(LockType& lock, const ConditionPlace& place, Deadline deadline);
+  ConditionResult wait_with(LockType& lock, const ConditionPlace& place, Deadline deadline,
+                            const std::function<bool()>& is_interrupted);
 
   SharedObject object_;
   AnyLock lock_;
