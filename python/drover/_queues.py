@@ -11,6 +11,7 @@ from typing import Any
 
 from drover import _core, _objects, _session
 from drover._errors import PeerLost
+from drover._queue_reader import QueueReader
 from drover._synchronize import Condition, Semaphore, SharedHandle
 
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue"]
@@ -100,6 +101,7 @@ class Queue(SharedHandle):
         self._core = core
         self._feeder = None if self._maxsize else _Feeder(core)
         self._is_closed = False
+        self._reader = QueueReader(core)
 
     def __getstate__(self) -> Any:
         """Give what others open it by."""
@@ -109,6 +111,10 @@ class Queue(SharedHandle):
         """Open it here."""
         handle, self._maxsize = state
         self._set_up(_core.Queue.open(_session.current(), handle))
+
+    @property
+    def _writer(self) -> _Writer:
+        return _Writer(self)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -138,6 +144,10 @@ class Queue(SharedHandle):
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Take the oldest object out."""
         self._check_open()
+        if self._reader.is_used:
+            if (got := self._reader.take(_seconds(block, timeout))) is None:
+                raise queue.Empty
+            return _objects.loads(*got)
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             got = self._core.get(_seconds(block, timeout))
@@ -161,7 +171,7 @@ class Queue(SharedHandle):
 
     def qsize(self) -> int:
         """Give the number of objects in it, roughly."""
-        return self._core.size() + (len(self._feeder) if self._feeder is not None else 0)
+        return self._core.size() + len(self._reader) + (len(self._feeder) if self._feeder is not None else 0)
 
     def empty(self) -> bool:
         """Tell whether it seems to be empty."""
@@ -174,6 +184,7 @@ class Queue(SharedHandle):
     def close(self) -> None:
         """Say that this process is done with it; others go on."""
         self._is_closed = True
+        self._reader.close()
 
     def join_thread(self) -> None:
         """Wait until all that was put is on its way. Only after close."""
@@ -200,6 +211,23 @@ def _seconds(block: bool, timeout: float | None) -> float | None:
     if not block:
         return 0.0
     return None if timeout is None else max(0.0, timeout)
+
+
+class _Writer:
+    """The end of a queue into which is written, with the words of a connection."""
+
+    def __init__(self, line: Queue) -> None:
+        self._line = line
+
+    @property
+    def closed(self) -> bool:
+        return self._line._is_closed
+
+    def close(self) -> None:
+        self._line.close()
+
+    def send(self, obj: Any) -> None:
+        self._line.put(obj)
 
 
 class JoinableQueue(Queue):

@@ -121,6 +121,16 @@ class Semaphore(SharedHandle):
         """Give the number of free permits."""
         return self._core.value()
 
+    @property
+    def _semlock(self) -> Semaphore:
+        """What queues of the standard library, as concurrent.futures makes them in our context, look at."""
+        return self
+
+    def _is_zero(self) -> bool:
+        return self.get_value() == 0
+
+    _get_value = get_value
+
     def __enter__(self) -> bool:
         """Take a permit for a block of statements."""
         return self.acquire()

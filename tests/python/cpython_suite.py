@@ -15,37 +15,7 @@ import unittest
 from types import ModuleType
 
 import drover
-
-NO_TESTS = 77
-
-CLASSES = (
-    "WithProcessesTestProcess",
-    "WithProcessesTestSubclassingProcess",
-    "WithProcessesTestQueue",
-    "WithProcessesTestLock",
-    "WithProcessesTestSemaphore",
-    "WithProcessesTestCondition",
-    "WithProcessesTestEvent",
-    "WithProcessesTestBarrier",
-    "WithProcessesTestValue",
-    "WithProcessesTestArray",
-    "WithProcessesTestSharedCTypes",
-    "WithProcessesTestConnection",
-    "WithProcessesTestListener",
-    "WithProcessesTestListenerClient",
-    "WithProcessesTestPoll",
-    "WithProcessesTestPicklingConnections",
-    "WithProcessesTestPollEintr",
-    "TestSimpleQueue",
-)
-
-# Tests that are left out, and why.
-_RAISES_AT_PUT = "what cannot be sent raises at put, in the caller, not later in a thread"
-LEFT_OUT = {
-    "WithProcessesTestQueue.test_queue_feeder_donot_stop_onexc": _RAISES_AT_PUT,
-    "WithProcessesTestQueue.test_queue_feeder_on_queue_feeder_error": _RAISES_AT_PUT,
-    "TestSimpleQueue.test_closed": "looks at the private pipe of a SimpleQueue",
-}
+from cpython_cases import CLASSES, LEFT_OUT, NO_TESTS
 
 # What the standard library and its tests import by name once drover stands in their place.
 _SUBMODULES = (

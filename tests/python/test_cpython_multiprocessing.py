@@ -1,0 +1,58 @@
+"""CPython's own tests of multiprocessing with drover in its place; see cpython_suite.py."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cpython_cases import CLASSES, LEFT_OUT, NO_TESTS
+
+RUNNER = Path(__file__).with_name("cpython_suite.py")
+# Ends a run that hangs; says nothing of how fast it must be.
+LIMIT_S = 240
+REMEDY = "this interpreter has no test package: install libpython3-testsuite (Debian, Ubuntu), or use one that has it"
+
+
+def run_suite(folder: Path, *names: str) -> tuple[int, str]:
+    """Run some of the tests in a folder where they may leave files; the exit status, and what was written."""
+    with subprocess.Popen(
+        [sys.executable, str(RUNNER), *names],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            text, _ = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # it writes the stacks of its threads
+            text, _ = process.communicate()
+            pytest.fail(f"it hangs:\n{text}")
+    return process.returncode, text
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_class_passes(name: str, tmp_path: Path) -> None:
+    """Every test of the class passes but for those that are left out, and those do not pass by chance."""
+    status, text = run_suite(tmp_path, name)
+    if status == NO_TESTS:
+        pytest.skip(REMEDY)
+    assert status == 0, text
+    ran = re.search(r"^Ran (\d+) tests? in", text, re.MULTILINE)
+    assert ran is not None, text
+    listed = sum(case.startswith(f"{name}.") for case in LEFT_OUT)
+    assert text.count("skipped 'left out: ") == listed, text
+    assert int(ran[1]) > listed, text
+
+
+def test_name_that_does_not_exist_is_noticed(tmp_path: Path) -> None:
+    """A class that another version of Python has no more is not passed over."""
+    status, text = run_suite(tmp_path, "WithProcessesTestNothing")
+    if status == NO_TESTS:
+        pytest.skip(REMEDY)
+    assert status == 1, text

@@ -1,0 +1,298 @@
+"""Queues: what goes through them, in which order, and what deaths do to those who stay."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import fractions
+import queue
+
+import drover
+import pytest
+from programs import Program, run
+
+KINDS = [
+    None,
+    True,
+    -(2**100),
+    2.5,
+    3j,
+    "text \N{GREEK SMALL LETTER ALPHA}",
+    b"",
+    b"x" * 100_000,
+    bytearray(b"abc"),
+    [1, [2, [3]]],
+    {"a": {1, 2}, "b": (frozenset({3}),)},
+    range(5),
+    datetime.datetime(2026, 1, 2, tzinfo=datetime.timezone.utc),
+    fractions.Fraction(1, 3),
+    collections.Counter("abca"),
+    int,
+    len,
+]
+
+
+@pytest.mark.parametrize("kind", [drover.Queue, drover.JoinableQueue, drover.SimpleQueue])
+def test_objects_come_out_as_they_went_in_and_in_order(kind: type) -> None:
+    """Of every kind, in one process."""
+    line = kind()
+    for thing in KINDS:
+        line.put(thing)
+    assert [line.get() for _ in KINDS] == KINDS
+    assert line.empty()
+
+
+def test_lambda_and_closure_are_sent_by_value() -> None:
+    """What pickle cannot name goes all the same."""
+    line = drover.Queue()
+    offset = 5
+    line.put(lambda number: number + offset)
+    assert line.get()(1) == 6
+
+
+def test_queue_without_a_bound_takes_everything_before_the_first_get() -> None:
+    """More than any ring holds, from one thread, and in order."""
+    line = drover.Queue()
+    for number in range(100_000):
+        line.put(number)
+    assert line.qsize() > 90_000
+    assert [line.get() for _ in range(100_000)] == list(range(100_000))
+
+
+def test_bounded_queue_is_full_at_its_bound() -> None:
+    """No more and no less."""
+    line = drover.Queue(3)
+    for number in range(3):
+        line.put_nowait(number)
+    assert line.full()
+    with pytest.raises(queue.Full):
+        line.put_nowait(3)
+    with pytest.raises(queue.Full):
+        line.put(3, timeout=0.01)
+    assert line.get() == 0
+    line.put(3, timeout=0.01)
+    assert [line.get() for _ in range(3)] == [1, 2, 3]
+    with pytest.raises(queue.Empty):
+        line.get_nowait()
+    with pytest.raises(queue.Empty):
+        line.get(timeout=0.01)
+
+
+def test_what_cannot_be_sent_raises_at_put_and_leaves_the_queue_as_it_was() -> None:
+    """The message names what it was."""
+    line = drover.JoinableQueue()
+    with pytest.raises(TypeError, match=r"generator|lock"):
+        line.put(number for number in range(3))
+    assert line.empty()
+    line.join()  # it was not counted
+
+
+def test_closed_queue_refuses() -> None:
+    """As multiprocessing's does."""
+    line = drover.Queue()
+    with pytest.raises(ValueError, match="not closed"):
+        line.join_thread()
+    line.close()
+    line.join_thread()
+    with pytest.raises(ValueError, match="is closed"):
+        line.put(1)
+    with pytest.raises(ValueError, match="is closed"):
+        line.get()
+
+
+def test_task_done_once_too_often_is_an_error() -> None:
+    """And not before."""
+    line = drover.JoinableQueue()
+    line.put(1)
+    line.get()
+    line.task_done()
+    with pytest.raises(ValueError, match="too many times"):
+        line.task_done()
+
+
+def test_everything_arrives_once_from_many_producers_at_many_consumers() -> None:
+    """Each producer's objects in order."""
+    lines = run("""
+        import drover
+
+        def produce(line, name):
+            for number in range(2000):
+                line.put((name, number))
+
+        def consume(line, results):
+            results.put(list(iter(line.get, None)))
+
+        line, results = drover.Queue(50), drover.Queue()
+        producers = [drover.Process(target=produce, args=(line, name)) for name in range(3)]
+        consumers = [drover.Process(target=consume, args=(line, results)) for _ in range(2)]
+        for process in producers + consumers:
+            process.start()
+        for process in producers:
+            process.join()
+        for _ in consumers:
+            line.put(None)
+        parts = [results.get() for _ in consumers]
+        for process in consumers:
+            process.join()
+        whole = sorted(thing for part in parts for thing in part)
+        assert whole == [(name, number) for name in range(3) for number in range(2000)], len(whole)
+        for part in parts:
+            for name in range(3):
+                own = [number for who, number in part if who == name]
+                assert own == sorted(own)
+        print("all", {process.exitcode for process in producers + consumers})
+    """)
+    assert lines == ["all {0}"]
+
+
+def test_what_a_child_put_is_there_after_its_end() -> None:
+    """All of it, although nobody took anything before; more than fits into the ring is passed on at its exit."""
+    lines = run("""
+        import drover
+
+        def produce(line):
+            for number in range(10_000):
+                line.put(number)
+
+        line = drover.Queue()
+        child = drover.Process(target=produce, args=(line,))
+        child.start()
+        print([line.get() for _ in range(10_000)] == list(range(10_000)))
+        child.join()
+        print(child.exitcode)
+    """)
+    assert lines == ["True", "0"]
+
+
+def test_killed_producer_and_killed_consumer_leave_the_others_working() -> None:
+    """Nothing waits for the dead, and nothing of the living is lost or doubled."""
+    lines = run("""
+        import time
+        import drover
+
+        def produce_for_ever(line):
+            number = 0
+            while True:
+                line.put(("doomed", number))
+                number += 1
+
+        def consume_for_ever(line):
+            while True:
+                line.get()
+
+        def produce(line):
+            for number in range(1000):
+                line.put(("own", number))
+
+        line = drover.Queue(20)
+        for _ in range(5):
+            doomed = [drover.Process(target=target, args=(line,)) for target in (produce_for_ever, consume_for_ever)]
+            for process in doomed:
+                process.start()
+            time.sleep(0.3)
+            for process in doomed:
+                process.kill()
+            for process in doomed:
+                process.join()
+            assert [process.exitcode for process in doomed] == [-9, -9]
+        healthy = drover.Process(target=produce, args=(line,))
+        healthy.start()
+        own = []
+        while len(own) < 1000:
+            who, number = line.get()
+            if who == "own":
+                own.append(number)
+        assert own == list(range(1000))
+        healthy.join()
+        print(healthy.exitcode, line.qsize())
+    """)
+    assert lines == ["0 0"]
+
+
+def test_get_raises_when_the_last_producer_is_killed() -> None:
+    """Instead of waiting for ever. With a timeout it waits that long."""
+    lines = run("""
+        import os, queue, signal
+        import drover
+
+        def produce(line):
+            line.put("last words")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        line = drover.Queue()
+        child = drover.Process(target=produce, args=(line,))
+        child.start()
+        print(line.get())
+        try:
+            line.get()
+        except drover.PeerLost as error:
+            print("PeerLost", "every other process" in str(error))
+        try:
+            line.get(timeout=0.1)
+        except queue.Empty:
+            print("Empty")
+        child.join()
+        line.put("still good")
+        print(line.get())
+    """)
+    assert lines == ["last words", "PeerLost True", "Empty", "still good"]
+
+
+def test_queue_travels_through_a_queue() -> None:
+    """It is a handle: the other side opens it."""
+    lines = run("""
+        import drover
+
+        def answer(requests):
+            reply, number = requests.get()
+            reply.put(number + 1)
+
+        requests = drover.Queue()
+        child = drover.Process(target=answer, args=(requests,))
+        child.start()
+        reply = drover.Queue()
+        requests.put((reply, 41))
+        print(reply.get(timeout=60))
+        child.join()
+    """)
+    assert lines == ["42"]
+
+
+def test_queue_can_be_waited_for_together_with_processes() -> None:
+    """Its descriptor is for multiprocessing.connection.wait, selectors and event loops."""
+    lines = run("""
+        import drover
+        from drover.connection import wait
+
+        def produce(line):
+            line.put("ready")
+
+        line = drover.Queue()
+        child = drover.Process(target=produce, args=(line,))
+        assert wait([line], 0.05) == []
+        child.start()
+        assert wait([line], 60) == [line]
+        print(line.get())
+        assert wait([child.sentinel], 60) == [child.sentinel]
+        child.join()
+    """)
+    assert lines == ["ready"]
+
+
+def test_interrupt_ends_a_waiting_get() -> None:
+    """With KeyboardInterrupt, and the program goes on."""
+    with Program("""
+        import drover
+        line = drover.Queue()
+        try:
+            print("waiting")
+            line.get()
+        except KeyboardInterrupt:
+            print("interrupted")
+        line.put(1)
+        print(line.get())
+    """) as program:
+        program.wait_for("waiting")
+        program.signal(2)
+        assert program.wait() == 0, program.output
+        assert program.lines() == ["waiting", "interrupted", "1"]
