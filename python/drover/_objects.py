@@ -23,11 +23,13 @@ _SPARED = 64 * 1024  # a pickler that made more than this has tables which are n
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None), complex})
 _FEW = 16
 _HEADED = b"\x01"  # a pickle of this protocol begins with another byte
-_HEAD = struct.Struct("<II")
+_HEAD = struct.Struct("<III")
 _PART = struct.Struct("<IQQ")
 _ALIGNMENT = 64
 
 Reducer = Callable[[Any], Any]
+Part = tuple[int, int, int]  # which tensor, from where, how many bytes
+Join = Callable[[list[_core.Tensor]], tuple[list[_core.Tensor], list[Part]]]
 reducers: dict[type, Reducer] = {}
 # Libraries whose arrays travel by handle, and the module that knows how; each is asked once the library is there.
 _awaited = {
@@ -39,8 +41,9 @@ _awaited = {
 }
 
 
-# A pickle; tensors, named in it by their places in this list; buffers that are not in it, in its order.
-_Made = tuple[bytes, list[_core.Tensor], list[memoryview]]
+# A pickle; tensors, named in it by their places in this list; buffers that are not in it, in its order; how tensors
+# are joined if they are too many.
+_Made = tuple[bytes, list[_core.Tensor], list[memoryview], "Join | None"]
 
 
 class _Maker:
@@ -50,6 +53,7 @@ class _Maker:
         self._parts: list[bytes] = []
         self.write = self._parts.append
         self.tensors: list[_core.Tensor] = []
+        self.join: Join | None = None
         self.inline = INLINE
         self._large: list[memoryview] = []
         self._pickler = kind(self, PROTOCOL, buffer_callback=self._is_inside)
@@ -68,16 +72,19 @@ class _Maker:
 
     def make(self, thing: Any, table: dict[type, Reducer], inline: int) -> _Made:
         if self._table is not table:
-            self._table = self._pickler.dispatch_table = table
+            # By the base class: a subclass with a table of its own, as cloudpickle's, would hide this one.
+            pickle.Pickler.dispatch_table.__set__(self._pickler, table)
+            self._table = table
         self.inline = inline
         self._pickler.dump(thing)
         self._pickler.clear_memo()
         parts, tensors, large = self._parts, self.tensors, self._large
         payload = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
+        join = self.join
         if tensors or large:
-            self.tensors, self._large = [], []
-        return payload, tensors, large
+            self.tensors, self._large, self.join = [], [], None
+        return payload, tensors, large, join
 
 
 class _State:
@@ -99,14 +106,18 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def carry(tensor: _core.Tensor) -> int:
-    """Send a tensor with the pickle that this thread makes; give the number that `carried` takes."""
+def carry(tensor: _core.Tensor, join: Join | None = None) -> int:
+    """Send a tensor with the pickle that this thread makes; give the number that `carried` takes.
+
+    With `join`, which makes few of many tensors of bytes, there may be more of them than a message carries.
+    """
     maker = _local.state.maker
     if maker is None:
         raise pickle.PicklingError(
             "an array in shared memory travels through queues and tasks of drover only, not through pickle alone"
         )
     maker.tensors.append(tensor)
+    maker.join = join
     return len(maker.tensors) - 1
 
 
@@ -214,37 +225,36 @@ def dumps(thing: Any, inline: int = INLINE) -> tuple[bytes, Sequence[_core.Tenso
             made = _make_by_value(thing, inline)
     except (pickle.PicklingError, AttributeError, TypeError):
         made = _make_by_value(thing, inline)
-    payload, tensors, large = made
-    return _with_tensors(payload, tensors, large) if tensors or large else (payload, ())
+    return _with_tensors(made) if made[1] or made[2] else (made[0], ())
 
 
-def _with_tensors(
-    payload: bytes, tensors: list[_core.Tensor], large: list[memoryview]
-) -> tuple[bytes, Sequence[_core.Tensor]]:
+def _with_tensors(made: _Made) -> tuple[bytes, Sequence[_core.Tensor]]:
+    payload, tensors, large, join = made
     if not tensors and len(large) <= _MOST_TENSORS:
         return payload, [_share(raw) for raw in large]
-    if len(tensors) + len(large) <= _MOST_TENSORS:
-        return _head(len(tensors), ()) + payload, [*tensors, *map(_share, large)]
-    room = _MOST_TENSORS - len(tensors)
-    if room < bool(large):
+    places: Sequence[Part] = ()
+    most = _MOST_TENSORS - bool(large)  # the last one is for buffers that are joined
+    if len(tensors) > most and join is not None:
+        tensors, places = join(tensors)
+    if len(tensors) > most:
         raise _errors.LimitReached(
-            f"an object to be sent has {len(tensors)} arrays on devices; one message carries {_MOST_TENSORS - 1}",
+            f"an object to be sent has {len(tensors)} arrays on devices; one message carries {most}",
             "send it in several messages, or put its arrays into fewer, as with torch.cat",
         )
-    shared, parts = _joined(large, room, len(tensors))
-    return _head(len(tensors), parts) + payload, [*tensors, *shared]
+    if len(tensors) + len(large) <= _MOST_TENSORS:
+        return _head(len(tensors), places, ()) + payload, [*tensors, *map(_share, large)]
+    shared, parts = _joined(large, _MOST_TENSORS - len(tensors), len(tensors))
+    return _head(len(tensors), places, parts) + payload, [*tensors, *shared]
 
 
 def _share(raw: memoryview) -> _core.Tensor:
     return _core.find_shared(raw) or _core.copied(_session.current(), raw)
 
 
-Part = tuple[int, int, int]  # which tensor, from where, how many bytes
-
-
-def _head(tensors: int, parts: Sequence[Part]) -> bytes:
-    """Say how many tensors come before the buffers, and where those lie that were joined."""
-    return _HEADED + _HEAD.pack(tensors, len(parts)) + b"".join(_PART.pack(*part) for part in parts)
+def _head(tensors: int, places: Sequence[Part], parts: Sequence[Part]) -> bytes:
+    """Say how many tensors come before the buffers, and where tensors and buffers lie that were joined."""
+    head = _HEAD.pack(tensors, len(places), len(parts))
+    return _HEADED + head + b"".join(_PART.pack(*part) for part in (*places, *parts))
 
 
 def _joined(large: list[memoryview], room: int, first: int) -> tuple[list[_core.Tensor], list[Part]]:
@@ -279,19 +289,23 @@ def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
     view = memoryview(payload)
     if view[0] != _HEADED[0]:
         return pickle.loads(payload, buffers=tensors)
-    given, count = _HEAD.unpack_from(view, 1)
+    given, placed, count = _HEAD.unpack_from(view, 1)
     begin = 1 + _HEAD.size
-    end = begin + count * _PART.size
-    parts = _PART.iter_unpack(view[begin:end])
+    end = begin + (placed + count) * _PART.size
+    parts = list(_PART.iter_unpack(view[begin:end]))
     state = _local.state
-    outer, state.read = state.read, tensors
+    outer, state.read = state.read, _sliced(tensors, parts[:placed]) if placed else tensors
     try:
-        return pickle.loads(view[end:], buffers=_cut(tensors, parts) if count else tensors[given:])
+        return pickle.loads(view[end:], buffers=_cut(tensors, parts[placed:]) if count else tensors[given:])
     finally:
         state.read = outer
 
 
-def _cut(tensors: Sequence[_core.Tensor], parts: Any) -> list[memoryview]:
+def _sliced(tensors: Sequence[_core.Tensor], places: Sequence[Part]) -> list[_core.Tensor]:
+    return [tensors[index].slice(begin, begin + size) for index, begin, size in places]
+
+
+def _cut(tensors: Sequence[_core.Tensor], parts: Sequence[Part]) -> list[memoryview]:
     views: dict[int, memoryview] = {}
     cut = []
     for index, begin, size in parts:
