@@ -19,6 +19,8 @@ from drover._errors import InvalidArgument
 
 __all__ = ["empty", "tensor", "zeros"]
 
+_ALIGNMENT = 512  # of parts of device memory, as torch's own
+
 
 def empty(*size: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Make a tensor of the CPU in shared memory, with any contents.
@@ -116,7 +118,7 @@ def _rebuild_typed(untyped: UntypedStorage, dtype: torch.dtype) -> TypedStorage:
 
 def _reduce_storage(storage: UntypedStorage) -> Any:
     if storage.device.type == "cuda":
-        return _cuda_storage, (_objects.carry(_import(storage)), storage.device.index)
+        return _cuda_storage, (_objects.carry(_import(storage), _join), storage.device.index)
     if storage.device.type != "cpu" or (storage.is_shared() and not _is_shared(storage)):
         # In torch's own shared memory (share_memory_), which torch has its way to send.
         from torch.multiprocessing.reductions import reduce_storage  # noqa: PLC0415 (only for these)
@@ -147,10 +149,29 @@ def _import(storage: UntypedStorage) -> _core.Tensor:
     """Make a tensor of device memory; others wait for what torch's current stream was given until now."""
     if storage.nbytes() == 0:
         return _core.empty(_session.current(), "uint8", [0])
-    flat = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-    stream = torch.cuda.current_stream(storage.device).cuda_stream
-    made, _ = _core.import_array(_session.current(), flat.__dlpack__(stream=-1), stream)
-    return made
+    return _import_tensor(torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage))
+
+
+def _import_tensor(flat: torch.Tensor) -> _core.Tensor:
+    if not flat.is_cuda:
+        return _core.import_array(_session.current(), flat.__dlpack__(), None)[0]
+    stream = torch.cuda.current_stream(flat.device).cuda_stream
+    return _core.import_array(_session.current(), flat.__dlpack__(stream=-1), stream)[0]
+
+
+def _join(tensors: list[_core.Tensor]) -> tuple[list[_core.Tensor], list[_objects.Part]]:
+    """Put tensors of bytes behind each other, by one copy on their device; say where each of them is."""
+    flats = [torch.from_dlpack(tensor) if tensor.nbytes else torch.empty(0, dtype=torch.uint8) for tensor in tensors]
+    devices = list(dict.fromkeys(flat.device for flat in flats))
+    ends = dict.fromkeys(devices, 0)
+    places: list[_objects.Part] = []
+    for flat in flats:
+        places.append((devices.index(flat.device), ends[flat.device], flat.nbytes))
+        ends[flat.device] += -(-flat.nbytes // _ALIGNMENT) * _ALIGNMENT
+    wholes = [torch.empty(max(1, ends[device]), dtype=torch.uint8, device=device) for device in devices]
+    for flat, (index, begin, size) in zip(flats, places, strict=True):
+        wholes[index][begin : begin + size].copy_(flat.reshape(-1))
+    return [_import_tensor(whole) for whole in wholes], places
 
 
 def _cuda_storage(number: int, index: int) -> UntypedStorage:

@@ -7,7 +7,7 @@ from typing import Any
 
 import drover
 import pytest
-from drover import _core, _objects
+from drover import _core, _objects, _session
 from programs import run
 
 torch = pytest.importorskip("torch")
@@ -197,6 +197,40 @@ def test_two_processes_have_the_same_memory() -> None:
         print(child.exitcode, float(model.weight[7, 7].detach()), float(shared[7]))
     """)
     assert lines == ["tensor([2., 2., 2., 2., 2.], dtype=torch.bfloat16)", "0 3.0 4.0"]
+
+
+class Carried:
+    """Carries a tensor of bytes as those on devices are."""
+
+    def __init__(self, tensor: Any) -> None:
+        """Have it."""
+        self.tensor = tensor
+
+    def __reduce__(self) -> Any:
+        """Send it."""
+        return _objects.carried, (_objects.carry(self.tensor, drover.torch._join),)
+
+
+@pytest.mark.parametrize("buffers", [0, 3, 40])
+def test_tensors_on_devices_may_be_more_than_a_message_carries(buffers: int) -> None:
+    """They are joined; here in host memory."""
+    session = _session.current()
+    sizes = [0, 1, 511, 512, 513, *range(100)]
+    tensors = [_core.copied(session, bytes([size % 251]) * size) for size in sizes]
+    large = [torch.full((20_000,), number) for number in range(buffers)]
+    line = drover.Queue()
+    line.put([[Carried(tensor) for tensor in tensors], large])
+    got, got_large = line.get()
+    assert [bytes(memoryview(tensor)) for tensor in got] == [bytes([size % 251]) * size for size in sizes]
+    assert [int(tensor[-1]) for tensor in got_large] == list(range(buffers))
+
+
+@on_gpu
+def test_gpu_state_of_many_tensors_comes_back() -> None:
+    """More than a message carries, and small ones among them."""
+    state = {str(number): torch.full((number * 10,), float(number), device="cuda") for number in range(200)}
+    for name, tensor in round_trip(state).items():
+        assert_same(tensor, state[name])
 
 
 @on_gpu
