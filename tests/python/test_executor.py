@@ -1,0 +1,180 @@
+"""The executor of concurrent.futures: its futures, its end, deaths, and asyncio."""
+
+from __future__ import annotations
+
+from programs import run
+
+
+def test_futures_have_results_and_errors() -> None:
+    """As those of any executor: waited for, in the order of completion, and by map."""
+    lines = run("""
+        from concurrent import futures
+        import drover
+
+        def invert(x, *, by=1):
+            return by / x
+
+        def add(a, b):
+            return a + b
+
+        if __name__ == "__main__":
+            with drover.Executor(2) as executor:
+                all_of = [executor.submit(invert, x, by=2) for x in (1, 0, 2)]
+                print(sorted(f.result() for f in futures.as_completed(all_of) if f.exception() is None))
+                print(type(all_of[1].exception()).__name__, type(all_of[1].exception().__cause__).__name__)
+                print(list(executor.map(add, range(100), range(100))) == [2 * x for x in range(100)])
+                print(list(executor.map(add, range(100), range(100), chunksize=9)) == [2 * x for x in range(100)])
+                print(executor.submit(lambda: "lambda").result())
+                print(isinstance(executor, futures.Executor), isinstance(all_of[0], futures.Future))
+            try:
+                executor.submit(abs, 1)
+            except RuntimeError as error:
+                print(error)
+    """)
+    assert lines == [
+        "[1.0, 2.0]",
+        "ZeroDivisionError RemoteTraceback",
+        "True",
+        "True",
+        "lambda",
+        "True True",
+        "cannot schedule new futures after shutdown",
+    ]
+
+
+def test_death_of_a_worker_fails_its_task_only() -> None:
+    """The others have results, and new ones are accepted."""
+    lines = run("""
+        import os, signal
+        import drover
+
+        def die(x):
+            if x == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return x
+
+        if __name__ == "__main__":
+            with drover.Executor(2) as executor:
+                all_of = [executor.submit(die, x) for x in range(10)]
+                print([f.exception() is None and f.result() for f in all_of])
+                print(isinstance(all_of[5].exception(), drover.PeerLost))
+                print(executor.submit(abs, -3).result())
+                try:
+                    print(list(executor.map(die, range(10))))
+                except drover.PeerLost:
+                    print("lost in map")
+            with drover.Executor(1, retry=1) as executor:
+                first = executor.submit(die, 5)
+                print(isinstance(first.exception(), drover.PeerLost), executor._pool.statistics()["retried"])
+    """)
+    assert [line for line in lines if "drover[" not in line] == [
+        "[0, 1, 2, 3, 4, False, 6, 7, 8, 9]",
+        "True",
+        "3",
+        "lost in map",
+        "True 1",
+    ]
+
+
+def test_futures_are_cancelled_before_they_begin() -> None:
+    """And not after; shutdown cancels those that wait if it is asked to."""
+    lines = run("""
+        import time
+        from concurrent import futures
+        import drover
+
+        def hold(gate):
+            gate.wait()
+            return "held"
+
+        if __name__ == "__main__":
+            gate, begun = drover.Event(), drover.Event()
+            with drover.Executor(1) as executor:
+                executor.submit(begun.set).result()
+                first = executor.submit(hold, gate)
+                waiting = [executor.submit(abs, x) for x in range(20)]
+                print(waiting[7].cancel(), waiting[7].cancelled(), waiting[7].done())
+                gate.set()
+                print(first.result(), first.cancel(), first.cancelled())
+                print(sorted(f.result() for f in futures.wait(waiting).done if not f.cancelled()))
+                gate.clear()
+                first = executor.submit(hold, gate)
+                waiting = [executor.submit(abs, x) for x in range(20)]
+                executor.shutdown(wait=False, cancel_futures=True)
+                gate.set()
+                futures.wait(waiting)
+                print(all(f.cancelled() for f in waiting), first.cancelled() or first.result())
+    """)
+    assert lines[:3] == [
+        "True True True",
+        "held False False",
+        str([x for x in range(20) if x != 7]),
+    ]
+    assert lines[3] in ("True held", "True True")
+
+
+def test_initializer_that_fails_breaks_the_executor() -> None:
+    """With the error of concurrent.futures, for the task that waits and for those that come."""
+    lines = run("""
+        from concurrent.futures import BrokenExecutor
+        import drover
+
+        def begin():
+            raise KeyError("no such model")
+
+        if __name__ == "__main__":
+            executor = drover.Executor(1, initializer=begin, output="discarded")
+            for _ in range(2):
+                try:
+                    executor.submit(abs, 1).result()
+                except BrokenExecutor as error:
+                    print("BROKEN", "no such model" in str(error))
+            executor.shutdown()
+    """)
+    assert [line for line in lines if line.startswith("BROKEN")] == ["BROKEN True"] * 2
+
+
+def test_futures_are_awaited_in_asyncio() -> None:
+    """By wrap_future and by run_in_executor; a cancelled await cancels what has not begun."""
+    lines = run("""
+        import asyncio
+        import time
+        import drover
+
+        async def main():
+            loop = asyncio.get_running_loop()
+            with drover.Executor(2) as executor:
+                print(await asyncio.wrap_future(executor.submit(abs, -1)))
+                print(await asyncio.gather(*(loop.run_in_executor(executor, abs, -x) for x in range(5))))
+                busy = [executor.submit(time.sleep, 0.3) for _ in range(2)]
+                late = executor.submit(abs, 1)
+                try:
+                    await asyncio.wait_for(asyncio.wrap_future(late), 0.01)
+                except asyncio.TimeoutError:
+                    print("late", late.cancelled() or late.done())
+
+        if __name__ == "__main__":
+            asyncio.run(main())
+    """)
+    assert lines == ["1", "[0, 1, 2, 3, 4]", "late True"]
+
+
+def test_what_was_submitted_is_done_before_the_program_ends() -> None:
+    """Without a shutdown, with one that does not wait, and when the executor was dropped."""
+    lines = run("""
+        import time
+        import drover
+
+        def say(text):
+            time.sleep(0.1)
+            print(text, flush=True)
+
+        if __name__ == "__main__":
+            kept = drover.Executor(1)
+            kept.submit(say, "kept")
+            drover.Executor(1).submit(say, "dropped")
+            other = drover.Executor(1)
+            other.submit(say, "not waited for")
+            other.shutdown(wait=False)
+    """)
+    assert sorted(lines) == ["dropped", "kept", "not waited for"]
