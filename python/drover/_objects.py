@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from drover import _core, _errors, _main_module, _session
+from drover import _core, _errors, _joining, _main_module, _session
+from drover._joining import Part
 
 __all__ = ["carried", "carry", "dumps", "loads", "reducers"]
 
@@ -25,10 +26,8 @@ _FEW = 16
 _HEADED = b"\x01"  # a pickle of this protocol begins with another byte
 _HEAD = struct.Struct("<III")
 _PART = struct.Struct("<IQQ")
-_ALIGNMENT = 64
 
 Reducer = Callable[[Any], Any]
-Part = tuple[int, int, int]  # which tensor, from where, how many bytes
 Join = Callable[[list[_core.Tensor]], tuple[list[_core.Tensor], list[Part]]]
 reducers: dict[type, Reducer] = {}
 # Libraries whose arrays travel by handle, and the module that knows how; each is asked once the library is there.
@@ -243,7 +242,7 @@ def _with_tensors(made: _Made) -> tuple[bytes, Sequence[_core.Tensor]]:
         )
     if len(tensors) + len(large) <= _MOST_TENSORS:
         return _head(len(tensors), places, ()) + payload, [*tensors, *map(_share, large)]
-    shared, parts = _joined(large, _MOST_TENSORS - len(tensors), len(tensors))
+    shared, parts = _joining.join(large, _MOST_TENSORS - len(tensors), len(tensors))
     return _head(len(tensors), places, parts) + payload, [*tensors, *shared]
 
 
@@ -255,31 +254,6 @@ def _head(tensors: int, places: Sequence[Part], parts: Sequence[Part]) -> bytes:
     """Say how many tensors come before the buffers, and where tensors and buffers lie that were joined."""
     head = _HEAD.pack(tensors, len(places), len(parts))
     return _HEADED + head + b"".join(_PART.pack(*part) for part in (*places, *parts))
-
-
-def _joined(large: list[memoryview], room: int, first: int) -> tuple[list[_core.Tensor], list[Part]]:
-    """Put buffers that are too many for one message behind each other; as many as can be are shared nevertheless."""
-    shared: list[_core.Tensor] = []
-    parts: list[Part] = []
-    left: list[tuple[int, memoryview]] = []
-    for raw in large:
-        found = _core.find_shared(raw) if len(shared) < room - 1 else None
-        if found is None:
-            left.append((len(parts), raw))
-        parts.append((first + len(shared), 0, raw.nbytes))
-        shared.extend([found] if found is not None else [])
-    whole = _core.empty(_session.current(), "uint8", [sum(_aligned(raw.nbytes) for _, raw in left)])
-    target = memoryview(whole)
-    begin = 0
-    for place, raw in left:
-        target[begin : begin + raw.nbytes] = raw
-        parts[place] = (first + len(shared), begin, raw.nbytes)
-        begin += _aligned(raw.nbytes)
-    return [*shared, whole], parts
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:

@@ -158,6 +158,27 @@ def test_shared_array_of_any_size_is_not_copied(monkeypatch: pytest.MonkeyPatch)
         _objects.dumps(np.zeros(100_000))
 
 
+@pytest.mark.parametrize("plain", [0, 1, 50])
+@pytest.mark.parametrize("shared", [1, 2, 40])
+def test_more_parts_of_arrays_than_a_message_carries_are_shared(shared: int, plain: int) -> None:
+    """Parts of one array count as one; of more arrays than there is room for, some are copied, and all are right."""
+    arrays = [drover.array(np.arange(20_000) + number) for number in range(shared)]
+    rows = [array[begin : begin + 100] for array in arrays for begin in range(0, 20_000, 400)]
+    rows += [np.full(3000, number) for number in range(plain)]
+    random.Random(shared).shuffle(rows)
+    line = drover.Queue()
+    line.put(rows)
+    back = line.get()
+    for one, other in zip(back, rows, strict=True):
+        assert_same(one, other)
+    if shared > 2:
+        return
+    for number, row in enumerate(back):
+        row[0] = -number
+    for number, row in enumerate(rows):
+        assert (row[0] == -number) == (row.size == 100) or number == 0
+
+
 def test_made_arrays_are_what_numpy_makes() -> None:
     """Type, shape and contents; and errors."""
     for shape, dtype in itertools.product([0, 5, (), (2, 3), (4, 0)], [float, "i2", "M8[s]", "f4,i2", "U4"]):
