@@ -131,6 +131,12 @@ if $want_venv && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then package
 # The Python package is compiled against the headers of the interpreter in .venv.
 has_python_headers='import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
 if $want_venv && ! python3 -c "$has_python_headers" 2>/dev/null; then packages+=(python3-dev); fi
+# CPython's own tests of multiprocessing are run with the Python package; Debian has them in a package of their own.
+has_python_tests='import importlib.util as u, sys; sys.exit(u.find_spec("test._test_multiprocessing") is None)'
+if $want_venv && ! python3 -c "$has_python_tests" 2>/dev/null; then
+  version="$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || echo 3)"
+  packages+=("libpython$version-testsuite")
+fi
 mapfile -t missing < <(missing_packages "${packages[@]}")
 if ((${#missing[@]} > 0)); then install_packages "${missing[@]}"; fi
 if $want_peers; then

@@ -16,7 +16,7 @@ _CHILD = "import sys; sys.path.append({folder!r}); from drover._child import mai
 
 
 class Popen:
-    """A child, as `multiprocessing.Process` sees it. It ends with this process, however that ends."""
+    """A child, as `multiprocessing.Process` sees it. It ends with the session at the latest."""
 
     method = "drover"
     DupFd = popen_spawn_posix._DupFd  # how descriptors are named in what the child reads

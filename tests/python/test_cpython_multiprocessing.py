@@ -14,7 +14,7 @@ from cpython_cases import CLASSES, LEFT_OUT, NO_TESTS
 RUNNER = Path(__file__).with_name("cpython_suite.py")
 # Ends a run that hangs; says nothing of how fast it must be.
 LIMIT_S = 240
-REMEDY = "this interpreter has no test package: install libpython3-testsuite (Debian, Ubuntu), or use one that has it"
+REMEDY = "this interpreter has no test package; on Debian 12 it is libpython3.11-testsuite: `make setup` installs it"
 
 
 def run_suite(folder: Path, *names: str) -> tuple[int, str]:

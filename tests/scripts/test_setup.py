@@ -238,14 +238,16 @@ def test_venv_is_made_once_and_again_when_requirements_change(machine: Machine) 
 
 
 def test_python_without_venv_needs_a_package(machine: Machine) -> None:
-    """Debian keeps ensurepip apart, and the headers that the Python package is compiled with."""
+    """Debian keeps ensurepip apart, the headers that the Python package is compiled with, and CPython's own tests."""
     machine.has(f"{PACKAGES} {TOOLS}")
     machine.program("python3", "exit 1")
     done = machine.run()
     assert done.returncode == 1
-    assert "apt-get install -y --no-install-recommends python3-venv python3-dev\n" in done.stderr
+    assert "apt-get install -y --no-install-recommends python3-venv python3-dev libpython3-testsuite\n" in done.stderr
     machine.program("python3", 'case "$*" in *Python.h*) exit 1 ;; *) exit 0 ;; esac')
     assert "apt-get install -y --no-install-recommends python3-dev\n" in machine.run().stderr
+    machine.program("python3", 'case "$*" in *_test_multiprocessing*) exit 1 ;; *) echo 3.11 ;; esac')
+    assert "apt-get install -y --no-install-recommends libpython3.11-testsuite\n" in machine.run().stderr
 
 
 def test_failing_pip_leaves_no_stamp(machine: Machine) -> None:
