@@ -24,7 +24,7 @@ def reducers(library: str) -> dict[type, _objects.Reducer]:
 
 def _reduce_jax(array: Any) -> Any:
     devices = array.devices()
-    if array.size == 0 or len(devices) != 1 or next(iter(devices)).platform != "gpu":
+    if array.size == 0 or len(devices) != 1 or next(iter(devices)).platform not in ("gpu", "cuda"):
         return array.__reduce__()
     # Its streams are its own: ready is what can be known.
     made, _ = _core.import_array(_session.current(), array.block_until_ready().__dlpack__(), None)
@@ -32,7 +32,7 @@ def _reduce_jax(array: Any) -> Any:
 
 
 def _rebuild_jax(number: int) -> Any:
-    import jax  # noqa: PLC0415
+    import jax.dlpack  # noqa: PLC0415
 
     return jax.dlpack.from_dlpack(_objects.carried(number))
 

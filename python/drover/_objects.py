@@ -8,6 +8,7 @@ import pickle
 import struct
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -168,8 +169,11 @@ def _ask_libraries() -> None:
         # Another thread may be in the middle of importing it.
         if library is None or getattr(library.__spec__, "_initializing", False):
             continue
-        reducers.update(importlib.import_module(module).reducers(name))
         _awaited.pop(name, None)
+        try:
+            reducers.update(importlib.import_module(module).reducers(name))
+        except (ImportError, AttributeError) as error:
+            warnings.warn(f"arrays of {name} go its own way, since this version is unknown: {error}", stacklevel=2)
 
 
 def _make(thing: Any, inline: int) -> _Made:

@@ -155,8 +155,9 @@ def _import(storage: UntypedStorage) -> _core.Tensor:
 def _import_tensor(flat: torch.Tensor) -> _core.Tensor:
     if not flat.is_cuda:
         return _core.import_array(_session.current(), flat.__dlpack__(), None)[0]
-    stream = torch.cuda.current_stream(flat.device).cuda_stream
-    return _core.import_array(_session.current(), flat.__dlpack__(stream=-1), stream)[0]
+    with torch.cuda.device(flat.device):  # torch gives away arrays of the current device only
+        stream = torch.cuda.current_stream().cuda_stream
+        return _core.import_array(_session.current(), flat.__dlpack__(stream=-1), stream)[0]
 
 
 def _join(tensors: list[_core.Tensor]) -> tuple[list[_core.Tensor], list[_objects.Part]]:

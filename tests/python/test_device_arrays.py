@@ -1,0 +1,100 @@
+"""Device arrays of CuPy, JAX and Numba: they stay on their device, and both ends have the same memory."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from drover import _objects
+from programs import run
+
+
+def library(name: str, is_usable: Callable[[Any], bool]) -> Any:
+    """Give a library that can use a GPU, or skip the test."""
+    module = pytest.importorskip(name)
+    try:
+        usable = is_usable(module)
+    except Exception as error:  # every library has its own for that
+        pytest.skip(f"{name} cannot use a GPU: {error}")
+    if not usable:
+        pytest.skip(f"{name} finds no GPU")
+    return module
+
+
+def round_trip(thing: Any) -> Any:
+    """Give it as another process would get it."""
+    return _objects.loads(*_objects.dumps(thing))
+
+
+FORMS = ["?", "i1", "u2", "i4", "i8", "f2", "f4", "f8", "c8"]
+
+
+@pytest.fixture
+def cupy() -> Any:
+    """Give CuPy."""
+    return library("cupy", lambda module: module.cuda.runtime.getDeviceCount() > 0)
+
+
+@pytest.mark.parametrize("dtype", FORMS)
+def test_arrays_of_cupy_come_back(cupy: Any, dtype: str) -> None:
+    """Of every type; whole, turned, with gaps, backwards and empty."""
+    array = (cupy.arange(60_000).reshape(200, 300) % 2).astype(dtype)
+    for view in (array, array.T, array[::2, 3:], array[::-1], array[:0], array[5, 5]):
+        back = round_trip({"in": view})["in"]
+        assert type(back) is type(view)
+        assert (back.dtype, back.shape) == (view.dtype, view.shape)
+        assert bool((back == view).all())
+
+
+def test_arrays_of_cupy_share_memory(cupy: Any) -> None:
+    """What one writes the other sees."""
+    array = cupy.zeros(100_000)
+    back = round_trip(array)
+    back[7] = 3.0
+    cupy.cuda.get_current_stream().synchronize()
+    assert float(array[7]) == 3.0
+
+
+def test_two_processes_have_the_same_array_of_cupy(cupy: Any) -> None:
+    """As an argument, and back through a queue."""
+    assert cupy is not None
+    lines = run("""
+        import cupy
+        import drover
+
+        def work(array, results):
+            array += 1
+            results.put(array)
+
+        array = cupy.zeros(100_000)
+        results = drover.Queue()
+        child = drover.Process(target=work, args=(array, results))
+        child.start()
+        print(float(results.get().sum()), float(array.sum()))
+        child.join()
+        print(child.exitcode)
+    """)
+    assert lines == ["100000.0 100000.0", "0"]
+
+
+def test_arrays_of_jax_come_back() -> None:
+    """On the same device."""
+    jax = library("jax", lambda module: any(device.platform == "gpu" for device in module.devices()))
+    array = jax.numpy.arange(60_000.0).reshape(200, 300)
+    back = round_trip([array, 1])[0]
+    assert back.devices() == array.devices()
+    assert (back.dtype, back.shape) == (array.dtype, array.shape)
+    assert bool((back == array).all())
+
+
+def test_arrays_of_numba_come_back() -> None:
+    """On the device, and with the same memory."""
+    library("numba", lambda _: importlib.import_module("numba.cuda").is_available())
+    cuda = importlib.import_module("numba.cuda")
+    np = pytest.importorskip("numpy")
+    for host in (np.arange(60_000.0).reshape(200, 300), np.zeros(0), np.arange(10)):
+        back = round_trip((cuda.to_device(host), 1))[0]
+        assert back.is_c_contiguous()
+        np.testing.assert_array_equal(back.copy_to_host(), host)
