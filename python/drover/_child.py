@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from multiprocessing import process, resource_tracker, spawn
+from typing import Any
 
-import drover  # noqa: F401 (the start method that the parent may name)
+import drover
 from drover import _core, _objects, _session
 
 __all__ = ["main"]
+
+_ENDED = "drover: the program ended before this process of it began"
 
 
 def main() -> None:
@@ -19,10 +22,12 @@ def main() -> None:
 
 
 def _run(handle: str, parent: int) -> int:
-    mailbox = _core.Queue.open(_session.current(), handle)
+    mailbox = _open(handle)
     process.current_process()._inheriting = True
     try:
-        spawn.prepare(_take(mailbox))
+        preparation = _take(mailbox)
+        drover.set_start_method(preparation.pop("drover_method"), force=True)
+        spawn.prepare(preparation)
         own = _take(mailbox)
     finally:
         del process.current_process()._inheriting
@@ -30,8 +35,18 @@ def _run(handle: str, parent: int) -> int:
     return own._bootstrap(parent_sentinel=parent)
 
 
-def _take(mailbox: _core.Queue) -> object:
-    got = mailbox.get(60.0)
+def _open(handle: str) -> _core.Queue:
+    try:
+        return _core.Queue.open(_session.current(), handle)
+    except (drover.PeerLost, drover.NotFound):
+        raise SystemExit(_ENDED) from None
+
+
+def _take(mailbox: _core.Queue) -> Any:
+    try:
+        got = mailbox.get(60.0)
+    except drover.PeerLost:
+        raise SystemExit(_ENDED) from None
     if not isinstance(got, tuple):
-        raise SystemExit("drover: the parent sent nothing; it may have been killed")
+        raise SystemExit(_ENDED)
     return _objects.loads(*got)

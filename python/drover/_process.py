@@ -40,10 +40,7 @@ class Popen:
 
     def _launch(self, process_obj: process.BaseProcess) -> None:
         session = _session.current()
-        preparation = spawn.get_preparation_data(process_obj._name)
-        if not _main_module.is_imported_by_children():
-            preparation.pop("init_main_from_path", None)
-            preparation.pop("init_main_from_name", None)
+        preparation = _preparation(process_obj._name)
         mailbox = _core.Queue(session, 2, 1 << 20)
         context.set_spawning_popen(self)
         try:
@@ -110,6 +107,23 @@ class Popen:
     def close(self) -> None:
         """Let go of it."""
         self._child = None
+
+
+def _preparation(name: str) -> dict[str, Any]:
+    """Give what the child must know to be like this process."""
+    from drover._context import default  # noqa: PLC0415 (which needs this module)
+
+    standard = context._default_context
+    is_chosen = standard.get_start_method(allow_none=True) is not None
+    preparation = spawn.get_preparation_data(name)
+    if not is_chosen:
+        # To ask for the standard library's method is to choose it; the program may still want to.
+        standard._actual_context = None
+        del preparation["start_method"]
+    if not _main_module.is_imported_by_children():
+        preparation.pop("init_main_from_path", None)
+        preparation.pop("init_main_from_name", None)
+    return {**preparation, "drover_method": default.get_start_method(allow_none=True)}
 
 
 def _display_name(name: str) -> str:

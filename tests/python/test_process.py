@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 from programs import Program, run
@@ -231,6 +232,43 @@ def test_program_killed_takes_all_its_processes_with_it() -> None:
         program.signal(signal.SIGKILL)
         assert program.wait() == -signal.SIGKILL
         program.wait_for_all()
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.1, 0.2, 0.4])
+def test_program_killed_while_its_processes_start_leaves_none(pause: float) -> None:
+    """Those that come too late say so in a line."""
+    with Program("""
+        import time
+        import drover
+
+        line = drover.Queue()
+        print("starting")
+        for _ in range(3):
+            drover.Process(target=line.get).start()
+        time.sleep(1000)
+    """) as program:
+        program.wait_for("starting")
+        time.sleep(pause)
+        program.signal(signal.SIGKILL)
+        assert program.wait() == -signal.SIGKILL
+        program.wait_for_all()
+        assert set(program.lines()) <= {"starting", "drover: the program ended before this process of it began"}
+
+
+def test_name_of_the_start_method_is_known_to_children() -> None:
+    """And the standard library's is left to the program, which may choose one later."""
+    lines = run("""
+        import multiprocessing
+        import drover
+
+        drover.set_start_method("spawn")
+        child = drover.Process(target=lambda: print(drover.get_start_method()))
+        child.start()
+        child.join()
+        print(multiprocessing.get_start_method(allow_none=True))
+        multiprocessing.set_start_method("forkserver")
+    """)
+    assert lines == ["spawn", "None"]
 
 
 def test_interrupt_ends_a_waiting_join() -> None:
