@@ -276,7 +276,7 @@ nb::object Calls::take(std::size_t index) {
   for (; !calls_.empty() && calls_.front() == nullptr; ++first_) calls_.pop_front();
   if (const auto error = call->error()) std::rethrow_exception(error);
   Answer& answer = call->answer();
-  const nb::object payload = to_bytes(std::as_bytes(std::span(answer.payload)));
+  nb::object payload = to_bytes(std::as_bytes(std::span(answer.payload)));
   if (!answer.is_error && answer.tensors.empty()) return payload;
   return nb::make_tuple(answer.is_error, payload, from_tensors(std::move(answer.tensors)));
 }
@@ -285,6 +285,15 @@ nb::list Calls::take_all() {
   nb::list all;
   for (std::size_t i = first_, count = size(); i < count; ++i) all.append(take(i));
   return all;
+}
+
+bool Calls::is_running(std::size_t index) const {
+  const CallPtr call = at(index);
+  const nb::gil_scoped_release free;
+  const auto pool = pool_.lock();
+  if (pool == nullptr || call->is_done()) return false;
+  return std::ranges::any_of(pool->workers(),
+                             [&](const PoolWorkerInfo& worker) { return worker.task == call->number; });
 }
 
 bool Calls::cancel() {

@@ -46,7 +46,7 @@ class Group {
   [[nodiscard]] bool is_good() const noexcept { return is_good_; }
 
  private:
-  void tell(nb::object& callback) noexcept;
+  static void tell(nb::object& callback) noexcept;
 
   const bool is_ordered_;
   std::atomic<std::size_t> submitted_{0};
@@ -127,6 +127,8 @@ class Calls {
 
   [[nodiscard]] std::size_t size() const noexcept { return first_ + calls_.size(); }
   [[nodiscard]] bool is_done(std::size_t index) const { return at(index)->is_done(); }
+  /// Whether a worker has begun it and is not done.
+  [[nodiscard]] bool is_running(std::size_t index) const;
   [[nodiscard]] bool is_exhausted() const noexcept { return !items_.is_valid(); }
   [[nodiscard]] const Group& group() const noexcept { return *group_; }
 

@@ -5,7 +5,7 @@ namespace {
 
 constexpr int kDeepest = 8;
 constexpr int kMostNodes = 100'000;  // a list may be in itself, or the same many times
-constexpr Py_ssize_t kShort = 16 * 1024;
+constexpr Py_ssize_t kShort = Py_ssize_t{16} << 10U;
 constexpr std::size_t kLent = 4096;
 constexpr int kProtocol = 5;
 

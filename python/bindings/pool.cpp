@@ -167,6 +167,7 @@ void bind_calls(nb::module_& module) {
       .def("take", &Calls::take, nb::arg("index"), "Bytes, or (is_error, payload, tensors).")
       .def("take_all", &Calls::take_all, "All of them.")
       .def("cancel", &Calls::cancel, "Give up what has not begun; True if that is all.")
+      .def("is_running", &Calls::is_running, nb::arg("index"), "Whether a worker has begun it and is not done.")
       .def("is_done", &Calls::is_done, nb::arg("index"))
       .def_prop_ro("is_exhausted", &Calls::is_exhausted)
       .def_prop_ro(

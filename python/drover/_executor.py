@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from drover import _core, _functions
-from drover._errors import Cancelled, PeerLost
+from drover._errors import Cancelled, InvalidArgument, PeerLost
 from drover._pool import Pool
 from drover._tasks import chunks_of, result_of
 
@@ -48,6 +48,14 @@ class Future(futures.Future):
             return super().cancel()
         calls.cancel()  # which ends this future, if it can
         return self.cancelled()
+
+    def running(self) -> bool:
+        """Tell whether a worker has begun it and it is not done."""
+        calls = self._calls
+        try:
+            return calls is not None and calls.is_running(0)
+        except InvalidArgument:  # its result was taken at this moment
+            return False
 
     def _finish(self) -> None:
         """Take the result, on a thread of the pool."""

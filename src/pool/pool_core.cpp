@@ -430,7 +430,8 @@ std::vector<PoolWorkerInfo> PoolCore::workers() const {
                      .device_uuid = slot->state == SlotState::ready ? std::string(board.device.data()) : "",
                      .is_ready = slot->state == SlotState::ready,
                      .done = board.done.load(std::memory_order_relaxed),
-                     .starts = slot->starts()});
+                     .starts = slot->starts(),
+                     .task = board.task.load(std::memory_order_relaxed)});
   }
   return infos;
 }

@@ -94,6 +94,7 @@ struct PoolWorkerInfo {
   bool is_ready = false;  ///< whether it takes tasks
   std::uint64_t done = 0;    ///< tasks it has finished, and those before it
   std::uint32_t starts = 0;  ///< processes that had this number
+  std::uint64_t task = 0;    ///< the number of the task that it runs; 0: none
 };
 
 class PoolCore;
