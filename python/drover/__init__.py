@@ -30,6 +30,7 @@ _guard.install()
 
 from drover._arrays import array, empty, zeros  # noqa: E402
 from drover._context import DroverContext, default  # noqa: E402 (needs what is above)
+from drover._device_arrays import register_array  # noqa: E402
 from drover._executor import Executor  # noqa: E402
 from drover._pool import Pool, this_worker  # noqa: E402
 from drover._process import Process  # noqa: E402
@@ -117,6 +118,7 @@ __all__ = [
     "process",
     "reducer",
     "reduction",
+    "register_array",
     "set_executable",
     "set_forkserver_preload",
     "set_start_method",

@@ -1,14 +1,17 @@
-"""How device arrays of JAX and Numba travel: by handle, on their device."""
+"""How device arrays of JAX, Numba and libraries that a program names travel: by handle, on their device."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from drover import _core, _objects, _session
+from drover._errors import Unsupported
 
-__all__ = ["capsule_of", "interface_of", "reducers"]
+__all__ = ["capsule_of", "interface_of", "reducers", "register_array"]
 
 
 def reducers(library: str) -> dict[type, _objects.Reducer]:
@@ -20,6 +23,43 @@ def reducers(library: str) -> dict[type, _objects.Reducer]:
     from numba.cuda.cudadrv.devicearray import DeviceNDArray  # noqa: PLC0415
 
     return {DeviceNDArray: _reduce_numba}
+
+
+def register_array(kind: type, rebuild: Callable[[Any], Any]) -> None:
+    """Let arrays of a type travel by handle: of a library that drover does not know.
+
+    They must have `__dlpack__` and `__dlpack_device__`, or `__cuda_array_interface__`. `rebuild`, which the other end
+    gets with the array, makes one of anything with `__dlpack__`: mostly it is the library's `from_dlpack`.
+    """
+    _objects.reducers[kind] = functools.partial(_reduce_registered, rebuild)
+
+
+def _reduce_registered(rebuild: Callable[[Any], Any], array: Any) -> Any:
+    if hasattr(array, "__dlpack__"):
+        # The library makes the default stream wait for its work, and all who get the array wait for that.
+        stream = 1 if array.__dlpack_device__()[0] == _CUDA else None
+        capsule = array.__dlpack__(stream=stream)
+    else:
+        interface = array.__cuda_array_interface__
+        stream = interface.get("stream")
+        capsule = capsule_of(interface, array, (_CUDA, _device_of(interface["data"][0])))
+    made, _ = _core.import_array(_session.current(), capsule, stream)
+    return _rebuild_registered, (rebuild, _objects.carry(made))
+
+
+def _rebuild_registered(rebuild: Callable[[Any], Any], number: int) -> Any:
+    return rebuild(_objects.carried(number))
+
+
+def _device_of(address: int) -> int:
+    """Ask the driver, which is there if there is device memory, on which device an address lies."""
+    index = ctypes.c_int()
+    failed = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute(
+        ctypes.byref(index), _DEVICE_ORDINAL, ctypes.c_uint64(address)
+    )
+    if failed:
+        raise Unsupported(f"the driver knows no device memory at {address:#x} (error {failed})", "send a copy of it")
+    return index.value
 
 
 def _reduce_jax(array: Any) -> Any:
@@ -41,7 +81,7 @@ def _reduce_numba(array: Any) -> Any:
     interface = array.__cuda_array_interface__
     if array.size == 0 or any(stride < 0 for stride in array.strides):
         return _copied_numba, (array.copy_to_host(),)
-    capsule = capsule_of(interface, array, (_CUDA, array.gpu_data.context.device.id))
+    capsule = capsule_of(interface, array, (_CUDA, _device_of(interface["data"][0])))
     # Without a word about a stream the work of the default one may be under way.
     made, _ = _core.import_array(_session.current(), capsule, interface.get("stream") or 1)
     return _rebuild_numba, (_objects.carry(made), array.dtype.str)
@@ -69,6 +109,7 @@ class _Received:
 
 # The structures of DLPack before 1.0, which all versions of all libraries read.
 _CPU, _CUDA = 1, 2
+_DEVICE_ORDINAL = 9  # of the driver's attributes of addresses
 _KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
 

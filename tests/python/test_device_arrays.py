@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import drover
 import pytest
 from drover import _objects
 from programs import run
@@ -29,6 +30,47 @@ def round_trip(thing: Any) -> Any:
 
 
 FORMS = ["?", "i1", "u2", "i4", "i8", "f2", "f4", "f8", "c8"]
+
+
+class Foreign:
+    """An array of a library that drover does not know; its memory is the host's."""
+
+    def __init__(self, array: Any) -> None:
+        """Have one of numpy."""
+        self.array = array
+
+    def __dlpack__(self, *, stream: Any = None) -> Any:
+        """Give it away."""
+        assert stream is None
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Say where it is."""
+        return self.array.__dlpack_device__()
+
+    def __reduce__(self) -> Any:
+        """Refuse to be copied."""
+        raise AssertionError("it was pickled")
+
+
+def rebuild_foreign(given: Any) -> Foreign:
+    """Make one of anything with __dlpack__."""
+    return Foreign(importlib.import_module("numpy").from_dlpack(given))
+
+
+def test_arrays_of_a_registered_type_travel_as_such() -> None:
+    """In any structure, and with their form."""
+    np = pytest.importorskip("numpy")
+    with pytest.raises(AssertionError, match="pickled"):
+        round_trip(Foreign(np.zeros(5)))
+    drover.register_array(Foreign, rebuild_foreign)
+    try:
+        array = np.arange(24, dtype="f4").reshape(4, 6)[:, ::2]
+        back = round_trip({"in": [Foreign(array)]})["in"][0]
+        assert type(back) is Foreign
+        np.testing.assert_array_equal(back.array, array)
+    finally:
+        del _objects.reducers[Foreign]
 
 
 @pytest.fixture
