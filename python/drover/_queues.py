@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import collections
+import functools
 import queue
 import threading
 import time
+import weakref
 from multiprocessing import util
 from typing import Any
 
 from drover import _core, _objects, _session
-from drover._errors import PeerLost
+from drover._errors import Error, PeerLost
 from drover._queue_reader import QueueReader
 from drover._synchronize import Condition, Semaphore, SharedHandle
 
@@ -49,27 +51,41 @@ class _Feeder:
         with self._changed:
             self._items.append((payload, tensors))
             if self._thread is None:
+                _join_at_exit(self)
                 self._thread = threading.Thread(target=self._run, name="drover queue feeder", daemon=True)
                 self._thread.start()
-                util.Finalize(None, self._join_at_exit, exitpriority=-5)
 
     def _run(self) -> None:
-        while True:
-            result = self._core.put(*self._items[0], 1.0)
-            self._is_alone = result == _PEER_LOST
-            if self._is_alone:
-                time.sleep(_PAUSE)  # somebody may still come
-            elif result != _TIMED_OUT and self._is_last():
-                return
+        try:
+            while not self._pass_on():
+                pass
+        except Error:
+            self._give_up()  # the session is over, and nobody is there to take it
+            raise
 
-    def _is_last(self) -> bool:
+    def _pass_on(self) -> bool:
+        """Pass the first on; tell whether it was the last."""
+        result = self._core.put(*self._items[0], 1.0)
+        self._is_alone = result == _PEER_LOST
+        if self._is_alone:
+            time.sleep(_PAUSE)  # somebody may still come
+        if result in (_TIMED_OUT, _PEER_LOST):
+            return False
         with self._changed:
             self._items.popleft()
-            if self._items:
-                return False
-            self._thread = None
-            self._changed.notify_all()
-            return True
+            return self._is_over()
+
+    def _give_up(self) -> None:
+        with self._changed:
+            self._items.clear()
+            self._is_over()
+
+    def _is_over(self) -> bool:
+        if self._items:
+            return False
+        self._thread = None
+        self._changed.notify_all()
+        return True
 
     def join(self) -> None:
         """Wait until all is passed on, or nobody is left to take it."""
@@ -80,9 +96,27 @@ class _Feeder:
     def cancel_join(self) -> None:
         self._is_joined_at_exit = False
 
-    def _join_at_exit(self) -> None:
+    def join_at_exit(self) -> None:
         if self._is_joined_at_exit:
             self.join()
+
+
+_feeders: weakref.WeakSet[_Feeder] = weakref.WeakSet()
+
+
+def _join_at_exit(feeder: _Feeder) -> None:
+    _register()
+    _feeders.add(feeder)
+
+
+@functools.cache
+def _register() -> None:
+    util.Finalize(None, _join_feeders, exitpriority=-5)
+
+
+def _join_feeders() -> None:
+    for feeder in list(_feeders):
+        feeder.join_at_exit()
 
 
 class Queue(SharedHandle):
@@ -131,15 +165,18 @@ class Queue(SharedHandle):
             if len(self._feeder) or self._core.put(payload, tensors, 0.0) in (_TIMED_OUT, _PEER_LOST):
                 self._feeder.add(payload, tensors)
             return
-        result = self._core.put(payload, tensors, _seconds(block, timeout))
-        if result == _PEER_LOST:
-            if block and timeout is None:
-                raise _lost("the queue is full")
-            result = _TIMED_OUT
-            if block:
-                time.sleep(max(0.0, timeout or 0.0))
-        if result == _TIMED_OUT:
-            raise queue.Full
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            result = self._core.put(payload, tensors, _seconds(block, timeout))
+            if result == _PEER_LOST and block:
+                if end is None:
+                    raise _lost("the queue is full")
+                if (timeout := end - time.monotonic()) > 0:
+                    time.sleep(min(_PAUSE, timeout))
+                    continue
+            if result in (_TIMED_OUT, _PEER_LOST):
+                raise queue.Full
+            return
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Take the oldest object out."""
