@@ -39,7 +39,8 @@ void init(int argc, char** argv) {
 
 void init(const Program& program) {
   const auto is_path = [](const std::string& text) { return text.find('/') != std::string::npos; };
-  require(is_path(program.executable) && is_path(program.keeper), "a program is started by its path, and this is none",
+  require(is_path(program.executable) && is_path(program.keeper),
+          "a program is started by its path, and this is none",
           "give paths with a '/', such as sys.executable; nothing is looked for in PATH");
   EntryTable::instance().close();
   set_start_command({.executable = program.executable, .arguments = program.arguments, .keeper = program.keeper});
