@@ -8,10 +8,9 @@ namespace drover {
 
 /// How this program is started again, where its executable alone does not tell: "python3 -m package".
 struct Program {
-  std::string executable;  ///< path of what runs it
-  std::vector<std::string>
-      arguments;       ///< in front of those that drover gives a worker; they must lead to `play_role`
-  std::string keeper;  ///< path of a program that becomes the keeper: the drover tool
+  std::string executable;              ///< path of what runs it
+  std::vector<std::string> arguments;  ///< in front of those of a worker; they must lead to `play_role`
+  std::string keeper;                  ///< path of a program that becomes the keeper: the drover tool
 };
 
 /// Instead of `init(argc, argv)`, in the application of such a program and before anything else of drover. Throws
