@@ -10,10 +10,11 @@ import threading
 from typing import Any
 
 from drover import _core, _errors, _objects
+from drover._last_calls import call_at_exit
 
 __all__ = ["QueueReader"]
 
-_SLICE = 0.25  # seconds after which the thread looks whether it is still needed
+_SLICE = 0.1  # seconds after which the thread looks whether it is still needed
 
 
 class _Taken:
@@ -23,6 +24,12 @@ class _Taken:
         self.items: collections.deque[tuple[Any, Any]] = collections.deque()
         self.count = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK | os.EFD_SEMAPHORE)
         self.is_wanted = True
+        self.thread: threading.Thread | None = None
+
+    def end_at_exit(self) -> None:
+        self.is_wanted = False
+        if self.thread is not None:
+            self.thread.join()
 
     def __del__(self) -> None:
         os.close(self.count)
@@ -63,8 +70,10 @@ class QueueReader:
     def fileno(self) -> int:
         """Give a descriptor to wait for."""
         if self._taken is None:
-            self._taken = _Taken()
-            threading.Thread(target=_take, args=(self._core, self._taken), name="drover reader", daemon=True).start()
+            self._taken = taken = _Taken()
+            taken.thread = threading.Thread(target=_take, args=(self._core, taken), name="drover reader", daemon=True)
+            taken.thread.start()
+            call_at_exit(taken)
         return self._taken.count
 
     def poll(self, timeout: float | None = 0.0) -> bool:

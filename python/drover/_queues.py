@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import collections
-import functools
 import queue
 import threading
 import time
-import weakref
-from multiprocessing import util
 from typing import Any
 
 from drover import _core, _objects, _session
 from drover._errors import Error, PeerLost
+from drover._last_calls import call_at_exit
 from drover._queue_reader import QueueReader
 from drover._synchronize import Condition, Semaphore, SharedHandle
 
@@ -24,6 +22,7 @@ _MOST = 1 << 20
 _BYTES = 64 << 20
 _TIMED_OUT, _CLOSED, _PEER_LOST = 1, 2, 3
 _PAUSE = 0.02
+_SLICE = 0.1  # seconds after which a thread looks whether it is to stop
 
 
 def _lost(what: str) -> PeerLost:
@@ -43,6 +42,7 @@ class _Feeder:
         self._thread: threading.Thread | None = None
         self._is_alone = False
         self._is_joined_at_exit = True
+        self._is_stopped = False
 
     def __len__(self) -> int:
         return len(self._items)
@@ -51,13 +51,13 @@ class _Feeder:
         with self._changed:
             self._items.append((payload, tensors))
             if self._thread is None:
-                _join_at_exit(self)
+                call_at_exit(self)
                 self._thread = threading.Thread(target=self._run, name="drover queue feeder", daemon=True)
                 self._thread.start()
 
     def _run(self) -> None:
         try:
-            while not self._pass_on():
+            while not self._is_stopped and not self._pass_on():
                 pass
         except Error:
             self._give_up()  # the session is over, and nobody is there to take it
@@ -65,7 +65,7 @@ class _Feeder:
 
     def _pass_on(self) -> bool:
         """Pass the first on; tell whether it was the last."""
-        result = self._core.put(*self._items[0], 1.0)
+        result = self._core.put(*self._items[0], _SLICE)
         self._is_alone = result == _PEER_LOST
         if self._is_alone:
             time.sleep(_PAUSE)  # somebody may still come
@@ -96,27 +96,14 @@ class _Feeder:
     def cancel_join(self) -> None:
         self._is_joined_at_exit = False
 
-    def join_at_exit(self) -> None:
-        if self._is_joined_at_exit:
+    def end_at_exit(self) -> None:
+        # Children are joined by now. Where the session ends with this process, nobody is left to take anything.
+        if self._is_joined_at_exit and not _session.ends_with_this_process():
             self.join()
-
-
-_feeders: weakref.WeakSet[_Feeder] = weakref.WeakSet()
-
-
-def _join_at_exit(feeder: _Feeder) -> None:
-    _register()
-    _feeders.add(feeder)
-
-
-@functools.cache
-def _register() -> None:
-    util.Finalize(None, _join_feeders, exitpriority=-5)
-
-
-def _join_feeders() -> None:
-    for feeder in list(_feeders):
-        feeder.join_at_exit()
+        self._is_stopped = True
+        thread = self._thread
+        if thread is not None:
+            thread.join()
 
 
 class Queue(SharedHandle):

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from drover import _core
 
-__all__ = ["current", "session_variable"]
+__all__ = ["current", "ends_with_this_process", "initialise", "session_variable"]
 
 session_variable = "DROVER_SESSION_FD"
 
 _guard = threading.Lock()
 _current: _core.Session | None = None
+_is_started_here = False
 
 
 def _keeper() -> str:
@@ -45,8 +46,15 @@ def current() -> _core.Session:
     return _current
 
 
+def ends_with_this_process() -> bool:
+    """Tell whether nobody is left to use what this process shared once it ends."""
+    return _is_started_here
+
+
 def _join() -> _core.Session:
+    global _is_started_here  # noqa: PLW0603
     if session_variable not in os.environ:
+        _is_started_here = True
         return _core.Session.start(_own_name())
     joined = _core.Session.inherited()
     del os.environ[session_variable]  # what this process starts is not in the session by itself

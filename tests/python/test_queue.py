@@ -164,6 +164,47 @@ def test_what_a_child_put_is_there_after_its_end() -> None:
     assert lines == ["True", "0"]
 
 
+@pytest.mark.parametrize("first", ["pass", "os.kill(_session.current().keeper_pid, signal.SIGKILL)"])
+def test_program_that_leaves_a_full_queue_behind_ends(first: str) -> None:
+    """Nobody is left to take what waits, so it is not waited for; nor if the keeper of the session was killed."""
+    lines = run(f"""
+        import os, signal
+        import drover
+        from drover import _session
+
+        line = drover.Queue()
+        for number in range(10_000):
+            line.put(number)
+        {first}
+        print("end")
+    """)
+    assert "end" in lines
+
+
+def test_put_with_a_timeout_into_a_full_queue_of_the_dead_waits_that_long() -> None:
+    """And without one says that it would wait for ever."""
+    lines = run("""
+        import queue, time
+        import drover
+
+        line = drover.Queue(1)
+        child = drover.Process(target=line.put, args=(1,))
+        child.start()
+        child.join()
+        begin = time.monotonic()
+        try:
+            line.put(2, timeout=0.2)
+        except queue.Full:
+            print("Full", time.monotonic() - begin >= 0.2)
+        try:
+            line.put(2)
+        except drover.PeerLost:
+            print("PeerLost")
+        print(line.get())
+    """)
+    assert lines == ["Full True", "PeerLost", "1"]
+
+
 def test_killed_producer_and_killed_consumer_leave_the_others_working() -> None:
     """Nothing waits for the dead, and nothing of the living is lost or doubled."""
     lines = run("""
