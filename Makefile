@@ -15,13 +15,14 @@ KILLS ?= 100000
 SEED ?=
 # How long `make fuzz` runs each fuzzer.
 FUZZ_SECONDS ?= 600
-# What `make bench` runs: one workload, or all that have a folder.
+# What `make bench` runs: one workload, or all that have a folder. Those of `python` are programs of Python.
 WORKLOAD ?= $(filter-out support,$(patsubst benchmarks/%/,%,$(wildcard benchmarks/*/)))
 
 # $(call step,NAME,COMMAND): runs a command with a headline and says which step failed.
 step = @echo "== $(1)"; { $(2); } || { status=$$?; echo "make: the step '$(1)' failed (status $$status)" >&2; exit $$status; }
 configure_and_build = cmake --preset $(1) && cmake --build --preset $(1)
 run_ctest = ctest --preset $(1) -j $(JOBS)
+compiled_workloads = $(filter-out python,$(WORKLOAD))
 # Thread sanitizers of GCC 13 and older cannot live with the wide address randomisation of new kernels.
 plain_addresses := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
@@ -117,16 +118,34 @@ docs: ## the reference of the public headers in build/docs/html; checks links an
 	$(call step,packages,scripts/setup.sh --no-venv --with doxygen)
 	$(call step,docs,$(PYTHON) scripts/lint.py --only doxygen --only docs)
 
+define bench_compiled
+$(call step,build release,cmake --preset release && \
+  cmake --build --preset release --target $(addprefix bench_,$(compiled_workloads)))
+@for workload in $(compiled_workloads); do \
+  echo "== bench $$workload"; \
+  build/release/benchmarks/bench_$$workload --json build/bench/$$workload.json || \
+    { status=$$?; echo "make: the benchmark $$workload failed (status $$status)" >&2; exit $$status; }; \
+done
+endef
+
+define bench_python
+$(call step,build release with Python,cmake --preset release -DDROVER_BUILD_PYTHON=ON \
+  -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python && \
+  cmake --build --preset release --target drover_python drover_cli)
+@for program in queue pool; do \
+  echo "== bench python $$program"; \
+  PYTHONPATH=$(CURDIR)/build/release/python .venv/bin/python benchmarks/python/$${program}_main.py \
+    --json build/bench/python_$$program.json || \
+    { status=$$?; echo "make: the benchmark python $$program failed (status $$status)" >&2; exit $$status; }; \
+done
+endef
+
 .PHONY: bench
 bench: ## run benchmarks: all, or WORKLOAD=name; results in build/bench/<workload>.json
-	$(call step,packages,scripts/setup.sh --no-venv --benchmarks)
-	$(call step,build release,cmake --preset release && cmake --build --preset release --target $(addprefix bench_,$(WORKLOAD)))
+	$(call step,packages,scripts/setup.sh $(if $(filter python,$(WORKLOAD)),,--no-venv) --benchmarks)
 	@mkdir -p build/bench
-	@for workload in $(WORKLOAD); do \
-	  echo "== bench $$workload"; \
-	  build/release/benchmarks/bench_$$workload --json build/bench/$$workload.json || \
-	    { status=$$?; echo "make: the benchmark $$workload failed (status $$status)" >&2; exit $$status; }; \
-	done
+	$(if $(compiled_workloads),$(bench_compiled))
+	$(if $(filter python,$(WORKLOAD)),$(bench_python))
 
 .PHONY: gpu
 gpu: ## everything that needs a GPU, on any machine with one; GPU_FLAGS=--sanitizer for compute-sanitizer

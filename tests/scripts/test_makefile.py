@@ -71,6 +71,21 @@ def test_bench_takes_one_workload_or_all(tmp_path: Path) -> None:
     one = make("--dry-run", "bench", "WORKLOAD=ring", cwd=tmp_path).stdout
     assert "--target bench_ring;" in one
     assert "build/release/benchmarks/bench_$workload --json build/bench/$workload.json" in one
+    assert "--no-venv --benchmarks" in one
+    assert "python" not in one
+
+
+def test_bench_of_python_runs_the_programs_with_a_release_build(tmp_path: Path) -> None:
+    """Nothing else is compiled for it, and the tools in .venv are there."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    said = make("--dry-run", "bench", "WORKLOAD=python", cwd=tmp_path).stdout
+    assert "--target drover_python drover_cli;" in said
+    assert "for program in queue pool" in said
+    assert (
+        f"PYTHONPATH={tmp_path}/build/release/python .venv/bin/python benchmarks/python/${{program}}_main.py" in said
+    )
+    assert "bench_python" not in said
+    assert "--no-venv" not in said
 
 
 @pytest.mark.parametrize("status", [0, 3])
