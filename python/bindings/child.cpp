@@ -48,7 +48,7 @@ void bind_child(nb::module_& module) {
       .def(nb::init<const std::string&, const std::vector<std::string>&,
                     const std::vector<std::pair<std::string, std::string>>&, const std::vector<int>&>(),
            nb::arg("executable"), nb::arg("arguments"), nb::arg("environment"), nb::arg("inherit"),
-           nb::call_guard<nb::gil_scoped_release>())
+           nb::call_guard<Released>())
       .def_prop_ro("pid", &Child::pid)
       .def_prop_ro("pidfd", &Child::pidfd)
       .def("kill", &Child::kill, nb::arg("signal"))

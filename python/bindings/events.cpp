@@ -17,7 +17,7 @@ bool wait_event(Event& self, const Timeout& timeout) {
 }
 
 BarrierResult wait_free(Barrier& barrier, Deadline deadline) {
-  const nb::gil_scoped_release free;
+  const Released free;
   return barrier.wait(deadline);
 }
 
@@ -26,7 +26,7 @@ BarrierResult wait_free(Barrier& barrier, Deadline deadline) {
 BarrierResult wait_beside(Barrier& barrier, Deadline deadline) {
   auto waiting = std::async(std::launch::async, [&] { return barrier.wait(deadline); });
   const auto is_done = [&] {
-    const nb::gil_scoped_release free;
+    const Released free;
     return waiting.wait_for(kSlice) == std::future_status::ready;
   };
   while (!is_done()) {

@@ -60,7 +60,7 @@ bool wait_condition(Condition& self, const Timeout& timeout) {
   };
   ConditionResult result;
   {
-    const nb::gil_scoped_release free;
+    const Released free;
     result = self.wait_interruptibly(deadline, is_interrupted);
   }
   if (raised != nullptr) std::rethrow_exception(raised);
@@ -75,7 +75,7 @@ nb::class_<Object> bind_object(nb::module_& module, const char* name, const char
           [](const PySession& session, const std::string& handle) {
             return Object(session.session, ObjectHandle::parse(handle));
           },
-          nb::arg("session"), nb::arg("handle"), nb::call_guard<nb::gil_scoped_release>(), "One that another made.")
+          nb::arg("session"), nb::arg("handle"), nb::call_guard<Released>(), "One that another made.")
       .def_prop_ro(
           "handle", [](const Object& self) { return self.handle().to_string(); }, "By this name others open it.");
 }
@@ -84,7 +84,7 @@ template <class Object>
 auto make(nb::class_<Object>& type) {
   type.def_static(
       "make", [](const PySession& session) { return Object(session.session); }, nb::arg("session"),
-      nb::call_guard<nb::gil_scoped_release>(), "A new one.");
+      nb::call_guard<Released>(), "A new one.");
 }
 
 void bind_lock_types(nb::module_& module) {

@@ -85,7 +85,7 @@ class PyQueue {
         is_over);
     if (lent != PutResult::put) return static_cast<int>(lent);
     {
-      const nb::gil_scoped_release free;
+      const Released free;
       loan.bytes()[0] = std::byte{0};
       std::memcpy(&loan.bytes()[1], payload.data(), payload.size());
     }
@@ -144,10 +144,10 @@ void bind_queue(nb::module_& module) {
                                     "Bytes of a message, where they lie.");
   nb::class_<PyQueue>(module, "Queue", "A queue of messages: bytes and tensors.")
       .def(nb::init<const PySession&, std::uint64_t, std::uint64_t>(), nb::arg("session"), nb::arg("capacity"),
-           nb::arg("bytes"), nb::call_guard<nb::gil_scoped_release>())
+           nb::arg("bytes"), nb::call_guard<Released>())
       .def_static(
           "open", [](const PySession& session, const std::string& handle) { return PyQueue(session, handle); },
-          nb::arg("session"), nb::arg("handle"), nb::call_guard<nb::gil_scoped_release>(), "One that another made.")
+          nb::arg("session"), nb::arg("handle"), nb::call_guard<Released>(), "One that another made.")
       .def_prop_ro("handle", &PyQueue::handle, "By this name others open it.")
       .def("put", &PyQueue::put, nb::arg("payload"), nb::arg("tensors"), nb::arg("timeout").none(),
            "0 if it is put, else why not: 1 time is over, 2 closed, 3 nobody is left.")

@@ -39,22 +39,22 @@ nb::list describe_all(const Infos& infos) {
 }
 
 int invite(PySession& self, const std::string& participant_name) {
-  const nb::gil_scoped_release free;
+  const Released free;
   return self.session.invite(participant_name).release();
 }
 
 PySession start(const std::string& participant_name) {
-  const nb::gil_scoped_release free;
+  const Released free;
   return PySession(Session::start(options_of(participant_name)));
 }
 
 PySession open(const std::string& name, const std::string& participant_name) {
-  const nb::gil_scoped_release free;
+  const Released free;
   return PySession(Session::open(name, options_of(participant_name)));
 }
 
 PySession inherited() {
-  const nb::gil_scoped_release free;
+  const Released free;
   return PySession(Session::inherited());
 }
 
@@ -66,7 +66,9 @@ void bind_program(nb::module_& module) {
         init(Program{.executable = executable, .arguments = arguments, .keeper = keeper});
       },
       nb::arg("executable"), nb::arg("arguments"), nb::arg("keeper"), "Say how workers and keepers are started.");
-  module.def("play_role", &play_role, nb::arg("arguments"), nb::call_guard<nb::gil_scoped_release>(),
+  module.def("close", &close_for_threads,
+             "Let no thread but the main one come back from a wait: the interpreter ends.");
+  module.def("play_role", &play_role, nb::arg("arguments"), nb::call_guard<Released>(),
              "Do the work of a worker; return its exit status.");
 }
 
@@ -89,19 +91,18 @@ void bind_session(nb::module_& module) {
           "check", [](const PySession& self) { self.session.check(); }, "Raise PeerLost if it is over.")
       .def("invite", &invite, nb::arg("participant_name"), "A descriptor through which a child joins.")
       .def(
-          "end", [](PySession& self) { self.session.end(); }, nb::call_guard<nb::gil_scoped_release>(),
-          "End it for everybody.")
+          "end", [](PySession& self) { self.session.end(); }, nb::call_guard<Released>(), "End it for everybody.")
       .def(
           "keep", [](PySession&, const std::string& name, const Tensor& tensor) { keep(name, tensor); },
-          nb::arg("name"), nb::arg("tensor"), nb::call_guard<nb::gil_scoped_release>(), "Keep a tensor.")
+          nb::arg("name"), nb::arg("tensor"), nb::call_guard<Released>(), "Keep a tensor.")
       .def(
           "recall", [](PySession& self, const std::string& name) { return recall(self.memory, name); },
-          nb::arg("name"), nb::call_guard<nb::gil_scoped_release>(), "A tensor that was kept.")
+          nb::arg("name"), nb::call_guard<Released>(), "A tensor that was kept.")
       .def(
           "kept", [](const PySession& self) { return describe_all(self.session.kept()); }, "What is kept.")
       .def(
           "drop", [](PySession& self, const std::string& name) { self.session.drop(name); }, nb::arg("name"),
-          nb::call_guard<nb::gil_scoped_release>(), "Keep it no longer.");
+          nb::call_guard<Released>(), "Keep it no longer.");
 }
 
 }  // namespace drover::python

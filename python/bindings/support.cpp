@@ -1,6 +1,11 @@
 #include "support.hpp"
 
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
 #include <limits>
+#include <thread>
 
 #include "drover/base/error.hpp"
 
@@ -8,6 +13,14 @@ namespace drover::python {
 namespace {
 
 constexpr double kLongest = 1e9;  // seconds; more is for ever, and the clock could not count it
+
+// A thread counts itself before it looks whether the interpreter ends; who ends it looks at the count afterwards.
+std::atomic<bool> is_closing{false};
+std::atomic<int> returning{0};
+
+[[noreturn]] void stand_still() {
+  for (;;) ::pause();
+}
 
 }  // namespace
 
@@ -23,6 +36,22 @@ bool is_main_thread() noexcept {
     return nb::cast<unsigned long>(thread.attr("ident"));
   }();
   return PyThread_get_thread_ident() == main;
+}
+
+Released::~Released() {
+  ++returning;
+  if (is_closing && !is_main_) {
+    --returning;
+    stand_still();
+  }
+  PyEval_RestoreThread(state_);
+  --returning;
+}
+
+void close_for_threads() {
+  is_closing = true;
+  const Released free;
+  while (returning > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 void handle_signals() {

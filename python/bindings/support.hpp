@@ -43,6 +43,25 @@ struct PySession {
 /// Runs the handlers of signals that came; throws what they raise, such as KeyboardInterrupt.
 void handle_signals();
 
+/// Lets other threads of Python run while it lives. Once the interpreter ends, a thread that comes back stands still:
+/// it would be unwound otherwise, which code of C++ on its stack does not survive. The main thread goes on.
+class Released {
+ public:
+  Released() : is_main_(is_main_thread()), state_(PyEval_SaveThread()) {}
+  Released(const Released&) = delete;
+  Released& operator=(const Released&) = delete;
+  Released(Released&&) = delete;
+  Released& operator=(Released&&) = delete;
+  ~Released();
+
+ private:
+  bool is_main_;
+  PyThreadState* state_;
+};
+
+/// From now on threads that come back stand still. For the main thread, before the interpreter ends.
+void close_for_threads();
+
 [[nodiscard]] inline Deadline earlier(Deadline one, Deadline other) noexcept {
   return one.moment() < other.moment() ? one : other;
 }
@@ -60,7 +79,7 @@ auto await(const Timeout& timeout, Attempt attempt, IsOver is_over) {
   const bool in_slices = is_main_thread();
   while (!whole.has_passed()) {
     {
-      const nb::gil_scoped_release free;
+      const Released free;
       result = attempt(in_slices ? earlier(whole, Deadline::after(kSlice)) : whole);
     }
     if (is_over(result)) return result;

@@ -173,7 +173,7 @@ std::optional<Tensor> find_shared(nb::handle object) {
 
 Tensor copied(const PySession& session, nb::handle object) {
   const Bytes bytes(object);
-  const nb::gil_scoped_release free;
+  const Released free;
   return from_values(session.memory,
                      std::span(reinterpret_cast<const std::uint8_t*>(bytes.bytes().data()), bytes.bytes().size()));
 }
@@ -203,11 +203,11 @@ void bind_tensor(nb::module_& module) {
           nb::arg("begin"), nb::arg("end"))
       .def(
           "to", [](const Tensor& self, const std::string& place) { return self.to(Place::parse(place)); },
-          nb::arg("place"), nb::call_guard<nb::gil_scoped_release>())
-      .def("copy", &Tensor::copy, nb::call_guard<nb::gil_scoped_release>())
-      .def("contiguous", &Tensor::contiguous, nb::call_guard<nb::gil_scoped_release>())
+          nb::arg("place"), nb::call_guard<Released>())
+      .def("copy", &Tensor::copy, nb::call_guard<Released>())
+      .def("contiguous", &Tensor::contiguous, nb::call_guard<Released>())
       .def(
-          "synchronize", [](const Tensor& self) { self.synchronize(); }, nb::call_guard<nb::gil_scoped_release>())
+          "synchronize", [](const Tensor& self) { self.synchronize(); }, nb::call_guard<Released>())
       .def("__repr__", [](const Tensor& self) { return to_string(self); })
       .def("__dlpack_device__", &device_of)
       .def(
@@ -217,7 +217,7 @@ void bind_tensor(nb::module_& module) {
           nb::kw_only(), nb::arg("stream").none() = nb::none(), nb::arg("max_version").none() = nb::none(),
           nb::arg("dl_device").none() = nb::none(), nb::arg("copy").none() = nb::none());
   module.def("empty", &allocate, nb::arg("session"), nb::arg("dtype"), nb::arg("shape"), nb::arg("place") = "cpu",
-             nb::arg("is_zeroed") = false, nb::call_guard<nb::gil_scoped_release>(), "New shared memory.");
+             nb::arg("is_zeroed") = false, nb::call_guard<Released>(), "New shared memory.");
   module.def("copied", &copied, nb::arg("session"), nb::arg("buffer"), "A tensor of bytes, copied from a buffer.");
   module.def("find_shared", &find_shared, nb::arg("buffer"), "The tensor of bytes in which a buffer lies, or None.");
   module.def("import_array", &import_array, nb::arg("session"), nb::arg("capsule"), nb::arg("stream").none(),

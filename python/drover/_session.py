@@ -30,8 +30,10 @@ def _own_name() -> str:
 
 
 def initialise() -> None:
-    """Say how workers and keepers are started."""
+    """Say how workers and keepers are started, and how this process ends."""
     _core.init(sys.executable, ["-m", "drover"], _keeper())
+    # Last of all: after it no thread but the main one comes back from a wait.
+    util.Finalize(None, _core.close, exitpriority=-2000)
 
 
 def current() -> _core.Session:

@@ -158,6 +158,42 @@ def test_daemon_is_ended_at_exit_and_others_are_joined() -> None:
     assert lines == ["end of the program", "joined"]
 
 
+def test_daemon_threads_that_wait_do_not_disturb_the_end() -> None:
+    """Neither of the program nor of its processes, whatever they wait for and however often they come back."""
+    lines = run("""
+        import threading, time
+        import drover
+
+        def wait_often():
+            event, lock, line = drover.Event(), drover.Semaphore(0), drover.Queue()
+            condition = drover.Condition()
+
+            def wait(call):
+                while True:
+                    call()
+
+            def wait_for_condition():
+                with condition:
+                    condition.wait(0.0005)
+
+            for call in (
+                lambda: event.wait(0.0005), lambda: lock.acquire(timeout=0.0005),
+                lambda: line._core.get(0.0005), wait_for_condition,
+            ):
+                threading.Thread(target=wait, args=(call,), daemon=True).start()
+            time.sleep(0.1)
+
+        children = [drover.Process(target=wait_often) for _ in range(3)]
+        for child in children:
+            child.start()
+        wait_often()
+        for child in children:
+            child.join()
+        print([child.exitcode for child in children])
+    """)
+    assert lines == ["[0, 0, 0]"]
+
+
 def test_process_whose_object_is_dropped_goes_on() -> None:
     """As with multiprocessing: only the end of the program matters to it."""
     lines = run("""
