@@ -19,6 +19,23 @@ Error ended_error() {
   return {Errc::cancelled, "the pool of this call has ended", "take results before the pool is dropped"};
 }
 
+bool is_end_of_pool(const std::exception_ptr& refusal) {
+  if (refusal == nullptr) return false;
+  try {
+    std::rethrow_exception(refusal);
+  } catch (const Error& error) {
+    return error.code() == Errc::cancelled || error.code() == Errc::peer_lost;
+  } catch (...) {
+    return false;
+  }
+}
+
+// Without the interpreter's lock, as everything that waits for the pool's mutex.
+std::size_t count_workers(const Pool& pool) {
+  const nb::gil_scoped_release free;
+  return std::max<std::size_t>(pool.size(), 1);
+}
+
 }  // namespace
 
 // The last share may be dropped by a thread of the pool.
@@ -147,7 +164,7 @@ Calls::Calls(const std::shared_ptr<Pool>& pool, CalledFunction function, bool is
       function_(std::move(function)),
       title_(std::make_shared<const std::string>(function_.title)),
       group_(std::make_shared<Group>(is_ordered)),
-      workers_(std::max<std::size_t>(pool->size(), 1)) {}
+      workers_(count_workers(*pool)) {}
 
 // Tasks may keep memory of the pool, which is let go of without the interpreter's lock.
 Calls::~Calls() {
@@ -180,26 +197,28 @@ Calls::CallPtr Calls::make(nb::handle argument) {
 }
 
 // Without the interpreter's lock: the pool may let go of memory that Python objects keep.
-void Calls::start(std::vector<CallPtr>& made) {
+std::exception_ptr Calls::start(std::vector<CallPtr>& made) {
   const nb::gil_scoped_release free;
   const auto pool = pool_.lock();
-  for (std::size_t i = 0; i < made.size(); ++i) {
-    group_->add(1, made[i]->bytes());
+  std::exception_ptr refusal;
+  for (const CallPtr& call : made) {
+    group_->add(1, call->bytes());
     try {
       if (pool == nullptr) throw ended_error();
-      pool->submit(made[i]);
+      pool->submit(call);
     } catch (...) {
-      made[i]->refuse(std::current_exception());
-      if (i == 0 && made.size() == 1) throw;
+      refusal = std::current_exception();
+      call->refuse(refusal);
     }
   }
   made.clear();
+  return refusal;
 }
 
 void Calls::submit(nb::handle argument) {
   std::vector<CallPtr> made{make(argument)};
   calls_.push_back(made.front());
-  start(made);
+  if (const auto refusal = start(made)) std::rethrow_exception(refusal);
 }
 
 bool Calls::has_room() const noexcept {
@@ -231,10 +250,10 @@ bool Calls::feed(bool is_bounded) {
       if (collect_some(made)) items_.reset();
     } catch (...) {
       items_.reset();
-      start(made);
+      static_cast<void>(start(made));
       throw;
     }
-    start(made);
+    if (is_end_of_pool(start(made))) items_.reset();  // whoever asks for results learns it
     if (is_main_thread()) handle_signals();
   }
   return !items_.is_valid();

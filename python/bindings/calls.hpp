@@ -138,7 +138,7 @@ class Calls {
   [[nodiscard]] CallPtr make(nb::handle argument);
   [[nodiscard]] bool has_room() const noexcept;
   [[nodiscard]] bool collect_some(std::vector<CallPtr>& made);
-  void start(std::vector<CallPtr>& made);
+  std::exception_ptr start(std::vector<CallPtr>& made);  // what the last one was refused with, if one was
 
   std::weak_ptr<Pool> pool_;
   CalledFunction function_;

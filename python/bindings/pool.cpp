@@ -72,13 +72,22 @@ nb::dict describe(const PoolWorkerInfo& worker) {
 }
 
 nb::list describe_workers(const PyPool& self) {
+  std::vector<PoolWorkerInfo> workers;
+  {
+    const nb::gil_scoped_release free;
+    workers = self.pool().workers();
+  }
   nb::list all;
-  for (const auto& worker : self.pool().workers()) all.append(describe(worker));
+  for (const auto& worker : workers) all.append(describe(worker));
   return all;
 }
 
 nb::dict describe_statistics(const PyPool& self) {
-  const PoolStatistics now = self.pool().statistics();
+  PoolStatistics now;
+  {
+    const nb::gil_scoped_release free;
+    now = self.pool().statistics();
+  }
   nb::dict info;
   info["pending"] = now.pending;
   info["in_flight"] = now.in_flight;
@@ -212,7 +221,8 @@ void bind_pool(nb::module_& module) {
           "resize", [](PyPool& self, std::size_t workers) { self.pool().resize(workers); }, nb::arg("workers"),
           nb::call_guard<nb::gil_scoped_release>(), "Add or end workers.")
       .def(
-          "numbers", [](const PyPool& self) { return self.pool().numbers(); }, "Of its workers.")
+          "numbers", [](const PyPool& self) { return self.pool().numbers(); },
+          nb::call_guard<nb::gil_scoped_release>(), "Of its workers.")
       .def("workers", &describe_workers, "Its workers now.")
       .def("statistics", &describe_statistics, "What it has done so far.")
       .def(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from multiprocessing import TimeoutError as TookTooLong
@@ -112,6 +113,11 @@ class MapResult(AsyncResult):
     """The results of many tasks, to come."""
 
     _is_chunked = False
+    _feeding: threading.Event | None = None  # set when all are submitted, where a thread does it
+
+    def _feed_later(self) -> None:
+        self._feeding = threading.Event()
+        threading.Thread(target=self._feed, name="drover map feeder", daemon=True).start()
 
     def _feed(self) -> None:
         """Submit all tasks, as others are done. What goes wrong is raised where results are asked for."""
@@ -121,15 +127,15 @@ class MapResult(AsyncResult):
         except BaseException as error:  # kept
             self._feed_error = error
         self._close()
+        self._feeding.set()
 
     def _wait(self, timeout: float | None) -> bool:
-        while not self._is_fed and self._told is None:  # rare: more tasks than may be under way at a time
-            if timeout is not None:
-                timeout -= 0.01
-                if timeout < 0:
-                    return False
-            threading.Event().wait(0.01)
-        return super()._wait(timeout)
+        if self._feeding is None or self._told is not None:
+            return super()._wait(timeout)
+        end = None if timeout is None else time.monotonic() + timeout
+        if not self._feeding.wait(timeout):
+            return False
+        return super()._wait(None if end is None else max(0.0, end - time.monotonic()))
 
     def _take(self) -> Any:
         if self._feed_error is not None:
@@ -295,10 +301,15 @@ class TaskCalls:
 
     def _map_later(self, func: Any, iterable: Any, chunksize: int | None, way: int, callbacks: Any) -> MapResult:
         result = self._map(func, iterable, chunksize, way, callbacks)
-        if result._calls.feed():
+        try:
+            is_fed = result._calls.feed()
+        except BaseException:
+            result._calls.cancel()
+            raise
+        if is_fed:
             result._close()
         else:
-            threading.Thread(target=result._feed, name="drover map feeder", daemon=True).start()
+            result._feed_later()
         return result
 
     def imap(self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1) -> Iterator[Any]:
