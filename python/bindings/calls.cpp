@@ -32,7 +32,7 @@ bool is_end_of_pool(const std::exception_ptr& refusal) {
 
 // Without the interpreter's lock, as everything that waits for the pool's mutex.
 std::size_t count_workers(const Pool& pool) {
-  const nb::gil_scoped_release free;
+  const Released free;
   return std::max<std::size_t>(pool.size(), 1);
 }
 
@@ -169,7 +169,7 @@ Calls::Calls(const std::shared_ptr<Pool>& pool, CalledFunction function, bool is
 // Tasks may keep memory of the pool, which is let go of without the interpreter's lock.
 Calls::~Calls() {
   if (Py_IsInitialized() == 0) return;
-  const nb::gil_scoped_release free;
+  const Released free;
   calls_.clear();
 }
 
@@ -198,7 +198,7 @@ Calls::CallPtr Calls::make(nb::handle argument) {
 
 // Without the interpreter's lock: the pool may let go of memory that Python objects keep.
 std::exception_ptr Calls::start(std::vector<CallPtr>& made) {
-  const nb::gil_scoped_release free;
+  const Released free;
   const auto pool = pool_.lock();
   std::exception_ptr refusal;
   for (const CallPtr& call : made) {
@@ -308,7 +308,7 @@ nb::list Calls::take_all() {
 
 bool Calls::is_running(std::size_t index) const {
   const CallPtr call = at(index);
-  const nb::gil_scoped_release free;
+  const Released free;
   const auto pool = pool_.lock();
   if (pool == nullptr || call->is_done()) return false;
   return std::ranges::any_of(pool->workers(),
@@ -318,7 +318,7 @@ bool Calls::is_running(std::size_t index) const {
 bool Calls::cancel() {
   items_.reset();
   const std::deque<CallPtr> calls = calls_;
-  const nb::gil_scoped_release free;
+  const Released free;
   bool is_cancelled = true;
   for (const CallPtr& call : calls) {
     if (call != nullptr && !call->cancel()) is_cancelled = false;

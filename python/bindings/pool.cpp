@@ -45,7 +45,7 @@ class PyPool {
   PyPool(const PyPool&) = delete;
   PyPool& operator=(const PyPool&) = delete;
   ~PyPool() {
-    const nb::gil_scoped_release free;
+    const Released free;
     pool_.reset();
   }
 
@@ -74,7 +74,7 @@ nb::dict describe(const PoolWorkerInfo& worker) {
 nb::list describe_workers(const PyPool& self) {
   std::vector<PoolWorkerInfo> workers;
   {
-    const nb::gil_scoped_release free;
+    const Released free;
     workers = self.pool().workers();
   }
   nb::list all;
@@ -85,7 +85,7 @@ nb::list describe_workers(const PyPool& self) {
 nb::dict describe_statistics(const PyPool& self) {
   PoolStatistics now;
   {
-    const nb::gil_scoped_release free;
+    const Released free;
     now = self.pool().statistics();
   }
   nb::dict info;
@@ -104,7 +104,7 @@ bool join(PyPool& self, const Timeout& timeout) {
   const Deadline whole = to_deadline(timeout);
   while (true) {
     {
-      const nb::gil_scoped_release free;
+      const Released free;
       if (is_done(self.pool().join(earlier(whole, Deadline::after(kSlice))))) return true;
     }
     if (is_main_thread()) handle_signals();
@@ -193,7 +193,7 @@ void bind_pool(nb::module_& module) {
   bind_calls(module);
   nb::class_<PyPool>(module, "Pool", "Workers that run functions of Python.")
       .def(nb::init<const PySession&, const WorkerPlanOptions&, const PoolOptions&>(), nb::arg("session"),
-           nb::arg("plan"), nb::arg("options"), nb::call_guard<nb::gil_scoped_release>())
+           nb::arg("plan"), nb::arg("options"), nb::call_guard<Released>())
       .def(
           "calls",
           [](const PyPool& self, const std::string& title, const nb::bytes& function, nb::handle tensors,
@@ -216,18 +216,18 @@ void bind_pool(nb::module_& module) {
       .def("join", &join, nb::arg("timeout").none(), "Wait until all tasks are done, and end the workers.")
       .def(
           "end", [](PyPool& self, double grace) { self.pool().end(to_milliseconds(grace)); }, nb::arg("grace"),
-          nb::call_guard<nb::gil_scoped_release>(), "End it now.")
+          nb::call_guard<Released>(), "End it now.")
       .def(
           "resize", [](PyPool& self, std::size_t workers) { self.pool().resize(workers); }, nb::arg("workers"),
-          nb::call_guard<nb::gil_scoped_release>(), "Add or end workers.")
+          nb::call_guard<Released>(), "Add or end workers.")
       .def(
-          "numbers", [](const PyPool& self) { return self.pool().numbers(); },
-          nb::call_guard<nb::gil_scoped_release>(), "Of its workers.")
+          "numbers", [](const PyPool& self) { return self.pool().numbers(); }, nb::call_guard<Released>(),
+          "Of its workers.")
       .def("workers", &describe_workers, "Its workers now.")
       .def("statistics", &describe_statistics, "What it has done so far.")
       .def(
-          "stall_report", [](const PyPool& self) { return self.pool().stall_report(); },
-          nb::call_guard<nb::gil_scoped_release>(), "Who does what and who waits for whom.");
+          "stall_report", [](const PyPool& self) { return self.pool().stall_report(); }, nb::call_guard<Released>(),
+          "Who does what and who waits for whom.");
 }
 
 }  // namespace drover::python
