@@ -34,7 +34,6 @@ CLASSES = (
     "TestIgnoreEINTR",
     "TestSimpleQueue",
     "TestStdinBadfiledescriptor",
-    "TestSyncManagerTypes",
     "TestTimeouts",
     "TestWait",
 )
