@@ -35,7 +35,7 @@ CLASSES = (
 # Tests that are left out, and why.
 _PROCESSES = "looks at the private table of processes"
 _STARTED = "expects that a worker has begun when 50 calls are submitted; all are cancelled if none is ready"
-_TEXT = "a program of its own that makes the executor of the standard library by its name"
+_TEXT = "a program of its own that imports from concurrent.futures what our class is called"
 _ALL = "looks at how many processes were started on demand; here all are started at once"
 LEFT_OUT = {
     "ProcessPoolExecutorTest.test_idle_process_reuse_one": _ALL,
@@ -45,7 +45,6 @@ LEFT_OUT = {
     "ProcessPoolExecutorTest.test_traceback": "the cause is multiprocessing's RemoteTraceback, not a private class",
     "ProcessPoolExecutorTest.test_max_tasks_per_child": _PROCESSES,
     "ProcessPoolExecutorTest.test_max_tasks_per_child_defaults_to_spawn_context": "looks at the private context",
-    "ProcessPoolExecutorTest.test_max_tasks_early_shutdown": _PROCESSES,
     "ProcessPoolExecutorTest.test_python_finalization_error": "patches a private thread",
     "ProcessPoolShutdownTest.test_cancel_futures": _STARTED,
     "ProcessPoolShutdownTest.test_context_manager_shutdown": _PROCESSES,
@@ -54,7 +53,6 @@ LEFT_OUT = {
     "ProcessPoolShutdownTest.test_shutdown_no_wait": _PROCESSES,
     "ProcessPoolShutdownTest.test_interpreter_shutdown": _TEXT,
     "ProcessPoolShutdownTest.test_submit_after_interpreter_shutdown": _TEXT,
-    "ProcessPoolShutdownTest.test_hang_gh94440": _TEXT,
 }
 
 
