@@ -199,7 +199,10 @@ class Queue(SharedHandle):
 
     def empty(self) -> bool:
         """Tell whether it seems to be empty."""
-        return self.qsize() == 0
+        is_empty = self.qsize() == 0
+        if self._is_closed and not is_empty:
+            raise OSError(f"{self!r} is closed")  # as multiprocessing has it: what is in it cannot be had
+        return is_empty
 
     def full(self) -> bool:
         """Tell whether it seems to be full."""
@@ -305,3 +308,9 @@ class SimpleQueue(Queue):
     def __init__(self, *, ctx: object = None) -> None:
         """Make one without a bound."""
         super().__init__(0, ctx=ctx)
+
+    def empty(self) -> bool:
+        """Tell whether it seems to be empty."""
+        if self._is_closed:
+            raise OSError(f"{self!r} is closed")
+        return super().empty()

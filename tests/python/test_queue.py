@@ -90,6 +90,7 @@ def test_what_cannot_be_sent_raises_at_put_and_leaves_the_queue_as_it_was() -> N
 def test_closed_queue_refuses() -> None:
     """As multiprocessing's does."""
     line = drover.Queue()
+    line.put(0)
     with pytest.raises(ValueError, match="not closed"):
         line.join_thread()
     line.close()
@@ -98,6 +99,8 @@ def test_closed_queue_refuses() -> None:
         line.put(1)
     with pytest.raises(ValueError, match="is closed"):
         line.get()
+    with pytest.raises(OSError, match="is closed"):
+        line.empty()
 
 
 def test_task_done_once_too_often_is_an_error() -> None:
