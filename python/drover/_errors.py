@@ -29,6 +29,25 @@ __all__ = [
 ]
 
 
+# What the C++ library says to do, where Python has other words for it. The beginning is enough to know it.
+_IN_PYTHON = {
+    "if the task may be run twice, give it TaskOptions": (
+        "if the task may be run twice, use Pool(retry=n), or pool.options(retry=n) for some of them"
+    ),
+    "it may be submitted again; with Retry::if_not_started": (
+        "it may be submitted again; the pool does so unless retry is -1"
+    ),
+    "give it more time by TaskOptions::timeout": (
+        "give it more time by pool.options(timeout=seconds); a task that looks at "
+        "drover.this_worker().is_interrupted can stop by itself"
+    ),
+}
+
+
+def _in_python(remedy: str) -> str:
+    return next((words for begin, words in _IN_PYTHON.items() if remedy.startswith(begin)), remedy)
+
+
 class Error(RuntimeError):
     """What stopped an operation: what failed, and what can be done about it."""
 
@@ -36,6 +55,7 @@ class Error(RuntimeError):
 
     def __init__(self, message: str, remedy: str = "") -> None:
         """Take what failed, without a final stop, and what to do about it."""
+        remedy = _in_python(remedy)
         super().__init__(message, remedy)
         self.message = message
         self.remedy = remedy

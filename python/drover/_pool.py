@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import sys
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from drover import _core, _main_module, _objects, _session
+from drover._errors import PeerLost
 from drover._tasks import IMapIterator, TaskCalls
 
 __all__ = ["CLOSE", "RUN", "TERMINATE", "Pool", "this_worker"]
@@ -128,6 +130,7 @@ class Pool(TaskCalls):
         self._core = _core.Pool(_session.current(), _plan(processes, devices, placement), options)
         self._iterators: weakref.WeakSet[IMapIterator] = weakref.WeakSet()
         self._task_options = _core.TaskOptions(retry=retry)
+        self._has_initializer = initializer is not None
         self._state = RUN
         self._terminate = util.Finalize(self, _end, args=(self._core,), exitpriority=15)
 
@@ -177,6 +180,9 @@ class Pool(TaskCalls):
             raise ValueError("Pool is still running")
         for iterator in list(self._iterators):
             iterator._feed_all()
+        if self._state == CLOSE and self._has_initializer:
+            with contextlib.suppress(PeerLost):  # told already by what the worker printed
+                self._core.wait_ready(None)  # what it is for has happened, even if there never was a task
         self._core.join(None)
 
     def wait_ready(self, timeout: float | None = None) -> bool:

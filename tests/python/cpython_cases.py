@@ -32,6 +32,7 @@ CLASSES = (
     "WithProcessesTestSharedMemory",
     "TestCloseFds",
     "TestIgnoreEINTR",
+    "TestInitializers",
     "TestSimpleQueue",
     "TestStdinBadfiledescriptor",
     "TestTimeouts",
