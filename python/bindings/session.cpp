@@ -27,6 +27,7 @@ nb::dict describe(const ParticipantInfo& participant) {
   nb::dict info;
   info["name"] = participant.name;
   info["pid"] = participant.pid;
+  info["incarnation"] = participant.incarnation;
   info["is_worker"] = participant.is_worker;
   return info;
 }
@@ -84,6 +85,9 @@ void bind_session(nb::module_& module) {
           "name", [](const PySession& self) { return self.session.name(); }, "Its name, or an empty text.")
       .def_prop_ro(
           "keeper_pid", [](const PySession& self) { return self.session.keeper_pid(); }, "The process that keeps it.")
+      .def_prop_ro(
+          "incarnation", [](const PySession& self) { return self.session.incarnation(); },
+          "The number of this process in it, never given to another.")
       .def(
           "participants", [](const PySession& self) { return describe_all(self.session.participants()); },
           "Who takes part.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import math
 import os
 import select
 import threading
@@ -78,7 +79,9 @@ class QueueReader:
 
     def poll(self, timeout: float | None = 0.0) -> bool:
         """Wait until there is something; tell whether there is."""
-        return bool(select.select([self.fileno()], [], [], timeout)[0])
+        waiting = select.poll()  # unlike select it knows descriptors beyond 1023
+        waiting.register(self.fileno(), select.POLLIN)
+        return bool(waiting.poll(None if timeout is None else math.ceil(timeout * 1e3)))
 
     def take(self, timeout: float | None) -> tuple[Any, Any] | None:
         """Take a message; nothing if there is none in time."""

@@ -32,6 +32,13 @@ def _lost(what: str) -> PeerLost:
     )
 
 
+def _closed() -> PeerLost:
+    return PeerLost(
+        "the queue was closed for all by another program of the session, and takes and gives nothing any more",
+        "see who calls close of the C++ class, or make another queue",
+    )
+
+
 class _Feeder:
     """What was put into a queue without a bound while its ring was full: a thread passes it on, in order."""
 
@@ -149,7 +156,10 @@ class Queue(SharedHandle):
 
     def _put(self, payload: bytes, tensors: Any, block: bool, timeout: float | None) -> None:
         if self._feeder is not None:
-            if len(self._feeder) or self._core.put(payload, tensors, 0.0) in (_TIMED_OUT, _PEER_LOST):
+            result = _TIMED_OUT if len(self._feeder) else self._core.put(payload, tensors, 0.0)
+            if result == _CLOSED:
+                raise _closed()
+            if result in (_TIMED_OUT, _PEER_LOST):
                 self._feeder.add(payload, tensors)
             return
         end = None if timeout is None else time.monotonic() + timeout
@@ -161,6 +171,8 @@ class Queue(SharedHandle):
                 if (timeout := end - time.monotonic()) > 0:
                     time.sleep(min(_PAUSE, timeout))
                     continue
+            if result == _CLOSED:
+                raise _closed()
             if result in (_TIMED_OUT, _PEER_LOST):
                 raise queue.Full
             return
@@ -177,6 +189,8 @@ class Queue(SharedHandle):
             got = self._core.get(_seconds(block, timeout))
             if type(got) is tuple:
                 return _objects.loads(*got)
+            if got == _CLOSED:
+                raise _closed()
             if got == _PEER_LOST and block:
                 if end is None:
                     raise _lost("the queue is empty")

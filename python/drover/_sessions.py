@@ -15,12 +15,17 @@ from drover._errors import Busy, InvalidArgument, NotFound, Unsupported
 __all__ = ["Session"]
 
 # What is kept under a name is a tensor of bytes: this, how many tensors belong to it, under which token they are
-# kept, and the pickle. So a name changes its meaning at once: who dies meanwhile leaves the old one or the new.
+# kept, and the pickle. So a name changes its meaning at once: who dies meanwhile leaves the old one or the new. A
+# token begins with the number of the participant that made it, and is never used twice.
 _MAGIC = b"drover.py\x01\x00\x00"
 _HEAD = struct.Struct("<12sI16s")
-_TOKEN_BYTES = 8
+_RANDOM_BYTES = 4
+_NUMBER_MASK = 0xFFFFFFFF
 _MOST_NAME_BYTES = 100
 _PART_NAME = re.compile(r"^(.*)#([0-9a-f]{16})\.[0-9]+$")
+
+# Tokens of what threads of this process keep at this moment.
+_under_way: set[str] = set()
 
 
 class Session:
@@ -48,11 +53,19 @@ class Session:
         """
         _check_name(name)
         payload, tensors = _objects.dumps(thing, inline=0)
-        token = os.urandom(_TOKEN_BYTES).hex()
+        token = f"{self._core.incarnation & _NUMBER_MASK:08x}{os.urandom(_RANDOM_BYTES).hex()}"
+        _under_way.add(token)
+        try:
+            return self._keep_as(name, token, payload, tensors)
+        finally:
+            _under_way.discard(token)
+
+    def _keep_as(self, name: str, token: str, payload: bytes, tensors: Any) -> Any:
         kept = [self._keep_tensor(_part_name(name, token, number), tensor) for number, tensor in enumerate(tensors)]
         head = _HEAD.pack(_MAGIC, len(kept), token.encode())
+        before = self._token_of(name)
         self._core.keep(name, _core.copied(self._core, head + payload))
-        self._sweep(name, token)
+        self._sweep(name, before)
         return _objects.loads(payload, kept)
 
     def recall(self, name: str) -> Any:
@@ -86,8 +99,9 @@ class Session:
         _check_name(name)
         if name not in self.kept():
             raise self._not_found(name)
+        before = self._token_of(name)
         self._core.drop(name)
-        self._sweep(name, "")
+        self._sweep(name, before)
 
     def end(self) -> None:
         """End the session for everybody: processes that were started in it are killed, what is kept is gone."""
@@ -119,11 +133,33 @@ class Session:
             self._core.keep(name, tensor)
         return tensor
 
-    def _sweep(self, name: str, token: str) -> None:
-        """Drop parts of what had this name before, also if a program died while it kept something."""
-        for info in self._core.kept():
+    def _token_of(self, name: str) -> str:
+        """Give the token of what is kept under a name; nothing if it has none."""
+        try:
+            view = memoryview(self._core.recall(name))
+        except (NotFound, BufferError):
+            return ""
+        if view.nbytes < _HEAD.size or view[: len(_MAGIC)] != _MAGIC:
+            return ""
+        return _HEAD.unpack_from(view)[2].decode()
+
+    def _sweep(self, name: str, before: str) -> None:
+        """Drop the parts of what had this name before, and what was left by programs that died.
+
+        Another program may keep something under this name at this moment: its parts are there before their name is,
+        so those of the living are left alone. One that was overtaken drops what it left when it next keeps something.
+        """
+        # In this order: whoever has parts by now and is not busy any more has had its name written, too.
+        infos = self._core.kept()
+        busy = _under_way.copy()
+        living = {f"{one['incarnation'] & _NUMBER_MASK:08x}" for one in self._core.participants()}
+        living.discard(f"{self._core.incarnation & _NUMBER_MASK:08x}")
+        now = self._token_of(name)
+        for info in infos:
             part = _PART_NAME.match(info["name"])
-            if part is not None and part[1] == name and part[2] != token:
+            if part is None or part[1] != name or part[2] == now:
+                continue
+            if part[2] == before or not (part[2] in busy or part[2][:8] in living):
                 with contextlib.suppress(NotFound):
                     self._core.drop(info["name"])
 

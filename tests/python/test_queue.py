@@ -340,3 +340,35 @@ def test_interrupt_ends_a_waiting_get() -> None:
         program.signal(2)
         assert program.wait() == 0, program.output
         assert program.lines() == ["waiting", "interrupted", "1"]
+
+
+def test_reader_works_beyond_1023_descriptors() -> None:
+    """Programs with many files open can wait for a queue through its descriptor, too."""
+    lines = run("""
+        import os, resource
+        import drover
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        queue = drover.Queue()
+        files = [os.dup(0) for _ in range(1100)]
+        print(queue._reader.fileno() > 1023, queue._reader.poll(0.01))
+        queue.put("a")
+        print(queue._reader.poll(30), queue.get())
+    """)
+    assert lines == ["True False", "True a"]
+
+
+def test_queue_that_was_closed_for_all_says_so() -> None:
+    """As a program in C++ can do: nothing is lost in silence."""
+    lines = run("""
+        import drover
+
+        for queue in (drover.Queue(), drover.Queue(3)):
+            queue._core.close()
+            for call in (lambda: queue.put(1), lambda: queue.get(timeout=30)):
+                try:
+                    call()
+                except drover.PeerLost as error:
+                    print("closed for all" in str(error))
+    """)
+    assert lines == ["True"] * 4

@@ -174,6 +174,41 @@ def test_recall_beside_replacing_gets_all_of_one_keeping(name: str) -> None:
     assert lines == ["0"]
 
 
+def test_writers_of_one_name_lose_nothing(name: str) -> None:
+    """Threads and another process replace it all the time: each recall gets one of them, whole, and no part stays."""
+    lines = run(f"""
+        import threading, time
+        import drover, numpy
+
+        def write(until):
+            session = drover.Session()
+            number = 0
+            while time.monotonic() < until:
+                number += 1
+                session.keep("x", {{"a": numpy.full(5000, number), "b": number}})
+
+        if __name__ == "__main__":
+            session = drover.Session({name!r})
+            session.keep("x", {{"a": numpy.zeros(5000), "b": 0}})
+            until = time.monotonic() + 2.0
+            writers = [threading.Thread(target=write, args=(until,)) for _ in range(2)]
+            writers.append(drover.Process(target=write, args=(until,)))
+            for writer in writers:
+                writer.start()
+            wrong = 0
+            while any(writer.is_alive() for writer in writers):
+                got = session.recall("x")
+                wrong += not (got["a"] == got["b"]).all()
+            for writer in writers:
+                writer.join()
+            print("wrong", wrong, writers[-1].exitcode, len(session.recall("x")))
+            session.keep("x", 1)
+            print("bytes", session.kept()["x"] < 40_000)
+            session.end()
+    """)
+    assert lines == ["wrong 0 0 2", "bytes True"]
+
+
 def test_errors_say_what_to_do(name: str) -> None:
     """Names that are none, unknown ones, and a second session."""
     lines = run(
