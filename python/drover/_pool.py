@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pickle
 import sys
@@ -14,8 +15,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from drover import _core, _main_module, _objects, _session
-from drover._errors import PeerLost
+from drover import _core, _objects, _session
+from drover._errors import Cancelled, PeerLost, Unsupported
+from drover._process import preparation_of
 from drover._tasks import IMapIterator, TaskCalls
 
 __all__ = ["CLOSE", "RUN", "TERMINATE", "Pool", "this_worker"]
@@ -29,11 +31,53 @@ def this_worker() -> _core.Worker:
     return _core.this_worker()
 
 
+class _OwnFd:
+    """A descriptor that is closed when nobody refers to it any more."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self, _close: Any = os.close) -> None:
+        _close(self.fd)
+
+
+class _FdOfMaker:
+    """A descriptor of the process that made the pool, which each worker opens for itself when it begins."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._mode = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+        self._maker = os.getpid()
+
+    def detach(self) -> int:
+        """Open it. The offset in a file is the opener's own."""
+        # Else the end of a pipe is there only when somebody has the other one.
+        fd = os.open(f"/proc/{self._maker}/fd/{self._fd}", self._mode | os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(fd, True)
+        return fd
+
+
 class _Starting:
     """Stands for the workers to be started while what they are given is pickled."""
 
+    DupFd = _FdOfMaker
+
     def __init__(self) -> None:
         self.kept: list[Any] = []
+
+    def duplicate_for_child(self, fd: int) -> int:
+        """Have a descriptor as long as the pool, for workers that are started later."""
+        own = _OwnFd(os.dup(fd))
+        try:
+            os.close(_FdOfMaker(own.fd).detach())
+        except OSError as error:
+            raise Unsupported(
+                f"workers cannot be given {os.readlink(f'/proc/self/fd/{fd}')} in initargs: {error.strerror}",
+                "give them a drover.Queue, or an end of drover.Pipe(duplex=False), in place of a socket or an end of "
+                "drover.Pipe()",
+            ) from error
+        self.kept.append(own)
+        return own.fd
 
     def keep_until_joined(self, shared: Any) -> None:
         """Let a shared object live as long as the pool: workers may be started at any time."""
@@ -42,10 +86,7 @@ class _Starting:
 
 def _start_payload(initializer: Any, initargs: Iterable[Any]) -> tuple[bytes, Any, list[Any]]:
     """Give what workers are told before their first task, and what must live as long as they may be started."""
-    told = spawn.get_preparation_data("worker")
-    if not _main_module.is_imported_by_children():
-        told.pop("init_main_from_path", None)
-        told.pop("init_main_from_name", None)
+    told = preparation_of("worker")
     told["authkey"] = bytes(told["authkey"])
     starting = _Starting()
     context.set_spawning_popen(starting)
@@ -117,6 +158,7 @@ class Pool(TaskCalls):
         """Start workers; does not wait for them."""
         del context
         self._state = TERMINATE  # until it has begun
+        self._maker = os.getpid()
         _check(processes, initializer, maxtasksperchild)
         options = _core.PoolOptions()
         options.name = name
@@ -132,7 +174,7 @@ class Pool(TaskCalls):
         self._task_options = _core.TaskOptions(retry=retry)
         self._has_initializer = initializer is not None
         self._state = RUN
-        self._terminate = util.Finalize(self, _end, args=(self._core,), exitpriority=15)
+        self._terminate = util.Finalize(self, _end, args=(self._core, self._kept), exitpriority=15)
 
     def _check_running(self) -> None:
         if self._state != RUN:
@@ -181,9 +223,10 @@ class Pool(TaskCalls):
         for iterator in list(self._iterators):
             iterator._feed_all()
         if self._state == CLOSE and self._has_initializer:
-            with contextlib.suppress(PeerLost):  # told already by what the worker printed
+            with contextlib.suppress(PeerLost, Cancelled):  # told by what the worker printed; joined already
                 self._core.wait_ready(None)  # what it is for has happened, even if there never was a task
         self._core.join(None)
+        self._kept.clear()
 
     def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until every worker is ready; tell whether they are. Raises PeerLost if they cannot be started."""
@@ -227,7 +270,7 @@ class Pool(TaskCalls):
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         """Warn if nobody ended it."""
-        if self._state == RUN and not sys.is_finalizing():
+        if self._state == RUN and self._maker == os.getpid() and not sys.is_finalizing():
             _warn(f"unclosed running multiprocessing pool {self!r}", ResourceWarning, source=self)
 
 
@@ -242,5 +285,6 @@ class _WithOptions(TaskCalls):
         return self._of
 
 
-def _end(core: _core.Pool) -> None:
+def _end(core: _core.Pool, kept: list[Any]) -> None:
     core.end(0.0)
+    kept.clear()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import ExitStack
 from multiprocessing import context, popen_spawn_posix, process, resource_tracker, spawn, util
 from pathlib import Path
 from typing import Any
 
 from drover import _core, _main_module, _objects, _session
 
-__all__ = ["Popen", "Process"]
+__all__ = ["Popen", "Process", "preparation_of"]
 
 _CHILD = "import sys; sys.path.append({folder!r}); from drover._child import main; main()"
 
@@ -40,7 +41,7 @@ class Popen:
 
     def _launch(self, process_obj: process.BaseProcess) -> None:
         session = _session.current()
-        preparation = _preparation(process_obj._name)
+        preparation = {**preparation_of(process_obj._name), "drover_method": _method()}
         mailbox = _core.Queue(session, 2, 1 << 20)
         context.set_spawning_popen(self)
         try:
@@ -53,9 +54,11 @@ class Popen:
 
     def _start(self, session: _core.Session, name: str, mailbox: str) -> None:
         tracker = resource_tracker.getfd()
-        invitation = session.invite(_display_name(name))
-        parent = os.pidfd_open(os.getpid())
-        try:
+        with ExitStack() as at_end:
+            invitation = session.invite(_display_name(name))
+            at_end.callback(os.close, invitation)
+            parent = os.pidfd_open(os.getpid())
+            at_end.callback(os.close, parent)
             self._child = _core.Child(
                 executable=os.fsdecode(spawn.get_executable()),
                 arguments=[
@@ -70,9 +73,6 @@ class Popen:
                 environment=[(_session.session_variable, str(invitation))],
                 inherit=list({tracker, invitation, parent, *self._fds}),
             )
-        finally:
-            os.close(invitation)
-            os.close(parent)
         self.pid = self._child.pid
         self.sentinel = self._child.pidfd
 
@@ -109,10 +109,14 @@ class Popen:
         self._child = None
 
 
-def _preparation(name: str) -> dict[str, Any]:
-    """Give what the child must know to be like this process."""
+def _method() -> str | None:
     from drover._context import default  # noqa: PLC0415 (which needs this module)
 
+    return default.get_start_method(allow_none=True)
+
+
+def preparation_of(name: str) -> dict[str, Any]:
+    """Give what a child of that name must know to be like this process."""
     standard = context._default_context
     is_chosen = standard.get_start_method(allow_none=True) is not None
     preparation = spawn.get_preparation_data(name)
@@ -123,7 +127,7 @@ def _preparation(name: str) -> dict[str, Any]:
     if not _main_module.is_imported_by_children():
         preparation.pop("init_main_from_path", None)
         preparation.pop("init_main_from_name", None)
-    return {**preparation, "drover_method": default.get_start_method(allow_none=True)}
+    return preparation
 
 
 def _display_name(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 from collections.abc import Callable, Sequence
 from multiprocessing import process, resource_tracker, spawn
 from multiprocessing.pool import ExceptionWithTraceback, MaybeEncodingError
@@ -24,6 +25,7 @@ def start(payload: bytes, tensors: Sequence[_core.Tensor]) -> None:
     _session._current = worker.session
     os.environ.pop(_session.session_variable, None)  # what this process starts is not in the session by itself
     _core.set_worker_functions(prepare=_prepare, loads=_objects.loads, dumps=_dumps, fail=_fail, known=_known)
+    _ignore_interrupts()
     told, beside, tracker = pickle.loads(payload)
     _become_child(worker, *tracker)
     told["name"] = worker.name
@@ -36,6 +38,15 @@ def start(payload: bytes, tensors: Sequence[_core.Tensor]) -> None:
         del own._inheriting
     if initializer is not None:
         initializer(*initargs)
+
+
+def _ignore_interrupts() -> None:
+    """Leave SIGINT to the program; here it would hit whichever task comes next.
+
+    Not by SIG_IGN, which programs that a task starts would inherit.
+    """
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.siginterrupt(signal.SIGINT, False)
 
 
 def _become_child(worker: _core.Worker, parent: int, name: str, tracker: int) -> None:
