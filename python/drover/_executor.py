@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
 import threading
 import time
 import weakref
@@ -18,6 +20,9 @@ from drover._tasks import chunks_of, result_of
 
 __all__ = ["Executor", "Future"]
 
+_log = logging.getLogger("concurrent.futures")
+_SHUT_DOWN = "cannot schedule new futures after shutdown"
+
 
 class _OwnPool(Pool):
     """The pool of an executor, which ends when nobody can ask for its results any more."""
@@ -31,7 +36,7 @@ def _initialize(initializer: Callable[..., object], *initargs: Any) -> None:
     try:
         initializer(*initargs)
     except BaseException:
-        logging.getLogger("concurrent.futures").critical("Exception in initializer:", exc_info=True)
+        _log.critical("Exception in initializer:", exc_info=True)
         raise
 
 
@@ -74,7 +79,7 @@ class Future(futures.Future):
             self.set_exception(error)
             return
         finally:
-            executor._pending.discard(self)
+            executor._forget(self)
         try:
             value = result_of(raw)
         except BaseException as error:  # the task's, whatever it is
@@ -110,17 +115,25 @@ class Executor(futures.Executor):
         options.setdefault("name", "executor")
         self._pool = _OwnPool(max_workers, initializer, initargs, max_tasks_per_child, **options)
         self._max_workers = len(self._pool._core.numbers())
-        self._pending: set[Future] = set()
-        self._lock = threading.Lock()
+        self._pending: set[Future | _core.Calls] = set()
+        self._lock = threading.Lock()  # never held while code of the program runs
         self._is_shut_down = False
+        self._is_joined = False
         self._broken: BrokenProcessPool | None = None
         _executors.add(self)
 
-    def _check_open(self) -> None:
-        if self._broken is not None:
-            raise self._broken
-        if self._is_shut_down:
-            raise RuntimeError("cannot schedule new futures after shutdown")
+    def _begin(self, work: Future | _core.Calls) -> None:
+        """Take note of what is to be submitted, if it may be."""
+        with self._lock:
+            if self._broken is not None:
+                raise self._broken
+            if self._is_shut_down:
+                raise RuntimeError(_SHUT_DOWN)
+            self._pending.add(work)
+
+    def _forget(self, work: Future | _core.Calls) -> None:
+        """It is done."""
+        self._pending.discard(work)
 
     def _broken_by(self, error: PeerLost) -> BrokenProcessPool | None:
         """Tell whether an error is that of a pool whose workers cannot be started, and remember it."""
@@ -128,22 +141,29 @@ class Executor(futures.Executor):
             self._broken = BrokenProcessPool(str(error))
         return self._broken
 
+    def _refusal(self, error: BaseException) -> BaseException:
+        """Give what concurrent.futures raises when a task cannot be submitted."""
+        if isinstance(error, PeerLost):
+            return self._broken_by(error) or error
+        if isinstance(error, Cancelled) and self._is_shut_down:  # meanwhile, by another thread
+            return RuntimeError(_SHUT_DOWN)
+        return error
+
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Call a function in some worker; its result comes later. What cannot be sent raises here and now."""
         future = Future()
         calls = self._pool._calls(fn, _functions.APPLIED)
-        with self._lock:
-            self._check_open()
-            future._calls = calls
-            future._executor = self  # which lives until its results are there
-            self._pending.add(future)
-            try:
-                calls.submit((args, kwargs))
-            except BaseException as error:
-                self._pending.discard(future)
-                if isinstance(error, PeerLost) and self._broken_by(error) is not None:
-                    raise self._broken from error
+        future._calls = calls
+        future._executor = self  # which lives until its results are there
+        self._begin(future)
+        try:
+            calls.submit((args, kwargs))
+        except BaseException as error:
+            self._forget(future)
+            refusal = self._refusal(error)
+            if refusal is error:
                 raise
+            raise refusal from error
         calls.close(future._finish)
         return future
 
@@ -159,10 +179,11 @@ class Executor(futures.Executor):
         calls = self._pool._calls(fn, way)
         items = zip(*iterables, strict=False)
         calls.set_items(chunks_of(items, chunksize) if is_chunked else items)
-        with self._lock:
-            self._check_open()
+        self._begin(calls)
+        try:
             calls.feed(is_bounded=False)
-        calls.close(None)
+        finally:
+            calls.close(functools.partial(self._forget, calls))  # so this lives until all are done
         results = self._results(calls, end)
         return (item for chunk in results for item in chunk) if is_chunked else results
 
@@ -187,13 +208,17 @@ class Executor(futures.Executor):
             is_first = not self._is_shut_down
             self._is_shut_down = True
         if cancel_futures:
-            for future in list(self._pending):
-                future.cancel()
+            for work in list(self._pending):
+                work.cancel()
         self._pool.close()
         if wait:
-            self._pool.join()
+            self._join()
         elif is_first:
-            threading.Thread(target=self._pool.join, name="drover executor").start()
+            threading.Thread(target=self._join, name="drover executor").start()
+
+    def _join(self) -> None:
+        self._pool.join()
+        self._is_joined = True
 
     def workers(self) -> list[dict[str, Any]]:
         """List the workers, as `Pool.workers` does."""
@@ -206,7 +231,20 @@ _executors: weakref.WeakSet[Executor] = weakref.WeakSet()
 def _shut_down_all() -> None:
     """Finish what was submitted before the interpreter ends, as concurrent.futures does."""
     for executor in list(_executors):
-        executor.shutdown()
+        if executor._is_joined:
+            continue
+        try:
+            executor.shutdown()
+        except Exception:
+            _log.critical("Exception in shutdown of an executor:", exc_info=True)
+
+
+def _forget_all() -> None:
+    """Leave executors to the process that made them, and was forked."""
+    for executor in list(_executors):
+        executor._lock = threading.Lock()
+    _executors.clear()
 
 
 threading._register_atexit(_shut_down_all)
+os.register_at_fork(after_in_child=_forget_all)

@@ -181,3 +181,102 @@ def test_what_was_submitted_is_done_before_the_program_ends() -> None:
             other.shutdown(wait=False)
     """)
     assert sorted(lines) == ["dropped", "kept", "not waited for"]
+
+
+def test_program_with_an_initializer_ends_in_order() -> None:
+    """After a shutdown, with its threads joined and nothing said."""
+    lines = run("""
+        import threading, time
+        import drover
+
+        def late():
+            time.sleep(0.3)
+            print("late", flush=True)
+
+        if __name__ == "__main__":
+            with drover.Executor(1, initializer=abs, initargs=(1,)) as executor:
+                print(executor.submit(abs, -1).result())
+            executor.shutdown()
+            threading.Thread(target=late).start()
+    """)
+    assert lines == ["1", "late"]
+
+
+def test_forked_children_have_nothing_of_it() -> None:
+    """They end as they want to while the executor lives, and it goes on."""
+    lines = run("""
+        import multiprocessing
+        import drover
+
+        if __name__ == "__main__":
+            executor = drover.Executor(1)
+            print(executor.submit(abs, -1).result())
+            child = multiprocessing.get_context("fork").Process(target=abs, args=(1,))
+            child.start()
+            child.join()
+            print(child.exitcode, executor.submit(abs, -2).result())
+    """)
+    assert lines == ["1", "0 2"]
+
+
+def test_work_may_be_submitted_while_work_is_submitted() -> None:
+    """By items of map, by what is pickled, and by another thread while map waits for an item."""
+    lines = run("""
+        import threading
+        import drover
+
+        class Asked:
+            def __reduce__(self):
+                return int, (executor.submit(abs, -7).result(),)
+
+        def items(told):
+            yield executor.submit(abs, -1).result()
+            thread.start()
+            yield told.wait(30)
+
+        def ask(told):
+            executor.submit(abs, -1).result()
+            told.set()
+
+        if __name__ == "__main__":
+            executor = drover.Executor(1)
+            told = threading.Event()
+            thread = threading.Thread(target=ask, args=(told,))
+            print(list(executor.map(int, items(told))), executor.submit(abs, Asked()).result())
+            executor.shutdown()
+    """)
+    assert lines == ["[1, 1] 7"]
+
+
+def test_map_is_done_when_nobody_has_it() -> None:
+    """Neither its results nor the executor; a shutdown that cancels takes what has not begun."""
+    lines = run("""
+        from concurrent import futures
+        import drover
+
+        def drop(queue):
+            drover.Executor(1).map(queue.put, range(5))
+
+        def hold(x, gate, begun):
+            begun.set()
+            gate.wait()
+            return x
+
+        if __name__ == "__main__":
+            queue = drover.Queue()
+            drop(queue)
+            print([queue.get(timeout=30) for _ in range(5)])
+            gate, begun = drover.Event(), drover.Event()
+            executor = drover.Executor(1)
+            results = executor.map(hold, range(20), [gate] * 20, [begun] * 20)
+            begun.wait()
+            executor.shutdown(wait=False, cancel_futures=True)
+            gate.set()
+            executor.shutdown()
+            print(next(results), executor._pool.statistics()["failed"])
+            try:
+                next(results)
+            except futures.CancelledError:
+                print("cancelled")
+    """)
+    assert lines == ["[0, 1, 2, 3, 4]", "0 19", "cancelled"]
