@@ -1,4 +1,8 @@
 // Child processes: started with chosen descriptors only, and ended with this one.
+#include <poll.h>
+
+#include <mutex>
+
 #include "drover/process/child_process.hpp"
 #include "support.hpp"
 
@@ -14,12 +18,15 @@ class Child {
 
   [[nodiscard]] pid_t pid() const noexcept { return child_.pid(); }
   [[nodiscard]] int pidfd() const noexcept { return child_.pidfd(); }
-  void kill(int signal) { child_.kill(signal); }
+  void kill(int signal) {
+    const std::scoped_lock lock(mutex_);
+    child_.kill(signal);
+  }
 
-  // As subprocess has it: the status, or minus the signal.
+  // As subprocess has it: the status, or minus the signal. Many threads may wait; all learn it.
   std::optional<int> wait(const Timeout& timeout) {
     const auto status = await(
-        timeout, [&](Deadline deadline) { return child_.wait(deadline); },
+        timeout, [&](Deadline deadline) { return wait_until(deadline); },
         [](const std::optional<ExitStatus>& ended) { return ended.has_value(); });
     if (!status) return std::nullopt;
     const std::optional<int> signal = status->signal();
@@ -27,6 +34,14 @@ class Child {
   }
 
  private:
+  // Only one may reap it, so nobody waits with the mutex held. May be early.
+  std::optional<ExitStatus> wait_until(Deadline deadline) {
+    pollfd ended{.fd = child_.pidfd(), .events = POLLIN, .revents = 0};
+    if (!deadline.has_passed()) static_cast<void>(::poll(&ended, 1, deadline.poll_timeout()));
+    const std::scoped_lock lock(mutex_);
+    return child_.wait(Deadline::after({}));
+  }
+
   static SpawnOptions to_options(const std::string& executable, const std::vector<std::string>& arguments,
                                  const std::vector<std::pair<std::string, std::string>>& environment,
                                  const std::vector<int>& inherit) {
@@ -38,6 +53,7 @@ class Child {
     return options;
   }
 
+  std::mutex mutex_;
   ChildProcess child_;
 };
 

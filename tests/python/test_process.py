@@ -307,6 +307,34 @@ def test_name_of_the_start_method_is_known_to_children() -> None:
     assert lines == ["spawn", "None"]
 
 
+def test_many_threads_may_wait_for_one_process() -> None:
+    """All of them learn how it ended."""
+    lines = run("""
+        import sys
+        import threading
+        import drover
+
+        def wait(child):
+            child.join()
+            learned.append((child.exitcode, child.is_alive()))
+
+        if __name__ == "__main__":
+            learned = []
+            go_on = drover.Event()
+            child = drover.Process(target=lambda: sys.exit(go_on.wait() + 2))
+            child.start()
+            waiting = [threading.Thread(target=wait, args=(child,)) for _ in range(8)]
+            for thread in waiting:
+                thread.start()
+            waiting[0].join(0.2)
+            go_on.set()
+            for thread in waiting:
+                thread.join()
+            print(learned == [(3, False)] * 8)
+    """)
+    assert lines == ["True"]
+
+
 def test_interrupt_ends_a_waiting_join() -> None:
     """With KeyboardInterrupt; the child goes on until it is told otherwise."""
     with Program("""
