@@ -75,6 +75,7 @@ class PyQueue {
 
   // Written once, in place.
   int put_large(std::span<const std::byte> payload, const Timeout& timeout) {
+    const Deadline end = to_deadline(timeout);  // for room and for the place in line together
     Loan loan;
     const auto lent = await(
         timeout,
@@ -89,8 +90,8 @@ class PyQueue {
       loan.bytes()[0] = std::byte{0};
       std::memcpy(&loan.bytes()[1], payload.data(), payload.size());
     }
-    return static_cast<int>(
-        await(timeout, [&](Deadline deadline) { return queue_.publish(loan, deadline); }, is_over));
+    const Timeout left = timeout ? Timeout(std::chrono::duration<double>(end.remaining()).count()) : std::nullopt;
+    return static_cast<int>(await(left, [&](Deadline deadline) { return queue_.publish(loan, deadline); }, is_over));
   }
 
   int put_with(std::span<const std::byte> payload, const std::vector<Tensor>& tensors, const Timeout& timeout) {

@@ -208,6 +208,35 @@ def test_put_with_a_timeout_into_a_full_queue_of_the_dead_waits_that_long() -> N
     assert lines == ["Full True", "PeerLost", "1"]
 
 
+def test_time_of_a_large_put_is_for_memory_and_place_together() -> None:
+    """The first is waited for most of that time, so there is little left for the second."""
+    lines = run("""
+        import threading
+        import time
+        from drover import _core, _session
+
+        large = bytes(700_000)
+
+        def make_room():
+            global view
+            time.sleep(0.7)
+            view = None  # there is memory now, but no place
+            time.sleep(0.7)
+            line.get(0)
+
+        line = _core.Queue(_session.current(), 1, 1_000_000)
+        line.put(large, (), 0)
+        view = line.get(0)
+        line.put(b"", (), 0)
+        other = threading.Thread(target=make_room)
+        other.start()
+        print(line.put(large, (), 1.0))
+        other.join()
+        print(line.put(large, (), 0))
+    """)
+    assert lines == ["1", "0"]
+
+
 def test_killed_producer_and_killed_consumer_leave_the_others_working() -> None:
     """Nothing waits for the dead, and nothing of the living is lost or doubled."""
     lines = run("""
