@@ -36,6 +36,11 @@ void translate(const std::exception_ptr& thrown, void*) {
 
 }  // namespace
 
+bool is_raised_for(Errc code, nb::handle exception) {
+  const nb::str name(to_string(code).data(), to_string(code).size());
+  return types().contains(name) && PyErr_GivenExceptionMatches(exception.ptr(), nb::object(types()[name]).ptr()) != 0;
+}
+
 void bind_errors(nb::module_& module) {
   nb::register_exception_translator(translate);
   module.def(

@@ -56,6 +56,7 @@ Answer run_with_lock(const Packet& packet) {
     const nb::object call = prepared(packet);
     return answer_with(call[0](argument_of(packet, nb::cast<std::size_t>(call[1]))));
   } catch (const nb::python_error& error) {
+    if (is_raised_for(Errc::cancelled, error.value())) this_worker().check_interrupt();  // told to stop, and did
     return to_answer(functions()->fail(error.value()), true);
   }
 }
@@ -66,9 +67,7 @@ Answer run(const Packet& packet) {
   {
     const nb::gil_scoped_acquire lock;
     try {
-      Answer answer = run_with_lock(packet);
-      if (answer.is_error) this_worker().check_interrupt();  // it was told to stop, and did
-      return answer;
+      return run_with_lock(packet);
     } catch (const nb::python_error& error) {
       failure = error.what();
     }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "drover/base/clock.hpp"
+#include "drover/base/error.hpp"
 #include "drover/session/session.hpp"
 #include "drover/tensor/memory.hpp"
 #include "drover/tensor/tensor.hpp"
@@ -111,6 +112,9 @@ class Bytes {
 /// As a Python list; the empty tuple if there are none, which costs nothing.
 [[nodiscard]] nb::object from_tensors(std::vector<Tensor>&& tensors);
 [[nodiscard]] nb::bytes to_bytes(std::span<const std::byte> bytes);
+
+/// Whether an exception is of the type that is raised for a code.
+[[nodiscard]] bool is_raised_for(Errc code, nb::handle exception);
 
 void bind_errors(nb::module_& module);
 void bind_session(nb::module_& module);
