@@ -19,6 +19,8 @@ Error ended_error() {
   return {Errc::cancelled, "the pool of this call has ended", "take results before the pool is dropped"};
 }
 
+Error cut_error() { return {Errc::cancelled, "the call was cancelled before all of its tasks were submitted"}; }
+
 bool is_end_of_pool(const std::exception_ptr& refusal) {
   if (refusal == nullptr) return false;
   try {
@@ -204,12 +206,14 @@ std::exception_ptr Calls::start(std::vector<CallPtr>& made) {
   for (const CallPtr& call : made) {
     group_->add(1, call->bytes());
     try {
+      if (is_cut_) throw cut_error();
       if (pool == nullptr) throw ended_error();
       pool->submit(call);
     } catch (...) {
       refusal = std::current_exception();
       call->refuse(refusal);
     }
+    ++started_;
   }
   made.clear();
   return refusal;
@@ -227,35 +231,41 @@ bool Calls::has_room() const noexcept {
   return tasks < kTasksPerWorker * workers_ && group_->bytes_under_way() < kBytesUnderWay;
 }
 
-// True if there is no more.
+// What Python runs when the last share is dropped may come back here: there are no items by then.
+void Calls::drop_items() noexcept { const nb::object dropped = std::move(items_); }
+
+// True if there is no more. While the iterator and pickling run, another thread may cancel, which drops the items.
 bool Calls::collect_some(std::vector<CallPtr>& made) {
+  const nb::object items = items_;
   std::size_t bytes = 0;
-  while (made.size() < kAtOnce && bytes < kBytesUnderWay / kAtOnce) {
-    PyObject* const next = PyIter_Next(items_.ptr());
-    if (next == nullptr) {
+  while (items_.is_valid() && made.size() < kAtOnce && bytes < kBytesUnderWay / kAtOnce) {
+    const nb::object next = nb::steal(PyIter_Next(items.ptr()));
+    if (!next.is_valid()) {
       if (PyErr_Occurred() != nullptr) throw nb::python_error();
       return true;
     }
-    made.push_back(make(nb::steal(next)));
+    if (!items_.is_valid()) break;
+    made.push_back(make(next));
     calls_.push_back(made.back());
     bytes += made.back()->bytes();
   }
-  return false;
+  return !items_.is_valid();
 }
 
 bool Calls::feed(bool is_bounded) {
   std::vector<CallPtr> made;
   while (items_.is_valid() && (!is_bounded || has_room())) {
     try {
-      if (collect_some(made)) items_.reset();
+      if (collect_some(made)) drop_items();
     } catch (...) {
-      items_.reset();
+      drop_items();
       static_cast<void>(start(made));
       throw;
     }
-    if (is_end_of_pool(start(made))) items_.reset();  // whoever asks for results learns it
+    if (is_end_of_pool(start(made))) drop_items();  // whoever asks for results learns it
     if (is_main_thread()) handle_signals();
   }
+  if (is_cut_) throw cut_error();
   return !items_.is_valid();
 }
 
@@ -316,12 +326,15 @@ bool Calls::is_running(std::size_t index) const {
 }
 
 bool Calls::cancel() {
-  items_.reset();
-  const std::deque<CallPtr> calls = calls_;
+  if (items_.is_valid()) is_cut_ = true;
+  drop_items();
+  std::deque<CallPtr> calls = calls_;
+  const std::size_t started = std::max<std::size_t>(started_, first_) - first_;
+  bool is_cancelled = first_ == 0 && started >= calls.size();  // what was taken was not given up
   const Released free;
-  bool is_cancelled = true;
+  calls.resize(std::min(started, calls.size()));  // the rest are the affair of the thread that submits them
   for (const CallPtr& call : calls) {
-    if (call != nullptr && !call->cancel()) is_cancelled = false;
+    if (call == nullptr || !call->cancel()) is_cancelled = false;
   }
   return is_cancelled;
 }

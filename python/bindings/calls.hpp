@@ -107,7 +107,8 @@ class Calls {
   /// From where objects are taken by `feed`.
   void set_items(nb::object iterator) { items_ = std::move(iterator); }
   /// Submits tasks until enough are under way, or there is no more: true then. Raises what the iterator and pickling
-  /// raise, after what came before is submitted; then there is no more. Without a bound, all that there is.
+  /// raise, after what came before is submitted; then there is no more. Without a bound, all that there is. Throws
+  /// `Errc::cancelled` if `cancel` came before the end.
   bool feed(bool is_bounded);
   void close(nb::object callback) { group_->close(std::move(callback)); }
 
@@ -122,7 +123,7 @@ class Calls {
   nb::object take(std::size_t index);
   /// All of them, if is_good().
   nb::list take_all();
-  /// Gives up what has not begun; true if that is so for all.
+  /// Gives up what has not begun; true if that is so for all. Another thread may be in `feed`.
   bool cancel();
 
   [[nodiscard]] std::size_t size() const noexcept { return first_ + calls_.size(); }
@@ -139,6 +140,7 @@ class Calls {
   [[nodiscard]] bool has_room() const noexcept;
   [[nodiscard]] bool collect_some(std::vector<CallPtr>& made);
   std::exception_ptr start(std::vector<CallPtr>& made);  // what the last one was refused with, if one was
+  void drop_items() noexcept;
 
   std::weak_ptr<Pool> pool_;
   CalledFunction function_;
@@ -148,6 +150,8 @@ class Calls {
   std::size_t first_ = 0;      // those before it were taken
   std::deque<CallPtr> calls_;  // from the first on; shared: with the pool
   nb::object items_;
+  std::atomic<bool> is_cut_{false};      // cancelled while there were items: no more is submitted
+  std::atomic<std::size_t> started_{0};  // those before it were submitted, or refused
 };
 
 }  // namespace drover::python

@@ -20,15 +20,20 @@ __all__ = ["AsyncResult", "IMapIterator", "MapResult", "TaskCalls", "chunks_of",
 _CHUNKS_PER_WORKER = 4
 
 
+def _outcome_of(raw: Any) -> tuple[bool, Any]:
+    """Give whether a task returned, and what it returned or raised. Raises only what reading that raises."""
+    if type(raw) is bytes:
+        return True, pickle.loads(raw)
+    is_error, payload, tensors = raw
+    return not is_error, _objects.loads(payload, tensors)
+
+
 def result_of(raw: Any) -> Any:
     """Give what a task returned, or raise what it raised."""
-    if type(raw) is bytes:
-        return pickle.loads(raw)
-    is_error, payload, tensors = raw
-    value = _objects.loads(payload, tensors)
-    if is_error:
-        raise value
-    return value
+    is_good, value = _outcome_of(raw)
+    if is_good:
+        return value
+    raise value
 
 
 class AsyncResult:
@@ -41,6 +46,8 @@ class AsyncResult:
         self._callback = callback
         self._error_callback = error_callback
         self._outcome: tuple[bool, Any] | None = None
+        self._raws: list[Any] = []  # taken, and not settled yet
+        self._lost: Exception | None = None  # why there are no more of them
         self._lock = threading.Lock()
         self._told = threading.Event() if callback or error_callback else None
         self._feed_error: BaseException | None = None
@@ -53,9 +60,9 @@ class AsyncResult:
 
     def _tell(self) -> None:
         """Call back, on a thread of the pool; then let those go on who wait."""
-        is_good, value = self._settle()
-        call = self._callback if is_good else self._error_callback
         try:
+            is_good, value = self._settle()
+            call = self._callback if is_good else self._error_callback
             if call is not None:
                 call(value)
         finally:
@@ -96,17 +103,33 @@ class AsyncResult:
         return self._calls.cancel()
 
     def _settle(self) -> tuple[bool, Any]:
+        """Learn how it ended, once. Ctrl-C meanwhile is the caller's, and it can be asked for again."""
         with self._lock:
             if self._outcome is None:
                 try:
-                    self._outcome = (True, self._take())
-                except BaseException as error:  # a task's, whatever it is
+                    self._fetch()
+                    self._outcome = self._read()
+                except Exception as error:  # what cannot be read
                     self._outcome = (False, error)
+                self._raws = []
                 self._pool = None
             return self._outcome
 
-    def _take(self) -> Any:
-        return result_of(self._calls.take(0))
+    def _fetch(self) -> None:
+        """Take what the tasks gave. Nothing is lost between the two lists: no signal is handled there."""
+        calls, raws = self._calls, self._raws
+        if self._lost is not None or len(raws) == len(calls):
+            return
+        try:
+            if calls.is_good:
+                raws.extend(chain.from_iterable(map(_core.Calls.take_all, (calls,))))
+            else:
+                raws.extend(map(calls.take, range(len(raws), len(calls))))
+        except Exception as error:  # the pool's; what came before counts first
+            self._lost = error
+
+    def _read(self) -> tuple[bool, Any]:
+        return (False, self._lost) if self._lost is not None else _outcome_of(self._raws[0])
 
 
 class MapResult(AsyncResult):
@@ -137,14 +160,20 @@ class MapResult(AsyncResult):
             return False
         return super()._wait(None if end is None else max(0.0, end - time.monotonic()))
 
-    def _take(self) -> Any:
+    def _read(self) -> tuple[bool, Any]:
         if self._feed_error is not None:
-            raise self._feed_error
+            return False, self._feed_error
         if self._calls.is_good:
-            values = list(map(pickle.loads, self._calls.take_all()))
+            values = list(map(pickle.loads, self._raws))
         else:
-            values = [result_of(self._calls.take(index)) for index in range(len(self._calls))]
-        return list(chain.from_iterable(values)) if self._is_chunked else values
+            values = []
+            for is_good, value in map(_outcome_of, self._raws):
+                if not is_good:
+                    return False, value
+                values.append(value)
+        if self._lost is not None:
+            return False, self._lost
+        return True, list(chain.from_iterable(values)) if self._is_chunked else values
 
 
 class IMapIterator:
@@ -156,7 +185,9 @@ class IMapIterator:
         self._calls = calls
         self._is_ordered = is_ordered
         self._given = 0
-        self._lock = threading.Lock()
+        self._turn = threading.Lock()  # of who gets the next result, and waits for it
+        self._unread: list[Any] = []  # results that Ctrl-C kept from being read
+        self._lock = threading.Lock()  # of who submits
         self._feed_error: BaseException | None = None
         self._feed()
 
@@ -165,8 +196,11 @@ class IMapIterator:
             return
         try:
             self._calls.feed(is_bounded)
-        except Exception as error:  # raised when what came before it was given
-            self._feed_error = error
+        except BaseException as error:
+            if self._calls.is_exhausted:
+                self._feed_error = error  # raised when what came before it was given
+            if not (self._calls.is_exhausted and isinstance(error, Exception)):
+                raise  # Ctrl-C, at once; and again in the end if items are missing for it
 
     def _feed_all(self) -> None:
         with self._lock:
@@ -178,17 +212,42 @@ class IMapIterator:
 
     def next(self, timeout: float | None = None) -> Any:
         """Wait for the next result and give it, or raise what its task raised."""
-        with self._lock:
-            self._feed()
-            if self._given == len(self._calls):
-                error, self._feed_error = self._feed_error, None
-                if error is not None:
-                    raise error
-                raise StopIteration
-            raw = self._calls.take(self._wait(_seconds(timeout)))
-        return result_of(raw)
+        raw = self._unread.pop(0) if self._unread else self._next_raw(timeout)
+        try:
+            is_good, value = _outcome_of(raw)
+        except Exception:
+            raise
+        except BaseException:
+            self._unread.append(raw)
+            raise
+        if is_good:
+            return value
+        raise value
 
     __next__ = next  # noqa: A003 (multiprocessing's name)
+
+    def _next_raw(self, timeout: float | None) -> Any:
+        if timeout is None:
+            with self._turn:  # Ctrl-C cannot leave it taken
+                self._prepare()
+                return self._calls.take(self._wait(None))
+        end = time.monotonic() + timeout
+        if not self._turn.acquire(timeout=min(_seconds(timeout), threading.TIMEOUT_MAX)):
+            raise TookTooLong
+        try:
+            self._prepare()
+            return self._calls.take(self._wait(_seconds(end - time.monotonic())))
+        finally:
+            self._turn.release()
+
+    def _prepare(self) -> None:
+        """See to it that there is a task to wait for, or raise what ends the results."""
+        with self._lock:
+            self._feed()
+            if self._given < len(self._calls):
+                return
+            error, self._feed_error = self._feed_error, None
+        raise StopIteration if error is None else error
 
     def _wait(self, timeout: float | None) -> int:
         if self._is_ordered:

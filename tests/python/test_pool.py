@@ -353,8 +353,175 @@ def test_ctrl_c_ends_a_map() -> None:
         program.wait_for("began")
         program.signal(signal.SIGINT)
         assert program.wait() == 0
-        assert program.lines()[-2:] == ["interrupted", "5"], program.output
+        assert [line for line in program.lines() if line != "began"] == ["interrupted", "5"], program.output
         assert program.lines().count("began") < 1000
+
+
+# Holds the only worker until the program lets it go, so that what waits for room waits.
+HELD = """
+    import threading
+    import drover
+
+    def pass_on(x):
+        if not isinstance(x, int):
+            x.wait()
+        return 0
+
+"""
+
+
+def test_cancel_while_a_thread_submits() -> None:
+    """What it was about to submit never runs, and the results are not those of a part."""
+    lines = run(
+        HELD
+        + """
+    class Item:
+        def __reduce__(self):
+            pickling.set()
+            go_on.wait()
+            return int, (1,)
+
+    if __name__ == "__main__":
+        pickling, go_on, held = threading.Event(), threading.Event(), drover.Event()
+        with drover.Pool(1) as pool:
+            result = pool.map_async(pass_on, [held, *range(2000), *(Item() for _ in range(100))], 1)
+            held.set()
+            pickling.wait()
+            result.cancel()
+            go_on.set()
+            try:
+                print(len(result.get()))
+            except drover.Cancelled:
+                print("cancelled")
+            done = pool.apply_async(abs, (-1,))
+            print(done.get(), done.cancel())
+"""
+    )
+    assert lines == ["cancelled", "1 False"]
+
+
+def test_exception_of_a_task_that_was_to_stop_is_its_own() -> None:
+    """Only Cancelled says that it did stop."""
+    lines = run("""
+        import drover
+
+        def fail(error, began, go_on):
+            began.set()
+            go_on.wait()
+            raise error
+
+        if __name__ == "__main__":
+            with drover.Pool(1) as pool:
+                for error in (ValueError("own"), drover.Cancelled("stopped")):
+                    began, go_on = drover.Event(), drover.Event()
+                    result = pool.apply_async(fail, (error, began, go_on))
+                    began.wait()
+                    print(result.cancel())
+                    go_on.set()
+                    try:
+                        result.get()
+                    except (ValueError, drover.Cancelled) as raised:
+                        print(type(raised).__name__, "interrupted" in str(raised))
+    """)
+    assert lines == ["False", "ValueError False", "False", "Cancelled True"]
+
+
+def test_ctrl_c_while_a_result_is_read_is_not_the_result() -> None:
+    """It can be asked for again."""
+    lines = run("""
+        import drover
+
+        reads = 0
+
+        def read():
+            global reads
+            reads += 1
+            if reads % 2:
+                raise KeyboardInterrupt
+            return "value"
+
+        class Value:
+            def __reduce__(self):
+                return read, ()
+
+        def give(x):
+            return Value()
+
+        def ask(get):
+            try:
+                print("read", get())
+            except KeyboardInterrupt:
+                print("interrupted", get())
+
+        if __name__ == "__main__":
+            with drover.Pool(1) as pool:
+                ask(pool.apply_async(give, (0,)).get)
+                ask(pool.map_async(give, [0]).get)
+                ask(pool.imap(give, [0]).next)
+    """)
+    assert lines == ["interrupted value", "interrupted ['value']", "interrupted value"]
+
+
+def test_ctrl_c_in_an_iterator_of_items_is_not_its_end() -> None:
+    """It is raised at once, and where results are missing for it."""
+    lines = run(
+        HELD
+        + """
+    class Items:
+        given = 0
+
+        def __init__(self, held):
+            self.held = held
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            self.given += 1
+            if self.given == 3000:
+                raise KeyboardInterrupt
+            return self.held if self.given % 1000 == 1 else self.given
+
+    if __name__ == "__main__":
+        held = drover.Event()
+        with drover.Pool(1) as pool:
+            results, taken, interrupts = pool.imap(pass_on, Items(held)), 0, 0
+            held.set()
+            while interrupts < 2:
+                try:
+                    next(results)
+                    taken += 1
+                except KeyboardInterrupt:
+                    interrupts += 1
+                    print("interrupted", taken == 2999)
+            print(list(results))
+"""
+    )
+    assert lines == ["interrupted False", "interrupted True", "[]"]
+
+
+def test_time_of_next_counts_while_another_thread_waits() -> None:
+    """It is not that thread's time."""
+    lines = run(
+        HELD
+        + """
+    if __name__ == "__main__":
+        held = drover.Event()
+        with drover.Pool(1) as pool:
+            results = pool.imap(pass_on, [held])
+            other = threading.Thread(target=lambda: print(next(results)))
+            other.start()
+            other.join(0.2)
+            try:
+                results.next(timeout=0.05)
+            except drover.TimeoutError:
+                print("not yet")
+            held.set()
+            other.join()
+            print(list(results))
+"""
+    )
+    assert lines == ["not yet", "0", "[]"]
 
 
 def test_workers_are_replaced_after_their_tasks() -> None:
