@@ -248,7 +248,8 @@ TEST(KillTree, daemon_of_a_root_that_adopts_is_killed) {
 
 DROVER_PEER_BODY(kill_all_below) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  Tree tree("echo $$; sleep 1000 & echo $!; setsid sh -c 'sleep 1000 & echo $!; sleep 1000; :' & wait", 3);
+  // Nothing is started after the last word: who comes while others are killed may be taken for a child of our own.
+  Tree tree("echo $$; sleep 1000 & echo $!; setsid sh -c 'sleep 1000 & echo $!; wait' & wait", 3);
   ASSERT_EQ(tree.running(), 3);
   EXPECT_EQ(kill_descendants(soon()), WaitResult::done);
   EXPECT_EQ(tree.running(), 0);
