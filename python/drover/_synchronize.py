@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing import context
 from typing import Any, ClassVar
@@ -185,10 +186,10 @@ class Condition(SharedHandle):
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         """Wait until the predicate holds; give its last value."""
-        end = None if timeout is None else threading.TIMEOUT_MAX if timeout < 0 else _now() + timeout
+        end = None if timeout is None else time.monotonic() + timeout
         result = predicate()
         while not result:
-            left = None if end is None else end - _now()
+            left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 break
             self.wait(left)
@@ -206,12 +207,6 @@ class Condition(SharedHandle):
     def __repr__(self) -> str:
         """Show how many wait."""
         return f"<drover.Condition({self._core.waiting()} waiting)>"
-
-
-def _now() -> float:
-    import time  # noqa: PLC0415
-
-    return time.monotonic()
 
 
 class Event(SharedHandle):

@@ -209,3 +209,16 @@ def test_interrupt_ends_a_wait(set_up: str) -> None:
         program.signal(signal.SIGINT)
         assert program.wait() == 0, program.output
         assert program.lines() == ["waiting", "interrupted"]
+
+
+def test_wait_for_gives_up_at_once_when_its_time_is_over() -> None:
+    """Also for a time that was over before: below zero."""
+    lines = run("""
+        import drover
+
+        condition = drover.Condition()
+        with condition:
+            print([condition.wait_for(lambda: False, timeout) for timeout in (-1, 0, 0.01)])
+            print(condition.wait_for(lambda: 7, -1))
+    """)
+    assert lines == ["[False, False, False]", "7"]
