@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -37,7 +36,6 @@ namespace {
 constexpr std::chrono::seconds kTimeToDie{10};
 constexpr std::streamoff kTailBytes = 4096;
 constexpr const char* kMarkVariable = "DROVER_WORKER";
-constexpr const char* kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
 
 std::string next_name() {
   static std::atomic<unsigned> next{0};
@@ -62,14 +60,6 @@ StandardStream stream_of(const WorkerOutput& output) {
   return {};
 }
 
-// Streams of one process share a few hardware queues by default, and work that waits in one holds up the others.
-void add_connections(SpawnOptions& options) {
-  const auto sets = [](const auto& variable) { return variable.first == kConnections; };
-  const bool is_unset = std::ranges::find(options.unset, kConnections) != options.unset.end();
-  if (is_unset || std::getenv(kConnections) != nullptr || std::ranges::any_of(options.environment, sets)) return;
-  options.environment.emplace_back(kConnections, "32");
-}
-
 SpawnOptions spawn_options(const ProcessOptions& options, const std::string& name) {
   SpawnOptions spawn;
   StartCommand command = start_command();
@@ -80,7 +70,6 @@ SpawnOptions spawn_options(const ProcessOptions& options, const std::string& nam
       std::back_inserter(spawn.arguments));
   spawn.environment = options.environment;
   spawn.unset = options.unset;
-  add_connections(spawn);
   spawn.environment.emplace_back("DROVER_SESSION_FD", std::to_string(kWorkerSession));
   spawn.placement = options.placement;
   spawn.streams = {

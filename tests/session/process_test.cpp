@@ -114,7 +114,7 @@ TEST_F(ProcessTest, status_of_exit_is_told) {
 TEST_F(ProcessTest, worker_has_name_arguments_and_session) {
   const ScopedEnvironment unset("CUDA_DEVICE_MAX_CONNECTIONS", std::nullopt);
   EXPECT_EQ(output_of(session_, {.entry = tell, .arguments = {"a", "", "b c"}, .name = "ruth"}),
-            "[ruth] name=ruth arguments=a||b c self=true session_variable=none connections=32\n");
+            "[ruth] name=ruth arguments=a||b c self=true session_variable=none connections=none\n");
 }
 
 TEST_F(ProcessTest, participants_show_the_worker_under_its_name) {
@@ -134,7 +134,7 @@ TEST_F(ProcessTest, names_are_made_up_where_none_is_given) {
   for (auto& worker : workers) EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(0));
 }
 
-TEST_F(ProcessTest, user_s_own_number_of_connections_is_kept) {
+TEST_F(ProcessTest, user_s_own_number_of_connections_comes_through) {
   const auto line = [&](const ProcessOptions& options) { return output_of(session_, options); };
   const ScopedEnvironment ours("CUDA_DEVICE_MAX_CONNECTIONS", "4");
   EXPECT_NE(line({.entry = tell}).find("connections=4\n"), std::string::npos);

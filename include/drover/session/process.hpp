@@ -69,10 +69,9 @@ struct ProcessOptions {
 /// moved-from one owns nothing. Not synchronised. docs/processes.md has the table of what happens when somebody dies.
 class Process {
  public:
-  /// Starts a worker and returns when it is loaded, not when it has joined: many can be started at once. Unless the
-  /// environment says otherwise it gets CUDA_DEVICE_MAX_CONNECTIONS=32. Throws `Errc::not_found`, naming those that
-  /// exist, if there is no such entry; `Errc::invalid_argument` unless drover::init was called; what
-  /// ChildProcess::spawn and Session::invite throw.
+  /// Starts a worker and returns when it is loaded, not when it has joined: many can be started at once. Throws
+  /// `Errc::not_found`, naming those that exist, if there is no such entry; `Errc::invalid_argument` unless drover::init
+  /// was called; what ChildProcess::spawn and Session::invite throw.
   [[nodiscard]] static Process start(Session session, const ProcessOptions& options);
 
   /// Takes over what `other` owned.
