@@ -19,7 +19,9 @@
 #include "drover/process/process_tree.hpp"
 #include "process/memory_kills.hpp"
 #include "process/pidfd.hpp"
+#include "process/remote_status.hpp"
 #include "process/spawn.hpp"
+#include "process/spawner.hpp"
 
 namespace drover {
 namespace {
@@ -56,6 +58,24 @@ std::string own_executable() {
 }
 
 ChildProcess ChildProcess::spawn(const SpawnOptions& options) {
+  if (auto child = spawn_by_spawner(options)) return std::move(*child);
+  return spawn_by_clone(options);
+}
+
+std::optional<ChildProcess> ChildProcess::spawn_by_spawner(const SpawnOptions& options) {
+  const auto spawner = current_spawner();
+  if (!spawner) return std::nullopt;
+  const auto memory_kills_before = memory_kills();
+  auto spawned = spawner->spawn(options);
+  if (!spawned) return std::nullopt;
+  ChildProcess child(spawned->pid, std::move(spawned->pidfd));
+  child.remote_ = std::move(spawned->remote);
+  child.pipes_ = std::move(spawned->pipes);
+  child.memory_kills_before_ = memory_kills_before;
+  return child;
+}
+
+ChildProcess ChildProcess::spawn_by_clone(const SpawnOptions& options) {
   const auto memory_kills_before = memory_kills();
   Spawned spawned = drover::spawn(options);
   ChildProcess child(spawned.pid, std::move(spawned.pidfd));
@@ -70,6 +90,7 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, 0)),
       parent_(other.parent_),
       pidfd_(std::move(other.pidfd_)),
+      remote_(std::move(other.remote_)),
       pipes_(std::move(other.pipes_)),
       ended_(other.ended_),
       memory_kills_before_(other.memory_kills_before_),
@@ -81,6 +102,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
     pid_ = std::exchange(other.pid_, 0);
     parent_ = other.parent_;
     pidfd_ = std::move(other.pidfd_);
+    remote_ = std::move(other.remote_);
     pipes_ = std::move(other.pipes_);
     ended_ = other.ended_;
     memory_kills_before_ = other.memory_kills_before_;
@@ -115,12 +137,29 @@ std::optional<ExitStatus> ChildProcess::wait(Deadline deadline) {
     if (count < 0 && errno != EINTR) throw_errno("poll", fmt::format("process {}", pid_));
     if (count == 0 && deadline.has_passed()) return std::nullopt;
   }
+  ended_ = remote_.is_open() ? reap_remote() : reap_own();
+  return ended_;
+}
+
+ExitStatus ChildProcess::reap_own() {
   siginfo_t info{};
   if (sys::retry("waitid", ::waitid, P_PID, static_cast<id_t>(pid_), &info, WEXITED) != 0) {
     throw_errno("waitid", fmt::format("process {}", pid_));
   }
-  ended_ = status_from(info, is_sigkill(info) ? reason_of_kill() : KillReason::unknown);
-  return ended_;
+  return status_from(info, is_sigkill(info) ? reason_of_kill() : KillReason::unknown);
+}
+
+// If the template is gone, the child may have fallen to us, as orphans do to a worker; else what we did to it is all
+// that is known.
+ExitStatus ChildProcess::reap_remote() {
+  siginfo_t info{};
+  const bool is_told = remote_status::receive(remote_.get(), info);
+  if (is_told) remote_status::let_reap(remote_.get());
+  remote_.reset();
+  if (!is_told && (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0)) {
+    return was_killed_by_us_ ? ExitStatus::killed(SIGKILL, false, KillReason::parent) : ExitStatus::unknown();
+  }
+  return status_from(info, is_sigkill(info) ? reason_of_kill() : KillReason::unknown);
 }
 
 KillReason ChildProcess::reason_of_kill() const {
@@ -157,6 +196,10 @@ void ChildProcess::end() noexcept {
   static_cast<void>(pidfd_send_signal(pidfd_.get(), SIGKILL));
   if (!pidfd_wait(pidfd_.get(), Deadline::after(kTimeToDie))) {
     log(LogLevel::error, "a killed child process does not end; it is stuck in the kernel and stays behind", pid_);
+  } else if (remote_.is_open()) {
+    remote_status::let_reap(remote_.get());
+    remote_.reset();
+    static_cast<void>(::waitpid(pid_, nullptr, WNOHANG));  // an orphan that fell to us
   } else {
     reap(pid_);
   }

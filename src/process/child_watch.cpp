@@ -1,8 +1,6 @@
 #include "process/child_watch.hpp"
 
 #include <poll.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -10,13 +8,13 @@
 #include <exception>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 #include "process/child_watch_loop.hpp"
+#include "process/thread_place.hpp"
 
 namespace drover {
 namespace {
@@ -49,23 +47,6 @@ class AllSignalsBlocked {
  private:
   sigset_t before_{};
 };
-
-// What a child takes over from the thread that makes it.
-struct ThreadPlace {
-  std::vector<int> cpus;
-  int niceness = 0;
-};
-
-ThreadPlace place_of_this_thread() {
-  constexpr std::size_t kWidth = 8 * sizeof(unsigned long);
-  std::vector<unsigned long> bits(1024);  // more CPUs than any kernel has
-  ThreadPlace place{.cpus = {}, .niceness = ::getpriority(PRIO_PROCESS, 0)};
-  const auto bytes = ::syscall(SYS_sched_getaffinity, 0, bits.size() * sizeof(unsigned long), bits.data());
-  for (std::size_t cpu = 0; bytes > 0 && cpu < 8 * static_cast<std::size_t>(bytes); ++cpu) {
-    if ((bits[cpu / kWidth] >> (cpu % kWidth) & 1U) != 0) place.cpus.push_back(static_cast<int>(cpu));
-  }
-  return place;
-}
 
 // As if the thread whose place this is made the child. A lower niceness than this thread's is a privilege, so it is
 // not asked for unless the options do.
@@ -108,13 +89,15 @@ ChildWatch::~ChildWatch() {
   thread_.join();
 }
 
+// What a template starts does not end with the thread that asked for it, and may be waited for a while.
 ChildProcess ChildWatch::spawn(const SpawnOptions& options) {
+  if (auto forked = ChildProcess::spawn_by_spawner(options)) return std::move(*forked);
   std::optional<ChildProcess> child;
   std::exception_ptr failure;
   const ThreadPlace wanted = place_of_this_thread();
   loop_->do_there([&] {
     try {
-      child = ChildProcess::spawn(placed(options, wanted));
+      child = ChildProcess::spawn_by_clone(placed(options, wanted));
     } catch (...) {
       failure = std::current_exception();
     }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <thread>
@@ -20,6 +21,7 @@
 #include "drover/base/mutex.hpp"
 #include "drover/process/process_tree.hpp"
 #include "process/pidfd.hpp"
+#include "process/process_table.hpp"
 #include "process/write_now.hpp"
 
 namespace drover {
@@ -46,7 +48,8 @@ struct DeathWatch::State {
   std::function<void(const std::string&)> last_words;
   Mutex mutex;
   std::deque<Dependence> dependences DROVER_GUARDED_BY(mutex);  // addresses stay
-  std::string parent_reason;                                    // set before `parent`
+  std::string parent_reason;                                    // this and the next are set before `parent`
+  std::uint64_t parent_start = 0;                               // 0: the parent in the kernel's eyes too
   std::atomic<pid_t> parent = 0;
 
   // That something happened is only a hint: careless code closes descriptors that are not its own, and then opens
@@ -57,7 +60,7 @@ struct DeathWatch::State {
       const int count = ::epoll_wait(epoll.get(), &event, 1, static_cast<int>(kLook.count()));
       const bool is_interrupted = count < 0 && errno == EINTR;
       if (const Dependence* const dead = find_dead()) end(dead->reason);
-      if (const pid_t expected = parent; expected != 0 && ::getppid() != expected) end(parent_reason);
+      if (const pid_t expected = parent; expected != 0 && !is_there(expected)) end(parent_reason);
       if (count != 0 && !is_interrupted) std::this_thread::sleep_for(kLook);  // the descriptor is not ours any more
     }
   }
@@ -66,6 +69,14 @@ struct DeathWatch::State {
     const MutexLock lock(mutex);
     const auto dead = std::ranges::find_if(dependences, is_a_death, &Dependence::pidfd);
     return dead == dependences.end() ? nullptr : &*dead;
+  }
+
+  // The kernel's parent of one that was forked from a template is the template, which may end before.
+  [[nodiscard]] bool is_there(pid_t expected) const noexcept {
+    if (parent_start == 0) return ::getppid() == expected;
+    const auto record = read_process(expected);
+    if (!record) return errno == EMFILE || errno == ENFILE || errno == ENOMEM;  // nobody could look
+    return record->start == parent_start && !record->has_ended();
   }
 
   // Nobody reads our standard error perhaps, least of all a parent that is dead: nothing here waits for a reader.
@@ -100,6 +111,10 @@ void DeathWatch::depend_on(Fd pidfd, std::string reason) {
 void DeathWatch::depend_on_parent(Fd pidfd, pid_t parent, const std::string& reason) {
   depend_on(std::move(pidfd), reason);
   state_->parent_reason = reason;
+  if (::getppid() != parent) {
+    const auto record = read_process(parent);
+    state_->parent_start = record ? record->start : 1;  // gone, as its pidfd tells too
+  }
   state_->parent = parent;
 }
 

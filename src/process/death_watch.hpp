@@ -22,8 +22,8 @@ class DeathWatch {
   /// From now on this process ends when `pidfd` becomes readable. `reason` says what that means: "its parent, process
   /// 12, has ended". The descriptor is kept open for ever.
   void depend_on(Fd pidfd, std::string reason);
-  /// The same for the parent, whose pidfd this is. Its death is noticed within a second even if the program closes
-  /// descriptors that are not its own.
+  /// The same for the parent, whose pidfd this is: who made this process, or asked a template for it. Its death is
+  /// noticed within a second even if the program closes descriptors that are not its own.
   void depend_on_parent(Fd pidfd, pid_t parent, const std::string& reason);
 
  private:

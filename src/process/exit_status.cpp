@@ -36,6 +36,7 @@ const char* usual_cause(int signal, KillReason reason) {
 }  // namespace
 
 std::string ExitStatus::to_string() const {
+  if (!is_known_) return "ended in a way that nobody knows: the template that had started it was killed before";
   if (!is_signal_) return fmt::format("exited with status {}", value_);
   return fmt::format("killed by {}{}{}", signal_name(value_), usual_cause(value_, reason_),
                      dumped_core_ ? ", core dumped" : "");

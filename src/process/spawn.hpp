@@ -15,6 +15,7 @@ struct Spawned {
   pid_t pid = 0;            ///< its id
   Fd pidfd;                 ///< made together with it
   std::array<Fd, 3> pipes;  ///< our ends of the standard streams that are pipes
+  Fd remote;                ///< where its parent tells how it ended, if that is another process: remote_status.hpp
 };
 
 /// Starts a program; throws, with the step that failed and its subject, if that cannot be done. See

@@ -112,8 +112,7 @@ DROVER_BARE void set_limits(SpawnPlan& plan) noexcept {
 
 }  // namespace
 
-DROVER_BARE int run_spawn_plan(void* shared) noexcept {
-  SpawnPlan& plan = *static_cast<SpawnPlan*>(shared);
+DROVER_BARE void apply_spawn_plan(SpawnPlan& plan) noexcept {
   reset_signal_handlers();
   set_group(plan);
   set_parent_death_signal(plan);
@@ -122,6 +121,11 @@ DROVER_BARE int run_spawn_plan(void* shared) noexcept {
   set_limits(plan);
   begin(plan, SpawnStep::program);
   unblock_signals();
+}
+
+DROVER_BARE int run_spawn_plan(void* shared) noexcept {
+  SpawnPlan& plan = *static_cast<SpawnPlan*>(shared);
+  apply_spawn_plan(plan);
   ::syscall(SYS_execve, plan.program.c_str(), plan.arguments.data(), plan.variables.data());
   fail(plan, SpawnStep::program, errno);
 }

@@ -88,6 +88,9 @@ class SpawnPreparation {
 /// The system call of a step, for error texts and faults.
 [[nodiscard]] const char* call_of(SpawnStep step, ChildGroup group) noexcept;
 
+/// Does everything that stands before the program, in a process that was made for it. One step that fails ends it.
+void apply_spawn_plan(SpawnPlan& plan) noexcept;
+
 /// Runs in the child; never returns. `shared` is a SpawnPlan.
 int run_spawn_plan(void* shared) noexcept;
 

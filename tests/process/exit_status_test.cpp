@@ -51,5 +51,15 @@ TEST(ExitStatus, equality_is_of_kind_and_number) {
   EXPECT_EQ(ExitStatus::killed(SIGABRT), ExitStatus::killed(SIGABRT, true)) << "a core file is the machine's choice";
 }
 
+TEST(ExitStatus, unknown_end_is_neither_a_status_nor_a_signal) {
+  const auto unknown = ExitStatus::unknown();
+  EXPECT_FALSE(unknown.is_success());
+  EXPECT_EQ(unknown.status(), std::nullopt);
+  EXPECT_EQ(unknown.signal(), std::nullopt);
+  EXPECT_NE(unknown, ExitStatus::exited(0));
+  EXPECT_EQ(unknown, ExitStatus::unknown());
+  EXPECT_NE(unknown.to_string().find("template"), std::string::npos) << unknown.to_string();
+}
+
 }  // namespace
 }  // namespace drover

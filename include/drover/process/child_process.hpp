@@ -36,7 +36,8 @@ class ChildProcess {
  public:
   /// Starts a program, safely whatever this process has initialised and however many threads it has: nothing is
   /// copied as by fork. Blocks until the program is loaded. If it cannot be started, throws with the step that
-  /// failed ("sched_setaffinity", "execve"), its subject and the program.
+  /// failed ("sched_setaffinity", "execve"), its subject and the program. What a Template in use can start is forked
+  /// from it instead: then the template is the parent, and the rest of this class holds all the same.
   [[nodiscard]] static ChildProcess spawn(const SpawnOptions& options);
 
   /// Takes over what `other` owned.
@@ -56,6 +57,7 @@ class ChildProcess {
   [[nodiscard]] Fd take_pipe(int number);
   /// Blocks until it has ended and returns how; nothing if the deadline passes first. Throws `Errc::not_found` if
   /// somebody else reaped it, as a program does that ignores SIGCHLD or waits for all children: then nobody knows.
+  /// Nor does anybody know of one whose template was killed: `ExitStatus::unknown()`.
   [[nodiscard]] std::optional<ExitStatus> wait(Deadline deadline);
   /// Sends a signal; does nothing if it has ended. Never reaches another process, even if somebody else reaped
   /// the child and its id was given out again.
@@ -66,7 +68,12 @@ class ChildProcess {
   static WaitResult kill_trees(std::span<ChildProcess* const> children, Deadline deadline);
 
  private:
+  friend class ChildWatch;
   ChildProcess(pid_t pid, Fd pidfd) noexcept;
+  [[nodiscard]] static ChildProcess spawn_by_clone(const SpawnOptions& options);
+  [[nodiscard]] static std::optional<ChildProcess> spawn_by_spawner(const SpawnOptions& options);
+  [[nodiscard]] ExitStatus reap_own();
+  [[nodiscard]] ExitStatus reap_remote();
   [[nodiscard]] KillReason reason_of_kill() const;
   void check_process() const;
   void end() noexcept;
@@ -74,6 +81,7 @@ class ChildProcess {
   pid_t pid_ = 0;
   pid_t parent_;  // who started it
   Fd pidfd_;
+  Fd remote_;  // to its parent, if that is another process
   std::array<Fd, 3> pipes_;
   std::optional<ExitStatus> ended_;
   detail::MemoryKills memory_kills_before_;

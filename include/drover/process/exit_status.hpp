@@ -14,7 +14,7 @@ enum class KillReason {
   parent,         ///< its parent asked for it
 };
 
-/// How a process ended: by itself with a status, or by a signal.
+/// How a process ended: by itself with a status, or by a signal; or that nobody can tell.
 class ExitStatus {
  public:
   /// Ended by returning or calling exit.
@@ -27,11 +27,18 @@ class ExitStatus {
     return status;
   }
 
+  /// Ended, but who started it, a template, died first, and with it the knowledge how.
+  [[nodiscard]] static ExitStatus unknown() noexcept {
+    ExitStatus status(0, false, false);
+    status.is_known_ = false;
+    return status;
+  }
+
   /// Whether it ended by itself with status 0.
-  [[nodiscard]] bool is_success() const noexcept { return !is_signal_ && value_ == 0; }
-  /// The exit status; nothing if a signal ended it.
+  [[nodiscard]] bool is_success() const noexcept { return is_known_ && !is_signal_ && value_ == 0; }
+  /// The exit status; nothing if a signal ended it, or if nobody knows.
   [[nodiscard]] std::optional<int> status() const noexcept {
-    return is_signal_ ? std::nullopt : std::optional(value_);
+    return is_signal_ || !is_known_ ? std::nullopt : std::optional(value_);
   }
   /// The signal that ended it; nothing if it ended by itself.
   [[nodiscard]] std::optional<int> signal() const noexcept {
@@ -45,7 +52,7 @@ class ExitStatus {
   /// Equal in kind and number; whether a core was dumped, and why it was killed, do not count, since the machine
   /// decides what is known of that.
   bool operator==(const ExitStatus& other) const noexcept {
-    return value_ == other.value_ && is_signal_ == other.is_signal_;
+    return value_ == other.value_ && is_signal_ == other.is_signal_ && is_known_ == other.is_known_;
   }
 
  private:
@@ -55,6 +62,7 @@ class ExitStatus {
   int value_;
   bool is_signal_;
   bool dumped_core_;
+  bool is_known_ = true;
   KillReason reason_ = KillReason::unknown;
 };
 
