@@ -125,6 +125,7 @@ std::string stacks_text(const PoolInfo& pool) {
     for (std::size_t frame = 0; frame < process.stack.size(); ++frame) {
       text += fmt::format("  #{} {}\n", frame, process.stack[frame]);
     }
+    for (const auto& line : process.stack_text) text += fmt::format("  {}\n", line);
   }
   return text;
 }
@@ -171,7 +172,8 @@ Json worker_json(const WorkerReading& worker, const WorkerProcess& process, doub
           {"cpu_percent", known(cpu)},
           {"resident_bytes", known(process.resident)},
           {"stack", process.stack},
-          {"stack_problem", text(process.stack_problem)}};
+          {"stack_problem", text(process.stack_problem)},
+          {"stack_text", process.stack_text}};
 }
 
 Json pool_json(const PoolInfo& pool, CpuShares& shares) {

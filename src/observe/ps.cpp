@@ -58,6 +58,7 @@ void add_stack(const FoundBoard& found, const WorkerReading& worker, WorkerProce
   const auto until = std::min(deadline.moment(), Deadline::after(kTimeForAStack).moment());
   const auto sample = sample_stack(worker.pid, 0, found.board().workers.at(worker.slot), Deadline::at(until), proc);
   process.stack_problem = sample.problem;
+  process.stack_text = sample.text;
   if (!sample.addresses.empty()) process.stack = Symbolizer(worker.pid, proc).describe_stack(sample.addresses);
 }
 

@@ -16,7 +16,7 @@
 namespace drover {
 
 inline constexpr std::uint64_t kBoardMagic = 0x447261'6F42'7644ULL;
-inline constexpr std::uint32_t kBoardVersion = 1;
+inline constexpr std::uint32_t kBoardVersion = 2;
 inline constexpr std::size_t kMostBoardWorkers = 256;  ///< of one pool
 inline constexpr std::size_t kMostBoardTasks = 256;    ///< names that are shown; later ones are not
 inline constexpr const char* kBoardFileName = "drover-board";
@@ -38,12 +38,18 @@ struct alignas(64) BoardWorker {
   std::atomic<std::uint64_t> done{0};                 ///< tasks it has finished
   alignas(64) ActivitySlot activity;                  ///< what its main thread is inside of
   std::atomic<std::uint64_t> interrupt{0};            ///< written by the application: the task that shall stop
+  std::atomic<std::uint32_t> fence{0};                ///< by the application: batches up to it are begun no more
 
   alignas(64) std::atomic<std::uint32_t> pid{0};  ///< its process; 0: none
   std::atomic<std::uint32_t> starts{0};           ///< how many processes had this slot
   BoardText<32> title{};                          ///< "worker-3"
   BoardText<16> place{};                          ///< "cuda:0" as the application numbers devices, or "cpu"
   BoardText<48> device{};                         ///< UUID of the device it really got; written by the worker
+
+  // What the worker calls a task, in place of the name in Board::tasks; counts while `titled` is its number.
+  static constexpr std::size_t kTitleWords = 8;
+  alignas(64) std::atomic<std::uint64_t> titled{0};
+  std::array<std::atomic<std::uint64_t>, kTitleWords> task_title{};
 
   // A stack is asked for by `stack_asked` + 1 and a signal with that number, and is there when `stack_given` equals
   // it: see `pool/stack_sampler.hpp`.
@@ -52,6 +58,7 @@ struct alignas(64) BoardWorker {
   std::atomic<std::uint32_t> stack_given{0};
   std::atomic<std::uint32_t> stack_depth{0};
   std::atomic<std::uint32_t> stack_thread{0};      ///< whose stack it is
+  std::atomic<std::uint32_t> stack_helper{0};      ///< a thread that answers when the main one cannot; 0: none
   std::array<std::uint64_t, kMostFrames> stack{};  ///< return addresses, innermost first
 };
 

@@ -2,7 +2,9 @@
 //
 // A worker is sent batches of tasks. Before it begins a task it claims it, in one step, in a word that the
 // application sees too. So the application knows of a dead worker exactly which tasks it had begun; and it may take
-// tasks back that are not begun, by lowering the limit in the same word.
+// tasks back that are not begun, by lowering the limit in the same word. Batches that the worker has not come to yet
+// are taken back by a fence, a number below which it begins none: they are on their way, or in the worker's hands
+// already, and one that were only taken out of the queue could be overtaken by the next.
 //
 //   sequence (32 bits) of the batch | next (16 bits), tasks below it are claimed | limit (16 bits), tasks from it on
 //   are not the worker's
@@ -30,9 +32,20 @@ struct Claim {
   }
 };
 
-/// By the worker: from now on this is its batch.
-inline void begin_batch(std::atomic<std::uint64_t>& word, std::uint32_t sequence, std::uint16_t count) noexcept {
-  word.store(Claim{sequence, 0, count}.word(), std::memory_order_release);
+/// By the worker: from now on this is its batch. False if it was taken back. Either the worker sees the fence here,
+/// or the application sees this batch in the word when it has set the fence, and takes it back there.
+inline bool begin_batch(std::atomic<std::uint64_t>& word, const std::atomic<std::uint32_t>& fence,
+                        std::uint32_t sequence, std::uint16_t count) noexcept {
+  word.store(Claim{sequence, 0, count}.word(), std::memory_order_seq_cst);
+  return fence.load(std::memory_order_seq_cst) < sequence;
+}
+
+/// By the application: the worker begins no batch up to this one that it has not begun. Returns the one that it is
+/// at: all up to `sequence` that come after that have not begun, and never will.
+inline std::uint32_t set_fence(std::atomic<std::uint32_t>& fence, const std::atomic<std::uint64_t>& word,
+                               std::uint32_t sequence) noexcept {
+  fence.store(sequence, std::memory_order_seq_cst);
+  return Claim::of(word.load(std::memory_order_seq_cst)).sequence;
 }
 
 /// By the worker, before it begins its next task: false if the rest was taken back.

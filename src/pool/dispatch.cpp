@@ -150,20 +150,19 @@ std::size_t PoolCore::take_back_from(WorkerSlot& slot) {
     batch.limit = limit;
     return count;
   };
+  const std::uint32_t current = set_fence(slot.board->fence, slot.board->claim, slot.next_sequence - 1);
   std::size_t count = 0;
+  for (auto& batch : slot.batches) {
+    const std::uint16_t limit =
+        batch.sequence > current ? 0 : take_back(slot.board->claim, batch.sequence, batch.limit, 0);
+    if (limit < batch.limit) count += cut(batch, limit);
+  }
   try {
     Message message;
     while (slot.inbox->try_get(message) == GetResult::got) {
-      const auto sequence = WireReader(message).header<BatchHeader>().sequence;
-      const auto at = std::ranges::find(slot.batches, sequence, &Batch::sequence);
-      if (at != slot.batches.end()) count += cut(*at, 0);
-    }
+    }  // so that the tensors in there are not held until the worker comes to them
   } catch (const std::exception& error) {
-    log(LogLevel::warn, error.what());  // the session is over, say: what is in there is lost with the worker
-  }
-  for (auto& batch : slot.batches) {
-    const std::uint16_t limit = take_back(slot.board->claim, batch.sequence, batch.limit, 0);
-    if (limit < batch.limit) count += cut(batch, limit);
+    log(LogLevel::warn, error.what());  // the session is over, say
   }
   std::erase_if(slot.batches, [](const Batch& batch) { return batch.finished == batch.limit; });
   return count;

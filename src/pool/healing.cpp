@@ -13,6 +13,8 @@ namespace drover {
 namespace {
 
 constexpr int kMostFailedStarts = 3;
+// Workers that are killed from outside may by chance have had the same task before them; not so often.
+constexpr int kMostUntaken = 5;
 constexpr std::chrono::milliseconds kFirstBackoff{150};
 constexpr std::chrono::seconds kShortLife{1};
 
@@ -42,6 +44,9 @@ void PoolCore::handle_death(WorkerSlot& slot, const std::string& how) {
   for (const auto& batch : slot.batches) {
     for (std::size_t i = batch.finished; i < batch.limit; ++i) {
       const bool has_begun = batch.sequence < claim.sequence || (batch.sequence == claim.sequence && i < claim.next);
+      if (slot.state == SlotState::ready && !has_begun && begun == 0 && &batch == &slot.batches.front() &&
+          i == batch.finished)
+        ++batch.tasks[i]->untaken;  // it was the next
       begun += has_begun ? 1 : 0;
       has_begun ? lose_begun(slot, batch.tasks[i], how) : lose_waiting(slot, batch.tasks[i], how);
     }
@@ -54,6 +59,8 @@ void PoolCore::handle_death(WorkerSlot& slot, const std::string& how) {
   slot.board->state.store(WorkerState::dead, std::memory_order_relaxed);
   slot.board->task.store(0, std::memory_order_relaxed);
   slot.board->interrupt.store(0, std::memory_order_relaxed);
+  slot.board->titled.store(0, std::memory_order_relaxed);
+  slot.board->stack_helper.store(0, std::memory_order_relaxed);
   slot.board->pid.store(0, std::memory_order_relaxed);
   slot.board->activity.since.store(0, std::memory_order_relaxed);
   set_text(slot.board->device, "");
@@ -102,7 +109,9 @@ void PoolCore::lose_begun(const WorkerSlot& slot, const TaskPtr& task, const std
   ++task->deaths;
   const auto what = fmt::format("{} was lost: {} ran it and ended: {}", task->describe_call(), slot.describe(), how);
   if (task->has_timed_out) {
-    refuse(task, timeout_error(*task, slot.describe() + " was killed for that"));
+    const bool was_seen = slot.seen_in == task->number && !slot.seen_at.empty();
+    refuse(task, timeout_error(*task, slot.describe() + " was killed for that" +
+                                          (was_seen ? "; where it was then:\n" + slot.seen_at : "")));
     return;
   }
   const bool is_quarantined = options_.quarantine_after > 0 && task->deaths >= options_.quarantine_after;
@@ -125,6 +134,14 @@ void PoolCore::lose_begun(const WorkerSlot& slot, const TaskPtr& task, const std
 }
 
 void PoolCore::lose_waiting(const WorkerSlot& slot, const TaskPtr& task, const std::string& how) {
+  if (task->untaken >= kMostUntaken) {
+    refuse(task, error_of(Errc::task_failed,
+                          fmt::format("{} is not tried again, since {} workers ended when they were to take it in, "
+                                      "before it began. The last: {} ended: {}",
+                                      task->describe_call(), task->untaken, slot.describe(), how),
+                          "what they printed says why; limits of memory or open files are the usual reasons"));
+    return;
+  }
   if (task->options().retry.is_moved() && may_wait(*task)) {
     pending_.push_again(task);
     return;

@@ -16,6 +16,7 @@
 #include "pool/relocation_rule.hpp"
 #include "pool/stall_report.hpp"
 #include "pool/task_table.hpp"
+#include "pool/worker_plan_users.hpp"
 
 namespace drover {
 namespace {
@@ -58,6 +59,8 @@ void WorkerSlot::reset() {
   batches.clear();
   outstanding = 0;
   done_by_process = 0;
+  seen_in = 0;
+  seen_at.clear();
 }
 
 PoolCore::PoolCore(const Session& session, const WorkerPlanOptions& workers, const PoolOptions& options)
@@ -286,7 +289,7 @@ void PoolCore::resize(std::size_t workers) {
     WorkerPlanOptions wanted = plan_options_;
     wanted.workers = workers;
     wanted.per_device = 0;
-    plans = plan_workers(wanted, look_at_machine());
+    plans = plan_workers(wanted, without(look_at_machine(), own_processes()));  // which are among those wanted
   }
   Refusals refusals;
   {
@@ -405,6 +408,16 @@ std::size_t PoolCore::known_slots() const {
   return slots_.size();
 }
 
+std::vector<pid_t> PoolCore::own_processes() const {
+  const MutexLock lock(mutex_);
+  std::vector<pid_t> pids;
+  for (const auto& slot : slots_) {
+    if (const auto pid = slot->board->pid.load(std::memory_order_relaxed); pid != 0)
+      pids.push_back(static_cast<pid_t>(pid));
+  }
+  return pids;
+}
+
 std::vector<std::size_t> PoolCore::numbers() const {
   check_not_forked();
   const MutexLock lock(mutex_);
@@ -456,7 +469,12 @@ void PoolCore::tell_board() {
   board.restarts.store(statistics_.restarts, std::memory_order_relaxed);
 }
 
-std::string PoolCore::stall_text() const { return to_string(make_stall_report(board_.board())); }
+std::string PoolCore::stall_text() const {
+  StallOptions how;
+  if (options_.stall_report_after.count() > 0)
+    how.patience = std::min<std::chrono::nanoseconds>(how.patience, options_.stall_report_after);
+  return to_string(make_stall_report(board_.board(), how));
+}
 
 void PoolCore::wake_warden() noexcept { static_cast<void>(::eventfd_write(wake_.get(), 1)); }
 

@@ -39,6 +39,12 @@ class Mps;
 /// The error of a task that took too long.
 [[nodiscard]] std::exception_ptr timeout_error(const detail::TaskCall& task, const std::string& what);
 
+/// A task whose worker is to be killed, since it takes too long.
+struct OverdueTask {
+  std::size_t worker = 0;
+  std::uint64_t task = 0;
+};
+
 class PoolCore : public std::enable_shared_from_this<PoolCore> {
  public:
   PoolCore(const Session& session, const WorkerPlanOptions& workers, const PoolOptions& options);
@@ -90,6 +96,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   void add_slots(const std::vector<WorkerPlan>& plans, std::size_t count) DROVER_REQUIRES(mutex_);
   [[nodiscard]] std::size_t lane_of(const Place& place) DROVER_REQUIRES(mutex_);
   [[nodiscard]] std::size_t known_slots() const DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<pid_t> own_processes() const DROVER_EXCLUDES(mutex_);
   void choose_lane(detail::TaskCall& task) const DROVER_REQUIRES(mutex_);
   void cancel_pending(const char* why) DROVER_REQUIRES(mutex_);
   void begin_ending(Clock::time_point kill_at) DROVER_REQUIRES(mutex_);
@@ -154,7 +161,9 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   void bury_dead();
   void say_death(std::size_t index, std::uint32_t starts, const std::string& how);
   [[nodiscard]] Clock::time_point enforce_limits();
-  void enforce_task_limit(WorkerSlot& slot, std::uint64_t now, std::uint64_t& next) DROVER_REQUIRES(mutex_);
+  void enforce_task_limit(WorkerSlot& slot, std::uint64_t now, std::uint64_t& next, std::vector<OverdueTask>& overdue)
+      DROVER_REQUIRES(mutex_);
+  void end_overdue(const std::vector<OverdueTask>& overdue) DROVER_EXCLUDES(mutex_);
   void watch_for_stalls(Clock::time_point now);
   void kill(std::size_t index) noexcept;
 

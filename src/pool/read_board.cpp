@@ -22,15 +22,20 @@ std::chrono::nanoseconds time_since(std::uint64_t moment, Clock::time_point now)
   return std::chrono::nanoseconds(moment == 0 || then > count ? 0 : count - then);
 }
 
+template <std::size_t Words>
+std::string text_of(const std::array<std::atomic<std::uint64_t>, Words>& words) {
+  BoardText<Words * sizeof(std::uint64_t)> text{};
+  for (std::size_t i = 0; i < Words; ++i) {
+    const std::uint64_t word = words.at(i).load(std::memory_order_relaxed);
+    std::memcpy(&text.at(i * sizeof(word)), &word, sizeof(word));
+  }
+  return text_of(text);
+}
+
 void read_activity(const ActivitySlot& slot, Clock::time_point now, WorkerReading& worker) {
   const std::uint64_t since = slot.since.load(std::memory_order_acquire);
   if (since == 0) return;
-  BoardText<ActivitySlot::kWords * sizeof(std::uint64_t)> name{};
-  for (std::size_t i = 0; i < ActivitySlot::kWords; ++i) {
-    const std::uint64_t word = slot.name.at(i).load(std::memory_order_relaxed);
-    std::memcpy(&name.at(i * sizeof(word)), &word, sizeof(word));
-  }
-  worker.inside = text_of(name);
+  worker.inside = text_of(slot.name);
   worker.inside_since = time_since(since, now);
 }
 
@@ -64,6 +69,9 @@ WorkerReading read_worker(const Board& board, std::size_t slot, Clock::time_poin
   const std::uint32_t name = from.name.load();
   if (worker.task != 0 && name < std::min<std::size_t>(board.task_names, kMostBoardTasks)) {
     worker.task_name = text_of(board.tasks.at(name));
+  }
+  if (worker.task != 0 && from.titled.load(std::memory_order_acquire) == worker.task) {
+    worker.task_name = text_of(from.task_title);
   }
   worker.is_interrupted = worker.task != 0 && from.interrupt.load() == worker.task;
   read_activity(from.activity, now, worker);

@@ -14,14 +14,18 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <future>
 #include <span>
+#include <sstream>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/sys.hpp"
 #include "drover/base/error.hpp"
+#include "drover/pool/stack_text.hpp"
 #include "process/proc_files.hpp"
 #include "process/process_facts.hpp"
 #include "process/symbols.hpp"
@@ -32,9 +36,26 @@ namespace {
 constexpr std::size_t kExtraFrames = 8;  // of the handler itself
 constexpr std::size_t kAlternateStackBytes = std::size_t{128} * 1024;
 constexpr std::chrono::microseconds kPause{200};
+constexpr const char* kTextFileName = "drover-stack-text";
+constexpr std::size_t kMostTextBytes = 16384;
+constexpr std::size_t kMostTextLines = 100;
+constexpr std::size_t kMostTextColumns = 400;
 
 std::atomic<BoardWorker*> answering{nullptr};
 static_assert(std::atomic<BoardWorker*>::is_always_lock_free);
+
+struct TextSource {
+  StackTextWriter write;
+  int argument;
+  int file;
+  ino_t number;  // of the file: a task that closes all descriptors may have another one there
+};
+
+std::atomic<const TextSource*> text_source{nullptr};
+std::atomic<pid_t> helper{0};
+static_assert(std::atomic<const TextSource*>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
+
+pid_t own_thread() noexcept { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
 std::uint64_t interrupted_at([[maybe_unused]] const void* context) noexcept {
 #if defined(__x86_64__)
@@ -66,14 +87,25 @@ void write_stack(BoardWorker& slot, std::uint64_t interrupted) noexcept {
   slot.stack_depth.store(count, std::memory_order_relaxed);
 }
 
+// Runs in the handler.
+void write_text() noexcept {
+  const TextSource* const source = text_source.load(std::memory_order_acquire);
+  struct stat now{};
+  if (source == nullptr || ::fstat(source->file, &now) != 0 || now.st_ino != source->number) return;
+  if (::ftruncate(source->file, 0) == 0 && ::lseek(source->file, 0, SEEK_SET) == 0) source->write(source->argument);
+}
+
 extern "C" void drover_answer_stack(int /*signal*/, siginfo_t* info, void* context) {
   const int error = errno;
   BoardWorker* const slot = answering.load(std::memory_order_acquire);
   if (slot != nullptr && info->si_code == SI_QUEUE) {
     const auto number = static_cast<std::uint32_t>(info->si_value.sival_int);
     if (slot->stack_asked.load(std::memory_order_acquire) == number) {
-      write_stack(*slot, interrupted_at(context));
-      slot->stack_thread.store(static_cast<std::uint32_t>(::syscall(SYS_gettid)), std::memory_order_relaxed);
+      const pid_t own = own_thread();
+      slot->stack_depth.store(0, std::memory_order_relaxed);
+      if (own != helper.load(std::memory_order_relaxed)) write_stack(*slot, interrupted_at(context));
+      write_text();
+      slot->stack_thread.store(static_cast<std::uint32_t>(own), std::memory_order_relaxed);
       slot->stack_given.store(number, std::memory_order_release);
     }
   }
@@ -130,19 +162,32 @@ bool has_board_open(pid_t pid, const BoardWorker& slot, const std::filesystem::p
   });
 }
 
-// Why the process cannot answer, or should not be asked; empty if it can.
-std::string reason_for_silence(const ProcessFacts& facts, pid_t tid) {
-  const std::uint64_t bit = std::uint64_t{1} << static_cast<unsigned>(stack_signal() - 1);
-  if (facts.is_zombie()) return "it has ended";
+std::uint64_t signal_bit() noexcept { return std::uint64_t{1} << static_cast<unsigned>(stack_signal() - 1); }
+
+char state_of(const ProcessFacts& facts, pid_t tid) {
   const auto thread = std::ranges::find(facts.threads, tid, &ThreadFacts::tid);
-  const char state = thread == facts.threads.end() ? facts.state : thread->state;
-  if (state == 'T' || state == 't' || state == 'D') return fmt::format("it is {}", state_text(state));
-  if ((facts.caught_signals & bit) == 0) return "it does not answer such requests";
-  if (tid == facts.pid && (facts.blocked_signals & bit) != 0) return "its main thread blocks the signal";
+  return thread == facts.threads.end() ? facts.state : thread->state;
+}
+
+// Why no thread of the process can answer; empty if one may.
+std::string reason_for_silence(const ProcessFacts& facts, pid_t tid) {
+  if (facts.is_zombie()) return "it has ended";
+  const char state = state_of(facts, tid);
+  if (state == 'T' || state == 't') return fmt::format("it is {}", state_text(state));
+  return (facts.caught_signals & signal_bit()) == 0 ? "it does not answer such requests" : "";
+}
+
+// Why this thread cannot answer, or should not be asked; empty if it can.
+std::string reason_to_spare(const ProcessFacts& facts, pid_t tid) {
+  if (const char state = state_of(facts, tid); state == 'D') return fmt::format("it is {}", state_text(state));
+  if (tid == facts.pid && (facts.blocked_signals & signal_bit()) != 0) return "its main thread blocks the signal";
+  const auto thread = std::ranges::find(facts.threads, tid, &ThreadFacts::tid);
   const auto spared = thread == facts.threads.end() ? std::string_view() : call_to_be_spared(*thread);
   if (!spared.empty()) return fmt::format("asleep in {}, not disturbed", spared);
   return {};
 }
+
+StackSample failed(std::string problem) { return {.addresses = {}, .problem = std::move(problem), .text = {}}; }
 
 std::vector<std::uint64_t> copy_stack(BoardWorker& slot) {
   std::vector<std::uint64_t> addresses;
@@ -153,9 +198,59 @@ std::vector<std::uint64_t> copy_stack(BoardWorker& slot) {
   return addresses;
 }
 
+// What lies there is not trusted: so many lines, each made printable.
+std::vector<std::string> read_text(pid_t pid, const std::filesystem::path& proc) {
+  const auto folder = proc / std::to_string(pid) / "fd";
+  const auto name = std::string("/memfd:") + kTextFileName;
+  std::vector<std::string> lines;
+  for (const int number : numbers_in(folder)) {
+    const auto path = folder / std::to_string(number);
+    if (!read_proc_link(path).starts_with(name)) continue;
+    std::istringstream text(read_proc_text(path, kMostTextBytes).value_or(""));
+    for (std::string line; lines.size() < kMostTextLines && std::getline(text, line);) {
+      lines.push_back(printable(line, kMostTextColumns));
+    }
+    break;
+  }
+  return lines;
+}
+
+// For signals only. Runs until the process ends.
+void be_helper(std::promise<pid_t>& ready) {
+  sigset_t all_others{};
+  ::sigfillset(&all_others);
+  ::sigdelset(&all_others, stack_signal());
+  ::pthread_sigmask(SIG_SETMASK, &all_others, nullptr);
+  ready.set_value(own_thread());
+  while (true) ::pause();
+}
+
 }  // namespace
 
 int stack_signal() noexcept { return SIGRTMIN + 3; }
+
+int stack_text_file() {
+  static const int file = [] {  // never closed: handlers write there
+    const int made = sys::call("memfd_create", ::memfd_create, kTextFileName, MFD_CLOEXEC);
+    if (made < 0) throw_errno("memfd_create", "for the stacks of an interpreter");
+    return made;
+  }();
+  return file;
+}
+
+void tell_stack_text(StackTextWriter write, int argument) {
+  BoardWorker* const slot = answering.load(std::memory_order_acquire);
+  require(slot != nullptr && text_source.load() == nullptr,
+          "stacks of an interpreter are told by a pool's worker, once", "call tell_stack_text in PoolOptions::init");
+  struct stat made{};
+  if (::fstat(stack_text_file(), &made) != 0) throw_errno("fstat", "the file for the stacks of an interpreter");
+  text_source.store(new TextSource{write, argument, stack_text_file(), made.st_ino}, std::memory_order_release);
+  std::promise<pid_t> ready;
+  auto number = ready.get_future();
+  std::thread([&ready] { be_helper(ready); }).detach();
+  helper.store(number.get(), std::memory_order_relaxed);
+  slot->stack_helper.store(static_cast<std::uint32_t>(helper.load()), std::memory_order_release);
+}
 
 void answer_stack_requests(BoardWorker& slot) {
   // The first call loads a library and allocates, which a handler may not.
@@ -177,18 +272,28 @@ StackSample sample_stack(pid_t pid, pid_t tid, BoardWorker& slot, Deadline deadl
                          const std::filesystem::path& proc) {
   if (tid == 0) tid = pid;
   const auto facts = read_process_facts(pid, proc);
-  if (!facts) return {.addresses = {}, .problem = "it is gone"};
-  if (auto reason = reason_for_silence(*facts, tid); !reason.empty()) return {.addresses = {}, .problem = reason};
-  if (!has_board_open(pid, slot, proc)) return {.addresses = {}, .problem = "it does not have this board open"};
+  if (!facts) return failed("it is gone");
+  if (auto reason = reason_for_silence(*facts, tid); !reason.empty()) return failed(std::move(reason));
+  auto spared = reason_to_spare(*facts, tid);
+  const auto other = static_cast<pid_t>(slot.stack_helper.load(std::memory_order_acquire));
+  if (!spared.empty()) {
+    const bool has_helper =
+        other != 0 && (std::ranges::find(facts->threads, other, &ThreadFacts::tid) != facts->threads.end());
+    if (!has_helper) return failed(std::move(spared));
+    tid = other;
+  }
+  if (!has_board_open(pid, slot, proc)) return failed("it does not have this board open");
   const std::uint32_t number = slot.stack_asked.fetch_add(1) + 1;
   if (sys::call("rt_tgsigqueueinfo", send_with_number, pid, tid, number) != 0) {
-    return {.addresses = {}, .problem = fmt::format("it cannot be asked: {}", std::strerror(errno))};
+    return failed(fmt::format("it cannot be asked: {}", std::strerror(errno)));
   }
   while (slot.stack_given.load(std::memory_order_acquire) != number) {
-    if (deadline.has_passed()) return {.addresses = {}, .problem = "no answer"};
+    if (deadline.has_passed()) return failed("no answer");
     std::this_thread::sleep_for(kPause);
   }
-  return {.addresses = copy_stack(slot), .problem = {}};
+  return {.addresses = copy_stack(slot),
+          .problem = std::move(spared),
+          .text = other != 0 ? read_text(pid, proc) : std::vector<std::string>()};
 }
 
 }  // namespace drover

@@ -24,6 +24,7 @@ void add_stack(Board& board, WorkerFacts& facts, const StallOptions& options, De
   const auto sample =
       sample_stack(facts.worker.pid, 0, board.workers.at(facts.worker.slot), Deadline::at(moment), options.proc);
   facts.stack_problem = sample.problem;
+  facts.stack_text = sample.text;
   if (!sample.addresses.empty()) {
     facts.stack = Symbolizer(facts.worker.pid, options.proc).describe_stack(sample.addresses);
   }

@@ -23,6 +23,7 @@ struct WorkerFacts {
   bool is_forked_after_cuda = false;    ///< likely
   std::vector<std::string> stack;       ///< of its main thread, innermost first
   std::string stack_problem;            ///< why there is none
+  std::vector<std::string> stack_text;  ///< what its interpreter says of its threads, if it has one
 };
 
 /// A plain value: tests fill it by hand.

@@ -49,6 +49,8 @@ std::string worker_text(const StalledWorker& stalled) {
   } else if (!stalled.facts.stack_problem.empty()) {
     text += fmt::format("  stack: none; {}\n", stalled.facts.stack_problem);
   }
+  if (!stalled.facts.stack_text.empty()) text += "  in its interpreter:\n";
+  for (const auto& line : stalled.facts.stack_text) text += fmt::format("    {}\n", line);
   return text + (stalled.cause ? cause_text(*stalled.cause, "  ") : std::string("  cause: not known\n"));
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
@@ -20,6 +21,7 @@
 #include "pool/ctrl_c.hpp"
 #include "pool/mps.hpp"
 #include "pool/pool_core.hpp"
+#include "pool/stack_sampler.hpp"
 #include "pool/stall_report.hpp"
 #include "pool/task_table.hpp"
 #include "pool/worker_loop.hpp"
@@ -30,6 +32,7 @@ namespace {
 constexpr QueueOptions kInbox{.capacity = 256, .bytes = std::uint64_t{16} << 20U, .waits_alone = true};
 constexpr std::chrono::seconds kLongestSleep{1};
 constexpr std::chrono::seconds kDeathPatience{5};
+constexpr std::chrono::milliseconds kTimeForWords{500};  // of those who are killed
 constexpr std::chrono::hours kLongestLimit{24 * 365};
 
 // Of a process that may be gone; 0 then.
@@ -112,7 +115,11 @@ void PoolCore::start_process(std::size_t index) {
     return;
   }
   ProcessOptions how{.entry = pool_worker_entry(), .output = options_.output};
-  PoolWorkerArguments told{.slot = index, .inbox = inbox->handle(), .results = results_.handle(), .board = board_id_};
+  PoolWorkerArguments told{.slot = index,
+                           .inbox = inbox->handle(),
+                           .results = results_.handle(),
+                           .board = board_id_,
+                           .opens_device = options_.opens_device};
   {
     const MutexLock lock(mutex_);
     WorkerSlot& slot = *slots_[index];
@@ -128,6 +135,7 @@ void PoolCore::start_process(std::size_t index) {
     how.unset = slot.plan.unset;
     how.placement = slot.plan.placement;
     board.claim.store(0, std::memory_order_relaxed);
+    board.fence.store(0, std::memory_order_relaxed);
     board.state.store(WorkerState::starting, std::memory_order_relaxed);
     board.since.store(board_now(), std::memory_order_relaxed);
     slot.state = SlotState::starting;
@@ -201,9 +209,28 @@ void PoolCore::kill(std::size_t index) noexcept {
   }
 }
 
-// A task whose time is over is interrupted, and its worker killed if that does not help. `next` is lowered to when to
-// look again.
-void PoolCore::enforce_task_limit(WorkerSlot& slot, std::uint64_t now, std::uint64_t& next) {
+// Who is killed is asked before where it is, if it can tell: that is part of the task's error.
+void PoolCore::end_overdue(const std::vector<OverdueTask>& overdue) {
+  const auto whole = Deadline::after(kTimeForWords);
+  for (const auto& late : overdue) {
+    BoardWorker& board = board_.worker(late.worker);
+    const auto at = processes_.find(late.worker);
+    if (at != processes_.end() && board.stack_helper.load() != 0 && !whole.has_passed()) {
+      const auto sample = sample_stack(at->second.pid(), 0, board, whole);
+      const MutexLock lock(mutex_);
+      if (!sample.text.empty()) {
+        slots_[late.worker]->seen_in = late.task;
+        slots_[late.worker]->seen_at = fmt::format("{}", fmt::join(sample.text, "\n"));
+      }
+    }
+    if (board.task.load(std::memory_order_acquire) == late.task) kill(late.worker);
+  }
+}
+
+// A task whose time is over is interrupted, and its worker killed if that does not help: it is added to `overdue`
+// then. `next` is lowered to when to look again.
+void PoolCore::enforce_task_limit(WorkerSlot& slot, std::uint64_t now, std::uint64_t& next,
+                                  std::vector<OverdueTask>& overdue) {
   const std::uint64_t number = slot.board->task.load(std::memory_order_acquire);
   if (number == 0) return;
   for (const auto& batch : slot.batches) {
@@ -217,7 +244,7 @@ void PoolCore::enforce_task_limit(WorkerSlot& slot, std::uint64_t now, std::uint
         task->has_timed_out = true;
         slot.board->interrupt.store(number, std::memory_order_release);
       }
-      if (now >= hard && slot.board->task.load(std::memory_order_acquire) == number) kill(slot.index);
+      if (now >= hard) overdue.push_back({.worker = slot.index, .task = number});
       next = std::min(next, now < soft ? soft : std::max(hard, now + 10'000'000));
       return;
     }
@@ -230,10 +257,11 @@ Clock::time_point PoolCore::enforce_limits() {
   Clock::time_point until = now + kLongestSleep;
   std::uint64_t next = now_ns + std::uint64_t{1'000'000'000};
   bool has_timeouts = false;
+  std::vector<OverdueTask> overdue;
   {
     const MutexLock lock(mutex_);
     for (auto& slot : slots_) {
-      enforce_task_limit(*slot, now_ns, next);
+      enforce_task_limit(*slot, now_ns, next, overdue);
       for (const auto& batch : slot->batches) {
         has_timeouts = has_timeouts || std::ranges::any_of(batch.tasks, [](const TaskPtr& task) {
                          return task != nullptr && task->options().timeout.count() > 0;
@@ -265,6 +293,7 @@ Clock::time_point PoolCore::enforce_limits() {
       }
     }
   }
+  end_overdue(overdue);
   watch_for_stalls(now);
   until = std::min(until, moment_of(next));
   // A task that begins later than now is not seen to begin.

@@ -1,7 +1,10 @@
 #include "pool/worker_loop.hpp"
 
+#include <array>
 #include <charconv>
+#include <cstring>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -60,6 +63,19 @@ MemoryOptions memory_options(const PoolWorkerArguments& told) {
   return options;
 }
 
+// Word by word, since others read it meanwhile; it counts once it is whole.
+void show_title(BoardWorker& board, std::string_view title) noexcept {
+  std::array<char, BoardWorker::kTitleWords * sizeof(std::uint64_t)> text{};
+  title.copy(text.data(), text.size() - 1);
+  board.titled.store(0, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < BoardWorker::kTitleWords; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, &text.at(i * sizeof(word)), sizeof(word));
+    board.task_title.at(i).store(word, std::memory_order_release);
+  }
+  board.titled.store(board.task.load(std::memory_order_relaxed), std::memory_order_release);
+}
+
 const RegisteredTask& task_at(std::uint32_t index) {
   const RegisteredTask* const task = TaskTable::instance().at(index);
   if (task == nullptr) throw Error(Errc::corrupt, fmt::format("there is no task of number {}", index));
@@ -85,11 +101,12 @@ std::vector<std::string> PoolWorkerArguments::to_arguments() const {
           to_string(place),
           uuid,
           fmt::format("{}", memory_budget),
-          fmt::format("{}", fingerprint)};
+          fmt::format("{}", fingerprint),
+          opens_device ? "1" : "0"};
 }
 
 PoolWorkerArguments PoolWorkerArguments::parse(const std::vector<std::string>& arguments) {
-  constexpr std::size_t kCount = 9;
+  constexpr std::size_t kCount = 10;
   require(arguments.size() == kCount, "these are not the arguments of a pool's worker",
           "let drover::Pool start its workers");
   return {.slot = number_of(arguments[0]),
@@ -100,7 +117,8 @@ PoolWorkerArguments PoolWorkerArguments::parse(const std::vector<std::string>& a
           .place = Place::parse(arguments[5]),
           .uuid = arguments[6],
           .memory_budget = number_of(arguments[7]),
-          .fingerprint = number_of(arguments[8])};
+          .fingerprint = number_of(arguments[8]),
+          .opens_device = arguments[9] == "1"};
 }
 
 // One thread does everything: it takes a batch, claims a task, runs it and says what came of it.
@@ -137,6 +155,7 @@ class WorkerLoop {
       const std::uint64_t asked = board.interrupt.load(std::memory_order_acquire);
       return asked != 0 && asked == board.task.load(std::memory_order_relaxed);
     };
+    self_.show_title_ = [&board = board_](std::string_view title) { show_title(board, title); };
     current_worker = &self_;
     TaskTable::instance().close();
     if (TaskTable::instance().fingerprint() != told_.fingerprint) {
@@ -151,7 +170,7 @@ class WorkerLoop {
     show(WorkerState::idle);
   }
 
-  // So that the first task does not pay for it, and a device that cannot be used is known at once.
+  // Before the first task, which then does not pay for it; and a device that cannot be used is known at once.
   void open_device() {
     if (!told_.place.is_device) return;
     Backend& backend = backend_of(told_.place.backend);
@@ -163,7 +182,7 @@ class WorkerLoop {
                               to_string(told_.place), uuid_text(info)),
                   "let the program not change CUDA_VISIBLE_DEVICES before drover::init");
     }
-    static_cast<void>(backend.open(told_.place.index));
+    if (told_.opens_device) static_cast<void>(backend.open(told_.place.index));
   }
 
   void read_calls() {
@@ -193,8 +212,9 @@ class WorkerLoop {
   void run_batch(Message& message) {
     WireReader reader(message);
     const auto batch = reader.header<BatchHeader>();
-    begin_batch(board_.claim, batch.sequence, static_cast<std::uint16_t>(batch.count));
-    while (claim_next(board_.claim)) run_next(reader);
+    if (begin_batch(board_.claim, board_.fence, batch.sequence, static_cast<std::uint16_t>(batch.count))) {
+      while (claim_next(board_.claim)) run_next(reader);
+    }
     show(WorkerState::idle);
   }
 
@@ -315,6 +335,8 @@ void* PoolWorker::find(const std::type_info& type) const {
   }
   return at->second.get();
 }
+
+void PoolWorker::set_task_title(std::string_view title) { show_title_(title); }
 
 void PoolWorker::check_interrupt() const {
   if (is_interrupted()) {

@@ -26,6 +26,7 @@ struct PoolWorkerArguments {
   std::string uuid;                 ///< of that device; empty without one
   std::uint64_t memory_budget = 0;  ///< bytes it may have there; 0: no bound
   std::uint64_t fingerprint = 0;    ///< TaskTable's, of the application
+  bool opens_device = true;         ///< before it is ready
 
   [[nodiscard]] std::vector<std::string> to_arguments() const;
   /// Throws `Errc::invalid_argument` for what `to_arguments` did not write.

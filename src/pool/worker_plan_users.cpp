@@ -1,5 +1,6 @@
 #include "pool/worker_plan_users.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -22,6 +23,18 @@ std::vector<DeviceUser> users_of(const std::vector<GpuProcess>& processes) {
   for (const auto& process : processes)
     users.push_back({.pid = process.pid, .name = program_of(process.pid), .bytes = process.bytes});
   return users;
+}
+
+Machine without(Machine machine, const std::vector<pid_t>& processes) {
+  const auto is_left_out = [&](const DeviceUser& user) { return std::ranges::count(processes, user.pid) != 0; };
+  for (MachineDevice& device : machine.devices) {
+    for (const DeviceUser& user : device.users) {
+      if (device.memory && is_left_out(user))
+        device.memory->free = std::min(device.memory->total, device.memory->free + user.bytes);
+    }
+    std::erase_if(device.users, is_left_out);
+  }
+  return machine;
 }
 
 }  // namespace drover

@@ -52,6 +52,8 @@ struct WorkerSlot {
   std::uint64_t done_by_process = 0;  ///< tasks that came back from this process
   std::vector<std::size_t> lanes;     ///< of pending tasks that it may take
   std::size_t own_lane = 0;           ///< of tasks that only it may take
+  std::uint64_t seen_in = 0;          ///< the task in which it was asked where it is, before it was killed
+  std::string seen_at;                ///< what it said
   bool sees_others = false;           ///< whether it can open tensors on all devices, and has one of its own
 
   [[nodiscard]] std::uint32_t starts() const noexcept { return board->starts.load(std::memory_order_relaxed); }

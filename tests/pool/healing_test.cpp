@@ -1,5 +1,6 @@
 // Workers that die, hang, or are told to end: who learns what, and what goes on.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -73,6 +75,14 @@ const auto heal_meet = task("heal_meet", [](const std::string& mine, const std::
   return !deadline.has_passed();
 });
 
+// From now on this process cannot open anything, and so not the memory of a tensor that it has not seen.
+const auto heal_close_door = task("heal_close_door", [] {
+  const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::close(next);
+  const rlimit limit{.rlim_cur = static_cast<rlim_t>(next), .rlim_max = static_cast<rlim_t>(next)};
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) throw std::runtime_error("setrlimit");
+});
+
 struct Counter {
   int value = 0;
 };
@@ -127,6 +137,15 @@ TEST_F(Healing, a_task_that_kills_twice_is_quarantined_with_its_arguments) {
   expect_error(Errc::task_failed, [&] { pool.submit({.retry = Retry::times(10)}, heal_die, SIGABRT).get(); },
                {"quarantine", "2 workers", "'heal_die'", "arguments: (6)", "SIGABRT"});
   expect_alive(pool);
+}
+
+TEST_F(Healing, a_task_that_no_worker_can_take_in_is_given_up) {
+  Pool pool({.workers = 1, .devices = "none"}, {.init = heal_close_door});
+  const Tensor tensor = zeros(pool.memory(), DType::float64, {1000});
+  const auto lost = pool.submit(heal_sum, tensor);
+  expect_error(Errc::task_failed, [&] { lost.get(); },
+               {"task 1 'heal_sum'", "5 workers ended when they were to take it in", "worker-0", "open files"});
+  EXPECT_EQ(pool.submit(heal_double, 4).get(), 8);
 }
 
 TEST_F(Healing, what_has_not_begun_goes_to_another_unless_it_must_not) {

@@ -56,6 +56,17 @@ TEST_P(PoolOnDevice, every_worker_says_which_device_it_has) {
   for (auto& future : pool.broadcast(device_place)) EXPECT_TRUE(Place::parse(future.get()).is_device);
 }
 
+TEST_P(PoolOnDevice, a_device_may_be_opened_by_the_first_task_that_uses_it) {
+  const Backend& backend = select_backend().backend;
+  const auto used = [&] { return backend.memory_info(place().index).used(); };
+  const auto before = used();
+  Pool pool(two(), {.opens_device = false});
+  ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
+  for (const auto& worker : pool.workers()) EXPECT_NE(worker.device_uuid, "") << "which one it has is known";
+  EXPECT_LT(used(), before + kContextEstimate / 2) << "no context yet";
+  for (auto& future : pool.broadcast(device_make, 1000)) EXPECT_EQ(sum(future.get()), 499'500.0);
+}
+
 TEST_P(PoolOnDevice, tensors_go_there_and_come_back) {
   Pool pool(two());
   const Tensor tensor = arange(pool.memory(), DType::int64, 0, 100'000, place());

@@ -44,6 +44,19 @@ TEST(ReadBoard, everything_a_worker_writes_is_told) {
   EXPECT_TRUE(told.is_interrupted);
 }
 
+TEST(ReadBoard, title_of_a_task_counts_for_this_task_only) {
+  const TestBoard board;
+  auto& worker = board.add_worker(1234, WorkerState::running);
+  worker.task = 7;
+  worker.titled = 6;
+  worker.task_title[0] = 0x6E656874;  // "then"
+  EXPECT_NE(read_worker(*board, 0).task_name, "then");
+  worker.titled = 7;
+  EXPECT_EQ(read_worker(*board, 0).task_name, "then");
+  for (auto& word : worker.task_title) word = ~std::uint64_t{0};
+  EXPECT_EQ(read_worker(*board, 0).task_name, std::string(64, '?'));
+}
+
 TEST(ReadBoard, slots_without_a_worker_are_left_out) {
   const TestBoard board;
   board.add_worker(1, WorkerState::idle);

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "board_support.hpp"
+#include "drover/pool/stack_text.hpp"
 #include "process/symbols.hpp"
 #include "support/build.hpp"
 #include "support/expect_error.hpp"
@@ -60,6 +61,11 @@ void lie_about_the_depth(int /*signal*/, siginfo_t* info, void* /*context*/) {
   slot.stack_given = static_cast<std::uint32_t>(info->si_value.sival_int);
 }
 
+void write_a_text(int number) {
+  const std::string text = "Thread " + std::to_string(number) + ":\n  in \x1b a handler\n";
+  EXPECT_EQ(::write(stack_text_file(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+}
+
 // A worker that answers, and then waits for a word of the test.
 DROVER_PEER_BODY(stack_worker) {
   ChannelMessage message;
@@ -72,8 +78,13 @@ DROVER_PEER_BODY(stack_worker) {
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
   }
-  if (message.bytes == "poll") {
+  if (message.bytes == "text") {
     answer_stack_requests(board->workers[0]);
+    tell_stack_text(write_a_text, 17);
+  }
+  if (message.bytes == "poll" || message.bytes == "poll with text") {
+    answer_stack_requests(board->workers[0]);
+    if (message.bytes != "poll") tell_stack_text(write_a_text, 18);
     peer.channel().send("ready");
     pollfd nothing{.fd = -1, .events = 0, .revents = 0};
     while (board->workers[1].stack_asked.load() == 0) ::poll(&nothing, 1, 1000);
@@ -87,13 +98,13 @@ DROVER_PEER_BODY(stack_worker) {
     action.sa_flags = SA_SIGINFO | SA_RESTART;
     ASSERT_EQ(::sigaction(stack_signal(), &action, nullptr), 0);
   }
-  peer.channel().send("ready");
   std::atomic<bool> is_over{false};
   std::thread listener([&] {
     static_cast<void>(peer.receive_text());
     is_over = true;
     is_over.notify_one();
   });
+  peer.channel().send("ready");  // not before: while a thread is made, signals are blocked
   wait_at_a_known_place(is_over);
   listener.join();
 }
@@ -134,6 +145,33 @@ TEST_F(StackSampler, worker_that_waits_tells_where) {
   EXPECT_TRUE(has_frame(lines, "main")) << joined(lines);
   EXPECT_FALSE(has_frame(lines, "drover_answer_stack")) << joined(lines);
   EXPECT_EQ(board_->workers[0].stack_thread.load(), static_cast<std::uint32_t>(group_.pid(0)));
+}
+
+TEST_F(StackSampler, interpreter_tells_its_own_beside_the_stack) {
+  start("text");
+  for (int i = 0; i < 3; ++i) {  // each time anew
+    const auto sample = this->sample(soon());
+    EXPECT_EQ(sample.problem, "");
+    EXPECT_FALSE(sample.addresses.empty());
+    EXPECT_EQ(sample.text, (std::vector<std::string>{"Thread 17:", "  in ? a handler"}));
+  }
+}
+
+TEST_F(StackSampler, interpreter_of_a_thread_that_sleeps_is_asked_elsewhere) {
+  start("poll with text");
+  StackSample sample;
+  EXPECT_TRUE(test::comes_true([&] {  // it may still be on its way there
+    sample = this->sample(soon());
+    return sample.problem.find("not disturbed") != std::string::npos;
+  }));
+  EXPECT_TRUE(sample.addresses.empty());
+  EXPECT_EQ(sample.text, (std::vector<std::string>{"Thread 18:", "  in ? a handler"}));
+  EXPECT_EQ(board_->workers[0].stack_thread.load(), board_->workers[0].stack_helper.load());
+  board_->workers[1].stack_asked = 1;
+}
+
+TEST(StackSamplerAlone, interpreter_of_no_worker_has_nobody_to_tell) {
+  test::expect_error(Errc::invalid_argument, [] { tell_stack_text(write_a_text, 1); }, {"worker"});
 }
 
 TEST_F(StackSampler, worker_without_handler_is_not_harmed) {

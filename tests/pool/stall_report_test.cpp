@@ -80,6 +80,14 @@ TEST(StallReport, missing_stack_comes_with_the_reason) {
   EXPECT_TRUE(says(text, "it was told to stop")) << text;
 }
 
+TEST(StallReport, what_an_interpreter_says_is_told) {
+  auto worker = worker_facts();
+  worker.stack_problem = "asleep in poll, not disturbed";
+  worker.stack_text = {"Thread 1:", "  File \"a.py\", line 3 in f"};
+  const auto text = to_string(judge_stall(stall_facts(worker)));
+  EXPECT_TRUE(says(text, "  in its interpreter:\n    Thread 1:\n      File \"a.py\", line 3 in f\n")) << text;
+}
+
 TEST(StallReport, long_stacks_are_cut) {
   const auto text = stack_text(std::vector<std::string>(40, "f"), "  ");
   EXPECT_TRUE(says(text, "#11 f\n"));

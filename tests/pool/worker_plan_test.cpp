@@ -10,6 +10,7 @@
 
 #include "drover/base/bytes.hpp"
 #include "drover/device/select.hpp"
+#include "pool/worker_plan_users.hpp"
 #include "support/expect_error.hpp"
 #include "support/peer_group.hpp"
 #include "support/scoped_environment.hpp"
@@ -202,6 +203,22 @@ TEST(Exclusive, on_a_device_in_use_says_who_is_there) {
                  {"cuda:1 (NVIDIA Test) is asked for exclusively", "process 77 'python3' (4.0 GiB)",
                   "process 78 (unknown size)", "end those processes"});
   EXPECT_EQ(plan_workers({}, machine).size(), 2U) << "who shares may";
+}
+
+TEST(Exclusive, a_pool_that_grows_is_not_in_its_own_way) {
+  auto machine = machine_with(2);
+  machine.devices[0].users = {{.pid = 7, .name = "worker", .bytes = 3 * kGiB}, {.pid = 8, .bytes = 2 * kGiB}};
+  machine.devices[0].memory = MemoryInfo{.total = 16 * kGiB, .free = kGiB};
+  const auto seen = without(machine, {7, 9});
+  ASSERT_EQ(seen.devices[0].users.size(), 1U);
+  EXPECT_EQ(seen.devices[0].users[0].pid, 8);
+  EXPECT_EQ(seen.devices[0].memory->free, 4 * kGiB);
+  expect_refused(Errc::busy, {.exclusive = true}, seen, {"process 8"});
+  EXPECT_EQ(plan_workers({.exclusive = true}, without(machine, {7, 8})).size(), 2U);
+  machine.devices[0].memory->free = 15 * kGiB;
+  EXPECT_EQ(without(machine, {7}).devices[0].memory->free, 16 * kGiB) << "never more than there is";
+  machine.devices[0].memory.reset();
+  EXPECT_FALSE(without(machine, {7}).devices[0].memory);
 }
 
 TEST(ComputeMode, is_respected) {

@@ -23,6 +23,7 @@ struct WorkerProcess {
   std::uint64_t resident = 0;           ///< bytes of memory it has now
   std::vector<std::string> stack;       ///< of its main thread, innermost first, if asked for
   std::string stack_problem;            ///< why there is none
+  std::vector<std::string> stack_text;  ///< what its interpreter says of its threads, if it has one and was asked
 };
 
 /// One pool.

@@ -60,11 +60,12 @@ struct PoolOptions {
   Call init;         ///< run by every worker before its first task, with its device known; its state: this_worker()
   Call teardown;     ///< run by every worker that ends in peace
   TaskOptions task;  ///< for tasks that are submitted without options of their own
-  bool batching = true;                          ///< send tiny tasks together
-  int quarantine_after = 2;                      ///< a task that killed so many workers is not begun again; 0: no
-  std::uint64_t recycle_after = 0;               ///< a worker is replaced after so many tasks; 0: never
-  std::uint64_t recycle_memory = 0;              ///< or when it has so many bytes of host memory; 0: never
-  std::chrono::milliseconds idle_limit{0};       ///< workers end when there was no task for so long; 0: never
+  bool opens_device = true;                 ///< a worker opens its device before it is ready, not when it needs it
+  bool batching = true;                     ///< send tiny tasks together
+  int quarantine_after = 2;                 ///< a task that killed so many workers is not begun again; 0: no
+  std::uint64_t recycle_after = 0;          ///< a worker is replaced after so many tasks; 0: never
+  std::uint64_t recycle_memory = 0;         ///< or when it has so many bytes of host memory; 0: never
+  std::chrono::milliseconds idle_limit{0};  ///< workers end when there was no task for so long; 0: never
   std::chrono::milliseconds start_limit{60000};  ///< one that is not ready, or not gone, by then is killed; 0: never
   std::chrono::milliseconds stall_report_after{60000};  ///< a report on standard error when nothing moves; 0: none
   bool handles_interrupts = true;                       ///< Ctrl-C ends the pool's work; see docs/pool.md
@@ -200,7 +201,8 @@ class Pool {
   [[nodiscard]] std::vector<PoolWorkerInfo> workers() const;
   /// What it has done.
   [[nodiscard]] PoolStatistics statistics() const;
-  /// Who does what and who waits for whom, with stacks; what is printed by itself when nothing moves for long.
+  /// Who does what and who waits for whom, with stacks of those that are at it for `stall_report_after`, or 30 s;
+  /// what is printed by itself when nothing moves for long.
   [[nodiscard]] std::string stall_report() const;
 
  private:

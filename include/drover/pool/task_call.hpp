@@ -44,6 +44,7 @@ class TaskCall {
 
   std::uint64_t number = 0;      ///< in the order of submission, from 1; never used twice in a pool
   int deaths = 0;                ///< workers that died while they ran it
+  int untaken = 0;               ///< workers that died when they were to take it in, before they began it
   bool has_timed_out = false;    ///< it was interrupted, or its worker killed, for that
   bool is_cancel_asked = false;  ///< while it ran: it is not begun again
   bool is_kept_home = false;     ///< its tensors could not be brought to another device: that is not tried again

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <typeindex>
 #include <typeinfo>
 #include <unordered_map>
@@ -46,6 +47,9 @@ class PoolWorker {
 
   /// Whether the task that runs shall stop: it was cancelled, or its time is over. All threads may ask.
   [[nodiscard]] bool is_interrupted() const noexcept { return is_interrupted_(); }
+  /// What `drover ps` and reports call the task that runs, in place of the name under which it is known; cut to 63
+  /// bytes. For tasks that do one thing or another.
+  void set_task_title(std::string_view title);
   /// Throws `Errc::cancelled` then; to be called now and then by tasks that take long.
   void check_interrupt() const;
 
@@ -61,6 +65,7 @@ class PoolWorker {
   Session session_;
   Memory memory_;
   std::function<bool()> is_interrupted_ = [] { return false; };
+  std::function<void(std::string_view)> show_title_ = [](std::string_view) {};
   std::unordered_map<std::type_index, std::shared_ptr<void>> objects_;
 };
 
