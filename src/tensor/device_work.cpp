@@ -61,6 +61,7 @@ void DeviceWork::take_timeline() {
 DeviceWork::~DeviceWork() {
   if (membership_->self() == kNobody) {    // a forked child, where nothing of a device may be touched
     static_cast<void>(stream_.release());  // NOLINT(bugprone-unused-return-value): leaked on purpose
+    static_cast<void>(mark_.release());    // NOLINT(bugprone-unused-return-value): likewise
     return;
   }
   try {
@@ -77,6 +78,25 @@ void DeviceWork::signal(std::uint64_t ticket) {
   stream_->signal(timelines_->word(slot()), next_);
   timelines_->note_submitted(slot(), next_);
   ++next_;
+}
+
+// Who waits for an event waits for its latest record, so that it can be recorded again at once.
+StreamEvent& DeviceWork::mark() {
+  if (mark_ == nullptr) mark_ = device_.create_event();
+  return *mark_;
+}
+
+std::uint64_t DeviceWork::follow(Stream& other) {
+  const MutexLock lock(mutex_);
+  other.record(mark());
+  stream_->wait(mark());
+  return next_;
+}
+
+void DeviceWork::lead(Stream& other) {
+  const MutexLock lock(mutex_);
+  stream_->record(mark());
+  other.wait(mark());
 }
 
 TimelinePoint DeviceWork::point_of(std::uint64_t ticket) {

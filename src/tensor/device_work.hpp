@@ -57,6 +57,11 @@ class DeviceWork {
     std::forward<Task>(task)(*stream_);
     return next_;
   }
+  /// What is submitted from now on comes after all that `other`, a stream of the same device, was given. Returns the
+  /// ticket of that.
+  std::uint64_t follow(Stream& other) DROVER_EXCLUDES(mutex_);
+  /// What `other` is given from now on comes after all that was submitted.
+  void lead(Stream& other) DROVER_EXCLUDES(mutex_);
   /// The moment at which a ticket is done, for others to wait for. Requires: `has_timeline`.
   [[nodiscard]] TimelinePoint point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
   /// Whether it is done. Throws `Errc::device_fault` if the device failed.
@@ -76,6 +81,7 @@ class DeviceWork {
   [[nodiscard]] bool is_reached(std::uint64_t ticket) DROVER_REQUIRES(mutex_);
   [[nodiscard]] bool is_stream_idle() DROVER_REQUIRES(mutex_);
   [[nodiscard]] bool waits_for_others() DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] StreamEvent& mark() DROVER_REQUIRES(mutex_);
   void take_timeline();
 
   Device& device_;
@@ -85,6 +91,7 @@ class DeviceWork {
   std::optional<std::uint32_t> slot_;
   std::unique_ptr<Stream> stream_;
   Mutex mutex_;
+  std::unique_ptr<StreamEvent> mark_ DROVER_GUARDED_BY(mutex_);   // used again and again: to make one takes long
   std::uint64_t next_ DROVER_GUARDED_BY(mutex_) = 1;              // the ticket of what is submitted now
   bool is_lost_ DROVER_GUARDED_BY(mutex_) = false;                // the device failed
   std::uint64_t done_ DROVER_GUARDED_BY(mutex_) = 0;              // without a timeline: known to be done

@@ -8,6 +8,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 #include "drover/tensor/dlpack.hpp"
+#include "tensor/lent_regions.hpp"
 #include "tensor/tensor_access.hpp"
 
 namespace drover {
@@ -15,14 +16,22 @@ namespace {
 
 constexpr DlpackStream kUnordered = -1;
 
-// A tensor that another library uses on a stream; the block waits for that stream when both are gone.
+// A tensor that another library uses on a stream; the block waits for that stream when both are gone. Device memory
+// is known by its address until then.
 class Lent {
  public:
-  Lent(Tensor tensor, std::unique_ptr<Stream> stream) : tensor_(std::move(tensor)), stream_(std::move(stream)) {}
+  Lent(Tensor tensor, std::unique_ptr<Stream> stream) : tensor_(std::move(tensor)), stream_(std::move(stream)) {
+    if (!tensor_.place().is_device) return;
+    entry_ = std::make_unique<LentRegions::Entry>(TensorAccess::storage(tensor_));
+  }
   Lent(const Lent&) = delete;
   Lent& operator=(const Lent&) = delete;
   ~Lent() {
-    if (stream_ == nullptr || TensorAccess::membership(tensor_.memory()).self() == kNobody) return;
+    if (TensorAccess::membership(tensor_.memory()).self() == kNobody) {
+      static_cast<void>(entry_.release());  // NOLINT(bugprone-unused-return-value): leaked on purpose
+      return;
+    }
+    if (stream_ == nullptr) return;
     try {
       tensor_.end_use(*stream_);
     } catch (const std::exception& error) {  // whoever lets go cannot be told
@@ -33,6 +42,7 @@ class Lent {
  private:
   const Tensor tensor_;
   const std::unique_ptr<Stream> stream_;
+  std::unique_ptr<LentRegions::Entry> entry_;
 };
 
 std::unique_ptr<Stream> begin_lending(const Tensor& tensor, DlpackStream stream) {

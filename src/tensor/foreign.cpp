@@ -9,6 +9,7 @@
 #include "drover/base/log.hpp"
 #include "drover/base/trace.hpp"
 #include "drover/device/select.hpp"
+#include "tensor/lent_regions.hpp"
 #include "tensor/tensor_access.hpp"
 
 namespace drover {
@@ -89,7 +90,23 @@ Tensor copied(const Memory& memory, const DlpackArray& array, const ImportOption
   return from_bytes(memory, array.layout, {array.host(), array.layout.extent_bytes().end});
 }
 
+// The tensor in whose block the array lies, as its elements. What dies with another process goes the long way.
+std::optional<Tensor> known_by_address(const Memory& memory, const DlpackArray& array) {
+  const Range range = range_of(array);
+  auto storage = LentRegions::instance().find(array.place, range.begin, range.bytes);
+  if (storage == nullptr || storage->dies_with_its_process()) return std::nullopt;
+  if (&TensorAccess::membership(storage->memory()) != &TensorAccess::membership(memory)) return std::nullopt;
+  const std::uint64_t offset = range.begin.address - storage->block().device_ptr().address;
+  if (offset % size_of(array.layout.dtype()) != 0) return std::nullopt;
+  return TensorAccess::make(std::move(storage), moved(array.layout, offset));
+}
+
 Imported imported_from_device(const Memory& memory, const DlpackArray& array, const ImportOptions& options) {
+  if (const auto known = options.may_share ? known_by_address(memory, array) : std::nullopt) {
+    const TraceSpan span("tensor.import.own", array.layout.bytes());
+    order_after(*known, options.stream);
+    return {.tensor = *known, .way = ImportWay::own};
+  }
   const PointerInfo info = describe(array);
   const ImportWay way = options.may_share ? way_for(array, info) : ImportWay::copied;
   if (way == ImportWay::copied) return {.tensor = copied(memory, array, options), .way = way};
@@ -109,7 +126,7 @@ Imported imported_from_device(const Memory& memory, const DlpackArray& array, co
 }  // namespace
 
 const char* to_string(ImportWay way) noexcept {
-  constexpr std::array kNames = {"ipc_handle", "retained", "copied"};
+  constexpr std::array kNames = {"ipc_handle", "retained", "copied", "own"};
   return kNames.at(static_cast<std::size_t>(way));
 }
 

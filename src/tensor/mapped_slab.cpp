@@ -1,9 +1,14 @@
 #include "tensor/mapped_slab.hpp"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/sys.hpp"
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
@@ -22,16 +27,18 @@ constexpr std::uint64_t kPage = 4096;
 }  // namespace
 
 std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& membership, const Place& place,
-                                             std::uint64_t bytes) {
+                                             std::uint64_t bytes, bool is_for_one) {
   require_device(place);
   auto made = std::make_shared<MappedSlab>();
   made->place_ = place;
   made->is_own_ = true;
+  made->is_for_one_ = is_for_one;
   if (!place.is_device) {
     const std::uint64_t whole = whole_slab_bytes(bytes, kPage);
-    const Fd file = make_memory_file("drover slab", whole);
+    Fd file = make_memory_file("drover slab", whole);
     made->host_ = Mapping::shared(file, whole);
     made->book_ = SlabBook::make(membership, whole, file, marks_for(place));
+    if (is_for_one) made->file_ = std::move(file);
     return made;
   }
   Backend& backend = backend_of(place.backend);
@@ -84,6 +91,23 @@ std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
   }
   opened->book_ = std::move(book);
   return opened;
+}
+
+void MappedSlab::write(std::uint64_t offset, std::span<const std::byte> from) const {
+  std::uint64_t done = 0;
+  const bool is_by_system = file_.is_open() && is_new_.exchange(false);
+  while (is_by_system && done < from.size()) {
+    const auto some = sys::retry("pwrite", ::pwrite, file_.get(), static_cast<const void*>(from.data() + done),
+                                 from.size() - done, static_cast<off_t>(offset + done));
+    if (some < 0 && errno == ENOSPC) {
+      throw Error(Errc::out_of_memory,
+                  fmt::format("there are no pages for a block of {} in host memory", format_bytes(from.size())),
+                  "free memory, or raise the limit of shared memory of this machine or container");
+    }
+    if (some <= 0) break;  // what is left goes the other way
+    done += static_cast<std::uint64_t>(some);
+  }
+  std::memcpy(host_.data() + offset + done, from.data() + done, from.size() - done);
 }
 
 bool MappedSlab::make_known_to(Device& device) {

@@ -1,11 +1,14 @@
 // tensor/mapped_slab.hpp: a slab that has an address in this process.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 
+#include "drover/base/fd.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/base/mutex.hpp"
 #include "drover/device/backend.hpp"
@@ -20,10 +23,10 @@ struct ForeignMemory;
 /// A slab's ledger and its memory, mapped: once per process, for all blocks in it.
 class MappedSlab {
  public:
-  /// Makes a slab of at least `bytes`, which the keeper holds from now on. Throws `Errc::device_memory` or
-  /// `Errc::out_of_memory`.
+  /// Makes a slab of at least `bytes`, which the keeper holds from now on: for one large block at a time, or for
+  /// many. Throws `Errc::device_memory` or `Errc::out_of_memory`.
   [[nodiscard]] static std::shared_ptr<MappedSlab> make(const std::shared_ptr<Membership>& membership,
-                                                        const Place& place, std::uint64_t bytes);
+                                                        const Place& place, std::uint64_t bytes, bool is_for_one);
   /// Makes one of memory that another library allocated, as large as that is. By a handle, it is used where it lies;
   /// else it gets a second address here. Throws as `Device::ipc_handle` and `Device::retain_slab`.
   [[nodiscard]] static std::shared_ptr<MappedSlab> make(const std::shared_ptr<Membership>& membership,
@@ -37,6 +40,11 @@ class MappedSlab {
   [[nodiscard]] std::uint64_t bytes() const noexcept { return slab_bytes(book_->object().spec()); }
   /// Whether this process made its memory, and allocates in it.
   [[nodiscard]] bool is_own() const noexcept { return is_own_; }
+  /// Whether it was made for one large block at a time. Of others it is not known.
+  [[nodiscard]] bool is_for_one() const noexcept { return is_for_one_; }
+  /// Copies into host memory: by the system where nobody has touched the pages yet, which takes half the time of
+  /// having them made one by one. Throws `Errc::out_of_memory` if it has no more of them.
+  void write(std::uint64_t offset, std::span<const std::byte> from) const;
   /// Where it begins; nullptr if it is a device's.
   [[nodiscard]] std::byte* host_data() const noexcept { return host_.data(); }
   /// Where it begins on its device.
@@ -56,6 +64,9 @@ class MappedSlab {
   Place place_;
   std::shared_ptr<SlabBook> book_;  // shared: with the leases
   bool is_own_ = false;
+  bool is_for_one_ = false;
+  Fd file_;                                 // of one for a large block
+  mutable std::atomic<bool> is_new_{true};  // nothing was written by it
   SlabForm form_ = SlabForm::memory;
   DevicePtr address_;  // of memory that is used where it lies
   Mapping host_;

@@ -11,6 +11,7 @@
 namespace drover {
 
 MemoryState::~MemoryState() {
+  later_.stop();
   if (membership_->self() == kNobody) {  // keepers of other libraries must not run here
     // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): leaked on purpose; without memory the child ends here
     static_cast<void>(new std::map<std::uint64_t, Known>(std::move(slabs_)));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <ranges>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -59,7 +60,9 @@ SlabUsage usage_of(const MappedSlab& slab, const Membership& membership) {
 MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions options)
     : membership_(checked(std::move(membership))),
       options_(std::move(options)),
-      works_(membership_, options_.ordering) {
+      idle_bytes_(idle_bytes_of(options_)),
+      works_(membership_, options_.ordering),
+      later_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)), [this] { return look_after_idle(); }) {
   require(options_.slab_bytes >= kMiB, "a slab of less than 1 MiB was asked for", "leave slab_bytes as it is");
 }
 
@@ -93,11 +96,11 @@ void MemoryState::check_budget(const Place& place, std::uint64_t bytes) const {
               "release what is no longer used, or raise MemoryOptions::budgets");
 }
 
-MemoryState::Slabs MemoryState::own_at(const Place& place) const {
+MemoryState::Slabs MemoryState::own_at(const Place& place, std::uint64_t bytes) const {
   const MutexLock lock(mutex_);
   Slabs slabs;
   for (const auto& [generation, known] : slabs_) {
-    if (known.slab->is_own() && known.slab->place() == place) slabs.push_back(known.slab);
+    if (is_for(*known.slab, place, bytes)) slabs.push_back(known.slab);
   }
   return slabs;
 }
@@ -106,7 +109,7 @@ MemoryState::Slabs MemoryState::own_at(const Place& place) const {
 std::shared_ptr<MappedSlab> MemoryState::likely_at(const Place& place, std::uint64_t bytes) const {
   for (const auto& [generation, known] : std::views::reverse(slabs_)) {
     const MappedSlab& slab = *known.slab;
-    if (slab.is_own() && slab.place() == place && slab.book().ledger().seems_to_have_room(bytes)) return known.slab;
+    if (is_for(slab, place, bytes) && slab.book().ledger().seems_to_have_room(bytes)) return known.slab;
   }
   return nullptr;
 }
@@ -143,7 +146,7 @@ Block MemoryState::allocate_in_known(const Place& place, std::uint64_t bytes) {
   }
   Block block = likely != nullptr ? allocate_in(likely, bytes) : Block{};
   if (block.is_open()) return block;
-  const Slabs slabs = own_at(place);
+  const Slabs slabs = own_at(place, bytes);
   for (const auto& slab : std::views::reverse(slabs)) {
     if (slab != likely) block = allocate_in(slab, bytes);
     if (block.is_open()) break;
@@ -152,6 +155,11 @@ Block MemoryState::allocate_in_known(const Place& place, std::uint64_t bytes) {
 }
 
 Block MemoryState::allocate_in_new(const Place& place, std::uint64_t bytes) {
+  {
+    std::vector<Known> dropped;
+    const MutexLock lock(mutex_);
+    dropped = take_idle_above(place, idle_room(place, bytes));
+  }
   const auto slab = make_slab(place, bytes);
   Lease lease = slab->book().allocate(bytes);
   if (!lease.is_open()) {
@@ -165,11 +173,12 @@ Block MemoryState::allocate_in_new(const Place& place, std::uint64_t bytes) {
 }
 
 std::shared_ptr<MappedSlab> MemoryState::make_slab(const Place& place, std::uint64_t bytes) {
-  const std::uint64_t wanted = bytes > options_.slab_bytes / 2 ? bytes : options_.slab_bytes;
+  const bool is_for_one = bytes > options_.slab_bytes / 2;
+  const std::uint64_t wanted = is_for_one ? size_for_one(place, bytes) : options_.slab_bytes;
   bool may_come_back = true;
   for (auto pause = kFirstPause;; pause *= 4) {
     try {
-      return MappedSlab::make(membership_, place, wanted);
+      return MappedSlab::make(membership_, place, wanted, is_for_one);
     } catch (const Error& error) {
       if (!is_want_of_memory(error)) throw;
       if (!may_come_back || pause > kLastPause) throw_exhausted(error, place);
@@ -223,6 +232,7 @@ Block MemoryState::claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab)
   has_new_slabs_ = has_new_slabs_ || is_new;
   Known& known = at->second;
   ++known.claims;
+  known.idle_since = {};
   claimed_[slab->place()] += lease.bytes();
   Block block;
   block.slab_ = known.slab;
@@ -233,16 +243,28 @@ Block MemoryState::claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab)
 
 void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
   if (membership_->self() == kNobody) return;
+  if (end_claim(slab, bytes)) later_.begin();
+}
+
+// Returns whether the slab is to be looked after later.
+bool MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
   std::vector<Known> dropped;  // and thereby unmapped, after the mutex is free; likewise below
+  std::vector<Known> above;
   const MutexLock lock(mutex_);
   claimed_[slab->place()] -= bytes;
   const auto at = slabs_.find(generation_of(*slab));
-  const bool has_idle = at != slabs_.end() && --at->second.claims == 0 && is_idle(at->second);
+  const bool has_ended = at != slabs_.end() && --at->second.claims == 0;
+  const bool is_for_later = has_ended && may_become_idle(at->second);
+  const bool has_idle = has_ended && is_idle(at->second) && !(is_for_later && keep_idle(at->second));
+  if (is_for_later && !has_idle) above = take_idle_above(slab->place(), idle_room(slab->place()));
   const Known* const idle = has_idle ? &at->second : nullptr;
   const bool may_be_emptied = std::exchange(has_new_slabs_, false);
-  if (!has_idle && !may_be_emptied) return;
-  dropped = take_if([&](const Known& known) { return &known == idle || (may_be_emptied && is_emptied(known)); });
+  if (!has_idle && !may_be_emptied) return is_for_later;
+  dropped = take_if([&](const Known& known) {
+    return &known == idle || (may_be_emptied && is_emptied(known) && known.idle_since == Clock::time_point());
+  });
   if (!dropped.empty()) works_.bury_without_keeper();
+  return is_for_later && !has_idle;
 }
 
 // Whether it is better given back: not the last of its own at a place, which stays for the next block; nor another's
@@ -254,10 +276,12 @@ bool MemoryState::is_idle(const Known& known) const {
   if (known.imported) return is_over(known);
   if (slab.is_by_handle()) return true;
   if (!slab.is_own()) return slab.is_alone() || (slab.is_empty() && slab.bytes() > options_.slab_bytes);
-  return slab.is_empty() && std::ranges::any_of(slabs_, [&](const auto& other) {
-           return other.second.slab != known.slab && other.second.slab->is_own() &&
-                  other.second.slab->place() == slab.place();
-         });
+  if (!slab.is_empty()) return false;
+  if (is_kept_when_idle(slab.place())) return slab.is_for_one() || has_other_common(slab);
+  return std::ranges::any_of(slabs_, [&](const auto& other) {
+    return other.second.slab != known.slab && other.second.slab->is_own() &&
+           other.second.slab->place() == slab.place();
+  });
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): its parts are
@@ -319,14 +343,19 @@ std::uint64_t MemoryState::claimed(const Place& place) const {
 std::vector<SlabUsage> MemoryState::usage() const {
   static_cast<void>(membership_->require_self());
   Slabs slabs;
+  std::set<const MappedSlab*> unclaimed;
   {
     const MutexLock lock(mutex_);
-    for (const auto& [generation, known] : slabs_) slabs.push_back(known.slab);
+    for (const auto& [generation, known] : slabs_) {
+      slabs.push_back(known.slab);
+      if (known.claims == 0 && !known.imported) unclaimed.insert(known.slab.get());
+    }
   }
   std::vector<SlabUsage> all;
   for (const auto& slab : slabs) {
     try {
       all.push_back(usage_of(*slab, *membership_));
+      all.back().is_idle = all.back().is_known && all.back().blocks == 0 && unclaimed.contains(slab.get());
     } catch (const Error& error) {  // spoilt: it must not hide the others
       if (error.code() != Errc::corrupt) throw;
       log(LogLevel::warn, error.what());

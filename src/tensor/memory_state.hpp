@@ -10,11 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "drover/base/clock.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/mutex.hpp"
 #include "drover/tensor/memory.hpp"
 #include "tensor/device_works.hpp"
 #include "tensor/foreign_memory.hpp"
+#include "tensor/late_look.hpp"
 #include "tensor/mapped_slab.hpp"
 
 namespace drover {
@@ -65,6 +67,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   struct Known {
     std::shared_ptr<MappedSlab> slab;
     std::uint64_t claims = 0;          // blocks of this process in it
+    Clock::time_point idle_since;      // when it was first seen to be of no use now; else zero
     std::unique_ptr<Import> imported;  // null for what is no import
   };
 
@@ -78,12 +81,25 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
       DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::shared_ptr<MappedSlab> likely_at(const Place& place, std::uint64_t bytes) const
       DROVER_REQUIRES(mutex_);
-  [[nodiscard]] Slabs own_at(const Place& place) const DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] Slabs own_at(const Place& place, std::uint64_t bytes) const DROVER_EXCLUDES(mutex_);
   void forget(const std::shared_ptr<MappedSlab>& slab) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::shared_ptr<MappedSlab> mapped(const Lease& lease) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] Block claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) DROVER_REQUIRES(mutex_);
+  [[nodiscard]] bool end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept
+      DROVER_EXCLUDES(mutex_);
   [[nodiscard]] bool is_idle(const Known& known) const DROVER_REQUIRES(mutex_);
   [[nodiscard]] static bool is_emptied(const Known& known) noexcept;
+  // Idle slabs, in memory_idle.cpp.
+  [[nodiscard]] static std::uint64_t idle_bytes_of(const MemoryOptions& options);
+  [[nodiscard]] bool is_kept_when_idle(const Place& place) const noexcept;
+  [[nodiscard]] std::uint64_t size_for_one(const Place& place, std::uint64_t bytes) const noexcept;
+  [[nodiscard]] bool is_for(const MappedSlab& slab, const Place& place, std::uint64_t bytes) const noexcept;
+  [[nodiscard]] bool may_become_idle(const Known& known) const DROVER_REQUIRES(mutex_);
+  [[nodiscard]] bool has_other_common(const MappedSlab& slab) const DROVER_REQUIRES(mutex_);
+  [[nodiscard]] bool keep_idle(Known& known) DROVER_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t idle_room(const Place& place, std::uint64_t more = 0) const DROVER_REQUIRES(mutex_);
+  [[nodiscard]] std::vector<Known> take_idle_above(const Place& place, std::uint64_t most) DROVER_REQUIRES(mutex_);
+  bool look_after_idle() noexcept DROVER_EXCLUDES(mutex_);
   [[nodiscard]] Block import_again(const ForeignMemory& memory, const std::shared_ptr<void>& keeper)
       DROVER_EXCLUDES(mutex_);
   [[nodiscard]] static bool is_over(const Known& known) noexcept;
@@ -94,12 +110,14 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
 
   const std::shared_ptr<Membership> membership_;
   const MemoryOptions options_;
+  const std::uint64_t idle_bytes_;
   mutable Mutex mutex_;
   std::map<std::uint64_t, Known> slabs_ DROVER_GUARDED_BY(mutex_);  // by generation
   std::map<Place, std::uint64_t> claimed_ DROVER_GUARDED_BY(mutex_);
   bool has_new_slabs_ DROVER_GUARDED_BY(mutex_) = false;
   std::atomic<std::size_t> imports_{0};  // of the slabs
-  DeviceWorks works_;                    // last, so that all work ends before the memory goes
+  DeviceWorks works_;                    // after the slabs, so that all work ends before the memory goes
+  LateLook later_;                       // last: it uses everything
 };
 
 }  // namespace drover

@@ -105,20 +105,19 @@ void Tensor::begin_use(Stream& stream) const {
   const auto& storage = TensorAccess::storage(*this);
   const auto work = storage->work_at(storage->place());
   storage->begin_use(*work);
-  const auto event = work->device().create_event();
-  work->submit([&](Stream& ours) { ours.record(*event); });
-  stream.wait(*event);
+  work->lead(stream);
 }
 
 void Tensor::end_use(Stream& stream, std::initializer_list<Tensor> made_from) const {
   const auto& storage = TensorAccess::storage(*this);
   for (const Tensor& source : made_from) storage->derive_from(*TensorAccess::storage(source));
   const auto work = storage->work_at(storage->place());
-  const auto event = work->device().create_event();
-  submit_use(work, {storage.get()}, [&](Stream& ours) {
-    stream.record(*event);
-    ours.wait(*event);
-  });
+  try {
+    storage->end_use({.work = work, .ticket = work->follow(stream)});
+  } catch (...) {  // half of it may have been submitted
+    storage->end_use({.work = work, .ticket = work->latest()});
+    throw;
+  }
 }
 
 void Tensor::synchronize(Deadline deadline) const {

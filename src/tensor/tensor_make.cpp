@@ -169,7 +169,13 @@ Tensor from_bytes(const Memory& memory, const TensorLayout& layout, std::span<co
   detail::check_memory(layout, bytes.size());
   const auto rows = TensorLayout::contiguous(layout.dtype(), layout.shape());
   const Tensor made = TensorAccess::make_like(memory, rows, Place::cpu());
-  copy_strided(TensorAccess::storage(made)->block().bytes(), rows, bytes, layout);
+  const TensorStorage& storage = *TensorAccess::storage(made);
+  if (layout.is_contiguous()) {
+    const ByteRange extent = layout.extent_bytes();
+    storage.write(bytes.subspan(extent.begin, extent.end - extent.begin));
+  } else {
+    copy_strided(storage.block().bytes(), rows, bytes, layout);
+  }
   return made.to(place);
 }
 

@@ -57,6 +57,10 @@ std::shared_ptr<DeviceWork> TensorStorage::work_at(const Place& place) const {
 
 bool TensorStorage::dies_with_its_process() const noexcept { return block_.slab_->is_by_handle(); }
 
+void TensorStorage::write(std::span<const std::byte> bytes) const {
+  block_.slab_->write(block_.lease().offset(), bytes);
+}
+
 bool TensorStorage::make_known_to(Device& device) const { return block_.slab_->make_known_to(device); }
 
 std::vector<WorkTicket> TensorStorage::uses() {

@@ -41,6 +41,8 @@ class TensorStorage {
   [[nodiscard]] std::shared_ptr<DeviceWork> work_at(const Place& place) const;
   /// Whether the memory dies with the process that made it, which is another library's.
   [[nodiscard]] bool dies_with_its_process() const noexcept;
+  /// Copies bytes to the beginning of host memory that nothing is done with. Throws as `MappedSlab::write`.
+  void write(std::span<const std::byte> bytes) const;
   /// Makes host memory known to a device, if that can be.
   bool make_known_to(Device& device) const;
 

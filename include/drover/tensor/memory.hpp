@@ -1,10 +1,12 @@
 // drover/tensor/memory.hpp: blocks of shared memory, of the host and of devices.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -72,6 +74,12 @@ struct MemoryOptions {
   std::uint64_t slab_bytes = std::uint64_t{64} << 20U;  ///< size of a slab; what needs half of it has its own
   std::map<Place, std::uint64_t> budgets;               ///< most bytes this process may claim, where it is limited
   Ordering ordering = Ordering::timelines;              ///< of work on what is sent
+  /// Host memory of slabs without blocks that is kept for the next ones, since new pages cost most of the time of a
+  /// large copy; 0 gives it back at once. Unless given, what `DROVER_IDLE_MEMORY` says, else 1 GiB, or a 16th of the
+  /// machine's memory if that is less. On devices one slab is kept, whatever this says.
+  std::optional<std::uint64_t> idle_bytes;
+  /// For how long it is kept; less if the machine is short of memory.
+  std::chrono::milliseconds idle_time{2000};
 };
 
 /// One slab that this process has mapped, and who has how much of it.
@@ -85,6 +93,7 @@ struct SlabUsage {
   Place place;                   ///< where it lies
   ObjectHandle handle;           ///< its name in the session
   bool is_own = false;           ///< whether this process made its memory; not if it imported it
+  bool is_idle = false;          ///< whether it has no block, and is kept for the next
   bool is_known = true;          ///< else somebody stands still in its ledger, and what follows `bytes` is unknown
   std::uint64_t bytes = 0;       ///< all of it
   std::uint64_t free_bytes = 0;  ///< not in any block
@@ -93,10 +102,10 @@ struct SlabUsage {
 };
 
 /// The shared memory of a session as this process uses it. Takes slabs as needed and gives them back when they are
-/// empty, but for one of each place, which stays for the next block. Slabs of others stay mapped for more to come:
-/// those of the common size, or in use elsewhere, until they are empty and this process ends a block in one, maps a
-/// new one, or trims. A handle: copies refer to the same. Safe for all threads. Devices are opened when their memory
-/// is first used.
+/// empty, but for one of each place, which stays for the next block, and those of the host that are kept a little
+/// while (`MemoryOptions::idle_bytes`). Slabs of others stay mapped for more to come: those of the common size, or in
+/// use elsewhere, until they are empty and this process ends a block in one, maps a new one, or trims. A handle:
+/// copies refer to the same. Safe for all threads. Devices are opened when their memory is first used.
 class Memory {
  public:
   /// Nothing is taken until a block is asked for.
@@ -116,7 +125,8 @@ class Memory {
   [[nodiscard]] std::uint64_t claimed(const Place& place) const;
   /// All slabs that are mapped here. Waits for other users of their ledgers, a moment.
   [[nodiscard]] std::vector<SlabUsage> usage() const;
-  /// Gives back every slab of its own that has no block in use, and every other in which this process has none.
+  /// Gives back every slab of its own that has no block in use, idle ones too, and every other in which this process
+  /// has none.
   void trim();
 
  private:
