@@ -13,6 +13,8 @@ GPU_FLAGS ?=
 # How many processes `make torture` kills, and the seed of its random numbers; another one each time if not given.
 KILLS ?= 100000
 SEED ?=
+# The same for `make torture-python`.
+PYTHON_KILLS ?= 500
 # How long `make fuzz` runs each fuzzer.
 FUZZ_SECONDS ?= 600
 # What `make bench` runs: one workload, or all that have a folder. Those of `python` are programs of Python.
@@ -105,6 +107,11 @@ torture: packages ## kill KILLS (100000) producers, consumers and lock holders a
 	$(call step,build torture,cmake --preset release && cmake --build --preset release --target torture)
 	$(call step,torture,build/release/tests/torture/torture --kills $(KILLS) $(if $(SEED),--seed $(SEED)))
 
+.PHONY: torture-python
+torture-python: build ## kill PYTHON_KILLS (500) workers and processes of Python programs at random; SEED=n repeats a run
+	$(call step,torture python,DROVER_PYTHON_KILLS=$(PYTHON_KILLS) DROVER_PYTHON_SEED=$(or $(SEED),0) \
+	  .venv/bin/pytest -q -s tests/python/test_kills.py)
+
 .PHONY: lint
 lint: setup ## every gate that needs no running program: format, tidy, layers, sizes, documentation
 	$(call step,lint,$(PYTHON) scripts/lint.py)
@@ -132,7 +139,7 @@ define bench_python
 $(call step,build release with Python,cmake --preset release -DDROVER_BUILD_PYTHON=ON \
   -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python && \
   cmake --build --preset release --target drover_python drover_cli)
-@for program in queue pool; do \
+@for program in queue pipe pool start tensor; do \
   echo "== bench python $$program"; \
   PYTHONPATH=$(CURDIR)/build/release/python .venv/bin/python benchmarks/python/$${program}_main.py \
     --json build/bench/python_$$program.json || \

@@ -9,6 +9,8 @@
 namespace drover::python {
 namespace {
 
+constexpr int kUnknown = 255;
+
 // A child as Python's classes want it. When this process drops it, it is killed.
 class Child {
  public:
@@ -23,14 +25,15 @@ class Child {
     child_.kill(signal);
   }
 
-  // As subprocess has it: the status, or minus the signal. Many threads may wait; all learn it.
+  // As subprocess has it: the status, or minus the signal; 255, as multiprocessing has it, if nobody knows. Many
+  // threads may wait; all learn it.
   std::optional<int> wait(const Timeout& timeout) {
     const auto status = await(
         timeout, [&](Deadline deadline) { return wait_until(deadline); },
         [](const std::optional<ExitStatus>& ended) { return ended.has_value(); });
     if (!status) return std::nullopt;
     const std::optional<int> signal = status->signal();
-    return signal ? -*signal : status->status().value_or(0);
+    return signal ? -*signal : status->status().value_or(kUnknown);
   }
 
  private:

@@ -6,11 +6,13 @@ NB_MODULE(_core, module) {
   module.doc() = "What drover does in C++, for the package's own modules.";
   bind_errors(module);
   bind_tensor(module);
+  bind_slabs(module);
   bind_session(module);
   bind_queue(module);
   bind_locks(module);
   bind_events(module);
   bind_child(module);
+  bind_template(module);
   bind_worker(module);
   bind_pool(module);
 }

@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "calls.hpp"
+#include "drover/base/clock.hpp"
 #include "drover/base/error.hpp"
+#include "drover/pool/progress.hpp"
 #include "support.hpp"
 
 namespace drover::python {
@@ -141,6 +143,7 @@ void bind_options(nb::module_& module) {
              new (self) PoolOptions{.quarantine_after = 0, .handles_interrupts = false};
            })
       .def_rw("name", &PoolOptions::name)
+      .def_rw("opens_device", &PoolOptions::opens_device)
       .def_rw("recycle_after", &PoolOptions::recycle_after)
       .def_rw("recycle_memory", &PoolOptions::recycle_memory)
       .def(
@@ -190,6 +193,17 @@ void bind_calls(nb::module_& module) {
 
 void bind_pool(nb::module_& module) {
   bind_options(module);
+  module.def(
+      "describe_progress",
+      [](const std::string& title, std::uint64_t done, std::uint64_t total, double seconds, bool is_over,
+         std::size_t columns) {
+        const auto now = Clock::now();
+        const auto began = now - std::chrono::duration_cast<Clock::duration>(to_nanoseconds(seconds));
+        return describe_progress(title, {.done = done, .total = total, .began = began, .is_over = is_over}, now,
+                                 columns);
+      },
+      nb::arg("title"), nb::arg("done"), nb::arg("total"), nb::arg("seconds"), nb::arg("is_over"), nb::arg("columns"),
+      "What a bar says.");
   bind_calls(module);
   nb::class_<PyPool>(module, "Pool", "Workers that run functions of Python.")
       .def(nb::init<const PySession&, const WorkerPlanOptions&, const PoolOptions&>(), nb::arg("session"),

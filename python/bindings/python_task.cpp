@@ -1,6 +1,9 @@
 #include "python_task.hpp"
 
+#include <csignal>
+
 #include "drover/base/error.hpp"
+#include "drover/pool/stack_text.hpp"
 #include "drover/pool/this_worker.hpp"
 #include "plain.hpp"
 #include "support.hpp"
@@ -10,7 +13,7 @@ namespace {
 
 // What drover/_worker.py made known: how a function is made from its bytes, and objects from theirs and back.
 struct WorkerFunctions {
-  nb::object prepare;  // (function, tensors) -> (callable of one argument, how many tensors are the function's)
+  nb::object prepare;  // (function, tensors) -> (callable of one argument, number of the function's tensors, title)
   nb::object loads;    // (payload, tensors) -> object
   nb::object dumps;    // (object) -> (payload, tensors)
   nb::object fail;     // (exception) -> (payload, tensors)
@@ -51,9 +54,27 @@ nb::object argument_of(const Packet& packet, std::size_t function_tensors) {
   return functions()->loads(lent(packet.payload), from_tensors({own.begin(), own.end()}));
 }
 
+void show_title(nb::handle title) {
+  Py_ssize_t bytes = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(title.ptr(), &bytes);
+  if (text == nullptr) throw nb::python_error();
+  this_worker().set_task_title({text, static_cast<std::size_t>(bytes)});
+}
+
+// faulthandler writes stacks without the interpreter's lock. It is made for handlers of signals; so its own is taken,
+// and called by the one that a worker answers with.
+void tell_stacks_by(int signal) {
+  struct sigaction action{};
+  if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
+    throw Error(Errc::invalid_argument, "no handler that writes stacks is registered for this signal");
+  }
+  tell_stack_text(action.sa_handler, signal);
+}
+
 Answer run_with_lock(const Packet& packet) {
   try {
     const nb::object call = prepared(packet);
+    show_title(call[2]);
     return answer_with(call[0](argument_of(packet, nb::cast<std::size_t>(call[1]))));
   } catch (const nb::python_error& error) {
     if (is_raised_for(Errc::cancelled, error.value())) this_worker().check_interrupt();  // told to stop, and did
@@ -110,6 +131,9 @@ void bind_worker(nb::module_& module) {
       },
       nb::arg("prepare"), nb::arg("loads"), nb::arg("dumps"), nb::arg("fail"), nb::arg("known"),
       "Say how tasks become calls, and results bytes.");
+  module.def("stack_text_file", &stack_text_file, "The descriptor into which stacks are to be written.");
+  module.def("tell_stacks_by", &tell_stacks_by, nb::arg("signal"),
+             "Let the handler of this signal write stacks when somebody asks for this worker's.");
   nb::class_<PoolWorker>(module, "Worker", "This process as a worker of a pool.")
       .def_prop_ro("index", &PoolWorker::index, "Its number, from 0.")
       .def_prop_ro(
@@ -120,6 +144,9 @@ void bind_worker(nb::module_& module) {
       .def_prop_ro(
           "session", [](const PoolWorker& self) { return PySession(self.session(), self.memory()); },
           "The session of the pool.")
+      .def(
+          "set_title", [](PoolWorker& self, const std::string& title) { self.set_task_title(title); },
+          nb::arg("title"), "What `drover ps` calls the task that runs.")
       .def_prop_ro("is_interrupted", &PoolWorker::is_interrupted, "Whether the task that runs shall stop.")
       .def("check_interrupt", &PoolWorker::check_interrupt, "Raise Cancelled if it shall.");
   module.def(

@@ -119,11 +119,13 @@ class Bytes {
 void bind_errors(nb::module_& module);
 void bind_session(nb::module_& module);
 void bind_tensor(nb::module_& module);
+void bind_slabs(nb::module_& module);
 void bind_queue(nb::module_& module);
 void bind_locks(nb::module_& module);
 void bind_events(nb::module_& module);
 void bind_child(nb::module_& module);
 void bind_pool(nb::module_& module);
+void bind_template(nb::module_& module);
 void bind_worker(nb::module_& module);
 
 }  // namespace drover::python

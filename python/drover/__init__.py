@@ -21,7 +21,7 @@ from multiprocessing import (
 )
 from types import ModuleType
 
-from drover import _core, _errors, _guard, _session
+from drover import _core, _errors, _guard, _later, _session
 from drover._errors import *  # noqa: F403 (all of them, listed there)
 from drover._guard import ForkAfterCudaWarning
 
@@ -37,6 +37,7 @@ from drover._process import Process  # noqa: E402
 from drover._queues import JoinableQueue, Queue, SimpleQueue  # noqa: E402
 from drover._sessions import Session  # noqa: E402
 from drover._synchronize import Barrier, BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore  # noqa: E402
+from drover._template import TemplateWarning, set_preload, use_template, warm_up  # noqa: E402
 
 __version__ = _core.version
 
@@ -59,11 +60,13 @@ set_executable = default.set_executable
 set_forkserver_preload = default.set_forkserver_preload
 set_start_method = default.set_start_method
 
+_later.call_once_imported("joblib.parallel", lambda: importlib.import_module("drover.joblib"))  # registers itself
+
 # Modules of multiprocessing that are imported anyway; the rest, in files of their own, when they are asked for.
 for _module in (context, process, reduction, resource_tracker, spawn, util):
     sys.modules[f"drover.{_module.__name__.rpartition('.')[2]}"] = _module
 _LATER = frozenset(
-    {"connection", "dummy", "managers", "pool", "queues", "shared_memory", "sharedctypes", "synchronize"}
+    {"connection", "dummy", "joblib", "managers", "pool", "queues", "shared_memory", "sharedctypes", "synchronize"}
 )
 
 
@@ -99,6 +102,7 @@ __all__ = [
     "Semaphore",
     "Session",
     "SimpleQueue",
+    "TemplateWarning",
     "TimeoutError",
     "Value",
     "active_children",
@@ -121,9 +125,12 @@ __all__ = [
     "register_array",
     "set_executable",
     "set_forkserver_preload",
+    "set_preload",
     "set_start_method",
     "this_worker",
+    "use_template",
     "util",
+    "warm_up",
     "zeros",
 ]
 __all__ += _errors.__all__

@@ -60,7 +60,12 @@ def zeros(shape: int | tuple[int, ...], dtype: DTypeLike = float) -> numpy.ndarr
 
 def array(like: ArrayLike, dtype: DTypeLike = None) -> numpy.ndarray:
     """Copy an array, or anything that numpy makes one of, into shared memory; see `empty`."""
-    source = _numpy().asarray(like, dtype)
+    np = _numpy()
+    source = np.asarray(like, dtype)
+    if source.flags.c_contiguous and source.nbytes and not source.dtype.hasobject and type(source) is np.ndarray:
+        # Into new pages the system copies faster than numpy does.
+        made = _core.copied(_session.current(), source.reshape(-1).view("u1"))
+        return np.ndarray(source.shape, source.dtype, np.frombuffer(made, np.uint8))
     made = _in_slab(source.shape, source.dtype, is_zeroed=False)
     made[...] = source
     return made

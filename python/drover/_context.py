@@ -5,7 +5,7 @@ from __future__ import annotations
 from multiprocessing import context
 from typing import Any
 
-from drover import _pool, _process, _queues, _synchronize
+from drover import _connection, _pool, _process, _queues, _sharedctypes, _synchronize, _template
 
 __all__ = ["DroverContext", "default"]
 
@@ -38,6 +38,10 @@ class DroverContext(context.BaseContext):
     def get_all_start_methods(self) -> list[str]:
         """Give "drover": there is one way."""
         return [self._name]
+
+    def set_forkserver_preload(self, module_names: list[str]) -> None:
+        """Say which modules the template imports; multiprocessing's name for `drover.set_preload`."""
+        _template.set_preload(module_names)
 
     def _check_available(self) -> None:
         """Available wherever the package is."""
@@ -81,6 +85,26 @@ class DroverContext(context.BaseContext):
     def SimpleQueue(self) -> _queues.SimpleQueue:  # noqa: N802
         """Make a queue with few words."""
         return _queues.SimpleQueue()
+
+    def Pipe(self, duplex: bool = True) -> tuple[_connection.PipeConnection, _connection.PipeConnection]:  # noqa: N802
+        """Make two connected ends; if not duplex, the first only receives and the second only sends."""
+        return _connection.Pipe(duplex)
+
+    def RawValue(self, typecode_or_type: Any, *args: Any) -> Any:  # noqa: N802
+        """Make a value of ctypes in shared memory, without a lock."""
+        return _sharedctypes.RawValue(typecode_or_type, *args)
+
+    def RawArray(self, typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
+        """Make an array of ctypes in shared memory, without a lock."""
+        return _sharedctypes.RawArray(typecode_or_type, size_or_initializer)
+
+    def Value(self, typecode_or_type: Any, *args: Any, lock: Any = True) -> Any:  # noqa: N802
+        """Make a value of ctypes in shared memory, with a lock unless that is False."""
+        return _sharedctypes.Value(typecode_or_type, *args, lock=lock)
+
+    def Array(self, typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True) -> Any:  # noqa: N802
+        """Make an array of ctypes in shared memory, with a lock unless that is False."""
+        return _sharedctypes.Array(typecode_or_type, size_or_initializer, lock=lock)
 
     def Pool(  # noqa: N802
         self,

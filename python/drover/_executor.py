@@ -13,10 +13,11 @@ from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from drover import _core, _functions
+from drover import _core, _functions, _progress
 from drover._errors import Cancelled, InvalidArgument, PeerLost
 from drover._pool import Pool
-from drover._tasks import chunks_of, result_of
+from drover._results import result_of
+from drover._tasks import chunks_of
 
 __all__ = ["Executor", "Future"]
 
@@ -151,8 +152,11 @@ class Executor(futures.Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Call a function in some worker; its result comes later. What cannot be sent raises here and now."""
+        return self._submit(fn, args, kwargs)
+
+    def _submit(self, fn: Callable[..., Any], args: Any, kwargs: Any, title: str | None = None) -> Future:
         future = Future()
-        calls = self._pool._calls(fn, _functions.APPLIED)
+        calls = self._pool._calls(fn, _functions.APPLIED, title=title)
         future._calls = calls
         future._executor = self  # which lives until its results are there
         self._begin(future)
@@ -168,9 +172,17 @@ class Executor(futures.Executor):
         return future
 
     def map(
-        self, fn: Callable[..., Any], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
+        self,
+        fn: Callable[..., Any],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        progress: Any = None,
     ) -> Iterator[Any]:
-        """Call a function for each set of items, at once, and give the results in order as they are asked for."""
+        """Call a function for each set of items, at once, and give the results in order as they are asked for.
+
+        `progress` is that of `Pool.map`; it counts results as they are taken.
+        """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         end = None if timeout is None else time.monotonic() + timeout
@@ -185,7 +197,10 @@ class Executor(futures.Executor):
         finally:
             calls.close(functools.partial(self._forget, calls))  # so this lives until all are done
         results = self._results(calls, end)
-        return (item for chunk in results for item in chunk) if is_chunked else results
+        given = (item for chunk in results for item in chunk) if is_chunked else results
+        if not progress:
+            return given
+        return _progress.Counted(given, progress, _functions.title_of(fn), _progress.length_of(*iterables))
 
     def _results(self, calls: _core.Calls, end: float | None) -> Iterator[Any]:
         try:
@@ -215,6 +230,17 @@ class Executor(futures.Executor):
             self._join()
         elif is_first:
             threading.Thread(target=self._join, name="drover executor").start()
+
+    def _abort(self) -> None:
+        """Take no more calls, and end the workers now, with what they run."""
+        with self._lock:
+            self._is_shut_down = True
+        self._pool.terminate()
+        self._join()
+
+    def _is_usable(self) -> bool:
+        """Tell whether calls can be submitted, as far as is known."""
+        return not self._is_shut_down and self._broken is None and bool(self._pool._core.numbers())
 
     def _join(self) -> None:
         self._pool.join()

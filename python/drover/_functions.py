@@ -6,6 +6,7 @@ belong to it. Small pickles go with every task, larger ones lie in shared memory
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import pickle
@@ -32,12 +33,16 @@ _by_name: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
 
 def title_of(function: Any) -> str:
     """Give a name of a function for people."""
+    while isinstance(function, functools.partial):
+        function = function.func
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
     return str(name or type(function).__qualname__)[:100]
 
 
 def _is_kept(function: Any) -> bool:
     """Tell whether one copy serves all tasks of a worker: not if it may be an object that its calls change."""
+    if hasattr(type(function), "must_be_kept"):
+        return True
     if isinstance(function, types.BuiltinFunctionType):
         return function.__self__ is None or isinstance(function.__self__, types.ModuleType)
     return isinstance(function, (types.FunctionType, type))
@@ -59,14 +64,24 @@ def encode(function: Callable[..., Any], way: int) -> tuple[bytes, Sequence[_cor
     return bytes((way, _KEPT_BESIDE if is_kept else _FRESH_BESIDE, len(whole))) + number, whole
 
 
-def decode(function: bytes, tensors: Sequence[_core.Tensor]) -> tuple[Callable[[Any], Any], int, bool]:
-    """Give what to call with a task's object, how many of the tensors are the function's, and whether to keep it."""
+def decode(
+    function: bytes, tensors: Sequence[_core.Tensor]
+) -> tuple[tuple[Callable[[Any], Any], int, str], Callable[[], bool] | None]:
+    """Give what to call with a task's object, the number of its own tensors and its title.
+
+    If it is to be kept, then also what tells whether it must stay, however many are kept.
+    """
     way, storage, count = function[:_HEAD]
     if storage in (_KEPT, _FRESH):
         call = pickle.loads(memoryview(function)[_HEAD:])
     else:
         call = _objects.loads(memoryview(tensors[0]), tensors[1:count])
-    return _spread(call, way), count, storage in (_KEPT, _KEPT_BESIDE)
+    lasting = getattr(call, "must_be_kept", _need_not_be_kept) if storage in (_KEPT, _KEPT_BESIDE) else None
+    return (_spread(call, way), count, title_of(call)), lasting
+
+
+def _need_not_be_kept() -> bool:
+    return False
 
 
 def _spread(call: Callable[..., Any], way: int) -> Callable[[Any], Any]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from drover import _core, _session
 
-__all__ = ["Part", "join"]
+__all__ = ["WHOLE", "Join", "Part", "join", "join_alike", "join_shared"]
 
 _ALIGNMENT = 64
 
 Part = tuple[int, int, int]  # which tensor, from where, how many bytes
+WHOLE = (1 << 64) - 1  # bytes of a part: all of the tensor, of whatever form it is
+Join = Callable[[list[_core.Tensor]], tuple[list[_core.Tensor], list[Part]]]  # few of many, and where each one is
 
 
 class _Run(NamedTuple):
@@ -39,6 +42,27 @@ def join(large: list[memoryview], room: int, first: int) -> tuple[list[_core.Ten
     if left:
         tensors.append(_copied(large, left, first + len(runs), parts))
     return tensors, [parts[index] for index in range(len(large))]
+
+
+def join_alike(
+    tensors: Sequence[_core.Tensor], joins: Sequence[Join | None]
+) -> tuple[list[_core.Tensor], list[Part]]:
+    """Join the tensors of each way to do it; those without one stay as they are."""
+    few: list[_core.Tensor] = []
+    places: dict[int, Part] = {}
+    for way in dict.fromkeys(joins):
+        members = [index for index, one in enumerate(joins) if one is way]
+        own = [tensors[index] for index in members]
+        made, parts = (own, [(at, 0, WHOLE) for at in range(len(own))]) if way is None else way(own)
+        places.update((index, (len(few) + at, *rest)) for index, (at, *rest) in zip(members, parts, strict=True))
+        few += made
+    return few, [places[index] for index in range(len(tensors))]
+
+
+def join_shared(shared: list[memoryview]) -> tuple[list[_core.Tensor], list[Part]]:
+    """Give as few tensors as hold all of these, which lie in shared memory, and where each lies in them."""
+    runs = _runs(shared)
+    return join(shared, len(runs) + 1, 0)
 
 
 def _runs(large: list[memoryview]) -> list[_Run]:

@@ -16,7 +16,7 @@ from typing import Any
 from drover import _core, _errors, _joining, _main_module, _session
 from drover._joining import Part
 
-__all__ = ["carried", "carry", "dumps", "loads", "reducers"]
+__all__ = ["carried", "carry", "dumps", "if_discarded", "loads", "reducers"]
 
 PROTOCOL = 5
 INLINE = 16 * 1024  # buffers below this are copied with the pickle, which costs less than a block
@@ -29,7 +29,6 @@ _HEAD = struct.Struct("<III")
 _PART = struct.Struct("<IQQ")
 
 Reducer = Callable[[Any], Any]
-Join = Callable[[list[_core.Tensor]], tuple[list[_core.Tensor], list[Part]]]
 reducers: dict[type, Reducer] = {}
 # Libraries whose arrays travel by handle, and the module that knows how; each is asked once the library is there.
 _awaited = {
@@ -41,9 +40,9 @@ _awaited = {
 }
 
 
-# A pickle; tensors, named in it by their places in this list; buffers that are not in it, in its order; how tensors
-# are joined if they are too many.
-_Made = tuple[bytes, list[_core.Tensor], list[memoryview], "Join | None"]
+# A pickle; tensors, named in it by their places in this list; buffers that are not in it, in its order; how each of
+# the tensors is joined with others if they are too many.
+_Made = tuple[bytes, list[_core.Tensor], list[memoryview], list["_joining.Join | None"]]
 
 
 class _Maker:
@@ -53,7 +52,7 @@ class _Maker:
         self._parts: list[bytes] = []
         self.write = self._parts.append
         self.tensors: list[_core.Tensor] = []
-        self.join: Join | None = None
+        self.joins: list[_joining.Join | None] = []  # of each tensor
         self.inline = INLINE
         self._large: list[memoryview] = []
         self._pickler = kind(self, PROTOCOL, buffer_callback=self._is_inside)
@@ -81,21 +80,22 @@ class _Maker:
         parts, tensors, large = self._parts, self.tensors, self._large
         payload = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
-        join = self.join
+        joins = self.joins
         if tensors or large:
-            self.tensors, self._large, self.join = [], [], None
-        return payload, tensors, large, join
+            self.tensors, self._large, self.joins = [], [], []
+        return payload, tensors, large, joins
 
 
 class _State:
     """What a thread is at."""
 
-    __slots__ = ("maker", "read", "spare")
+    __slots__ = ("maker", "read", "spare", "undo")
 
     def __init__(self) -> None:
         self.maker: _Maker | None = None  # makes a pickle now
         self.spare: _Maker | None = None  # made one, and may make the next
         self.read: Sequence[_core.Tensor] | None = None  # came with the pickle that is being read
+        self.undo: list[Callable[[], object]] = []  # to be called if the pickle that is being made is thrown away
 
 
 class _Local(threading.local):
@@ -106,7 +106,7 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def carry(tensor: _core.Tensor, join: Join | None = None) -> int:
+def carry(tensor: _core.Tensor, join: _joining.Join | None = None) -> int:
     """Send a tensor with the pickle that this thread makes; give the number that `carried` takes.
 
     With `join`, which makes few of many tensors of bytes, there may be more of them than a message carries.
@@ -117,8 +117,14 @@ def carry(tensor: _core.Tensor, join: Join | None = None) -> int:
             "an array in shared memory travels through queues and tasks of drover only, not through pickle alone"
         )
     maker.tensors.append(tensor)
-    maker.join = join
+    maker.joins.append(join)
     return len(maker.tensors) - 1
+
+
+def if_discarded(call: Callable[[], object]) -> None:
+    """Call it if the pickle that this thread makes is thrown away: it cannot be made, or has to be made by value."""
+    if _local.state.maker is not None:
+        _local.state.undo.append(call)
 
 
 def carried(number: int) -> _core.Tensor:
@@ -222,23 +228,43 @@ def dumps(thing: Any, inline: int = INLINE) -> tuple[bytes, Sequence[_core.Tenso
     if _is_plain(thing):
         return pickle.dumps(thing, PROTOCOL), ()
     _tables.refresh()
+    state = _local.state
+    outer, state.undo = state.undo, []
     try:
-        made = _make(thing, inline)
-        if b"__main__" in made[0] and not _main_module.is_imported_by_children():
-            made = _make_by_value(thing, inline)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        made = _make_by_value(thing, inline)
+        made = _make_somehow(thing, inline)
+    except BaseException:
+        _discard(state)
+        raise
+    finally:
+        state.undo = outer
     return _with_tensors(made) if made[1] or made[2] else (made[0], ())
 
 
+def _make_somehow(thing: Any, inline: int) -> _Made:
+    try:
+        made = _make(thing, inline)
+        if b"__main__" not in made[0] or _main_module.is_imported_by_children():
+            return made
+    except (pickle.PicklingError, AttributeError, TypeError):
+        pass
+    _discard(_local.state)
+    return _make_by_value(thing, inline)
+
+
+def _discard(state: _State) -> None:
+    for call in state.undo:
+        call()
+    state.undo.clear()
+
+
 def _with_tensors(made: _Made) -> tuple[bytes, Sequence[_core.Tensor]]:
-    payload, tensors, large, join = made
+    payload, tensors, large, joins = made
     if not tensors and len(large) <= _MOST_TENSORS:
         return payload, [_share(raw) for raw in large]
     places: Sequence[Part] = ()
     most = _MOST_TENSORS - bool(large)  # the last one is for buffers that are joined
-    if len(tensors) > most and join is not None:
-        tensors, places = join(tensors)
+    if len(tensors) > most and any(joins):
+        tensors, places = _joining.join_alike(tensors, joins)
     if len(tensors) > most:
         raise _errors.LimitReached(
             f"an object to be sent has {len(tensors)} arrays on devices; one message carries {most}",
@@ -280,7 +306,10 @@ def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
 
 
 def _sliced(tensors: Sequence[_core.Tensor], places: Sequence[Part]) -> list[_core.Tensor]:
-    return [tensors[index].slice(begin, begin + size) for index, begin, size in places]
+    return [
+        tensors[index] if size == _joining.WHOLE else tensors[index].slice(begin, begin + size)
+        for index, begin, size in places
+    ]
 
 
 def _cut(tensors: Sequence[_core.Tensor], parts: Sequence[Part]) -> list[memoryview]:

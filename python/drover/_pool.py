@@ -11,19 +11,21 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from multiprocessing import context, process, resource_tracker, spawn, util
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from drover import _core, _objects, _session
+from drover import _core, _objects, _session, _template
 from drover._errors import Cancelled, PeerLost, Unsupported
 from drover._process import preparation_of
-from drover._tasks import IMapIterator, TaskCalls
+from drover._results import IMapIterator
+from drover._tasks import TaskCalls
+
+if TYPE_CHECKING:
+    from drover._actors import Actor
 
 __all__ = ["CLOSE", "RUN", "TERMINATE", "Pool", "this_worker"]
 
 RUN, CLOSE, TERMINATE = "RUN", "CLOSE", "TERMINATE"
-_WORKER = "import sys; sys.path.append({folder!r}); from drover.__main__ import main; main()"
 
 
 def this_worker() -> _core.Worker:
@@ -73,8 +75,7 @@ class _Starting:
         except OSError as error:
             raise Unsupported(
                 f"workers cannot be given {os.readlink(f'/proc/self/fd/{fd}')} in initargs: {error.strerror}",
-                "give them a drover.Queue, or an end of drover.Pipe(duplex=False), in place of a socket or an end of "
-                "drover.Pipe()",
+                "give them a drover.Queue, or an end of drover.Pipe(), in place of a socket",
             ) from error
         self.kept.append(own)
         return own.fd
@@ -99,9 +100,9 @@ def _start_payload(initializer: Any, initargs: Iterable[Any]) -> tuple[bytes, An
 
 
 def _say_how_workers_start() -> None:
-    folder = str(Path(__file__).parent.parent)
-    arguments = [*util._args_from_interpreter_flags(), "-c", _WORKER.format(folder=folder)]
+    arguments = [*util._args_from_interpreter_flags(), "-c", _template.WORKER]
     _core.init(os.fsdecode(spawn.get_executable()), arguments, _session._keeper())
+    _template.prepare()
 
 
 def _check(processes: int | None, initializer: Any, maxtasksperchild: int | None) -> None:
@@ -133,8 +134,9 @@ class Pool(TaskCalls):
 
     The first five arguments are those of `multiprocessing.Pool`. `devices` says which devices the workers get, in
     turn: "all", which is the default, "none", or names such as "cuda:0,cuda:1"; `per_device` how many workers each
-    device gets. `exclusive`, `sees_all`, `memory_budget`, `threads`, `affinity`, `mps` and `mps_percentage` are those
-    of docs/placement.md. `retry` is how often a task is begun again whose worker died. `output` is where what workers
+    device gets. Who says nothing of placement has workers that open their devices only when they use them.
+    `exclusive`, `sees_all`, `memory_budget`, `threads`, `affinity`, `mps` and `mps_percentage` are those of
+    docs/placement.md. `retry` is how often a task is begun again whose worker died. `output` is where what workers
     print goes: "inherited", "forwarded" with the worker's name before each line, "discarded", or a file's path.
     """
 
@@ -163,6 +165,7 @@ class Pool(TaskCalls):
         options = _core.PoolOptions()
         options.name = name
         options.recycle_after = maxtasksperchild or 0
+        options.opens_device = devices is not None or bool(placement)
         options.set_limits(start_limit, idle_limit, stall_report_after)
         options.set_output(output)
         payload, tensors, self._kept = _start_payload(initializer, initargs)
@@ -171,6 +174,7 @@ class Pool(TaskCalls):
         util._flush_std_streams()
         self._core = _core.Pool(_session.current(), _plan(processes, devices, placement), options)
         self._iterators: weakref.WeakSet[IMapIterator] = weakref.WeakSet()
+        self._actors: weakref.WeakSet[Actor] = weakref.WeakSet()
         self._task_options = _core.TaskOptions(retry=retry)
         self._has_initializer = initializer is not None
         self._state = RUN
@@ -205,6 +209,24 @@ class Pool(TaskCalls):
         """
         told = _core.TaskOptions(priority=priority, retry=retry, timeout=timeout or 0.0, grace=grace, worker=worker)
         return _WithOptions(self, told)
+
+    def actor(
+        self, kind: Callable[..., Any], /, *args: Any, worker: int | None = None, restart: bool = False, **kwargs: Any
+    ) -> Actor:
+        """Make an object in a worker: `kind(*args, **kwargs)`. Its methods give futures, and are run in order.
+
+        `worker` is the number of the worker; else that with the fewest actors has it. When the worker's process dies,
+        calls raise PeerLost; with `restart` the next one finds the object made anew.
+        """
+        from drover._actors import Actor, Recipe  # noqa: PLC0415 (needs executors, which need pools)
+
+        self._check_running()
+        if worker is None:
+            taken = [actor.worker for actor in self._actors]
+            worker = min(self._core.numbers() or [0], key=lambda number: (taken.count(number), number))
+        made = Actor(self, worker, Recipe(kind, args, kwargs, restart), {"retry": 0})
+        self._actors.add(made)
+        return made
 
     def close(self) -> None:
         """Take no more tasks; those that it has are run."""

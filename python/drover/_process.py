@@ -1,4 +1,4 @@
-"""Processes with the behaviour of multiprocessing's: fresh interpreters in the session of their parent."""
+"""Processes with the behaviour of multiprocessing's: as fresh interpreters, in the session of their parent."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import os
 import signal
 from contextlib import ExitStack
 from multiprocessing import context, popen_spawn_posix, process, resource_tracker, spawn, util
-from pathlib import Path
 from typing import Any
 
-from drover import _core, _main_module, _objects, _session
+from drover import _core, _main_module, _objects, _session, _template
 
 __all__ = ["Popen", "Process", "preparation_of"]
-
-_CHILD = "import sys; sys.path.append({folder!r}); from drover._child import main; main()"
 
 
 class Popen:
@@ -54,6 +51,7 @@ class Popen:
 
     def _start(self, session: _core.Session, name: str, mailbox: str) -> None:
         tracker = resource_tracker.getfd()
+        _template.prepare()
         with ExitStack() as at_end:
             invitation = session.invite(_display_name(name))
             at_end.callback(os.close, invitation)
@@ -64,7 +62,7 @@ class Popen:
                 arguments=[
                     *util._args_from_interpreter_flags(),
                     "-c",
-                    _CHILD.format(folder=str(Path(__file__).parent.parent)),
+                    _template.CHILD,
                     "--multiprocessing-fork",
                     mailbox,
                     str(tracker),

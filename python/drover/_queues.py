@@ -130,6 +130,7 @@ class Queue(SharedHandle):
         self._feeder = None if self._maxsize else _Feeder(core)
         self._is_closed = False
         self._reader = QueueReader(core)
+        self._turns: Any = None  # of coroutines
 
     def __getstate__(self) -> Any:
         """Give what others open it by."""
@@ -206,6 +207,47 @@ class Queue(SharedHandle):
     def get_nowait(self) -> Any:
         """Take an object out if there is one."""
         return self.get(False)
+
+    async def get_async(self) -> Any:
+        """Take the oldest object out, in asyncio. Coroutines of a loop get theirs in the order in which they asked.
+
+        One that is cancelled, by `asyncio.timeout` say, leaves everything in the queue.
+        """
+        coroutines = self._coroutines()
+        return await coroutines.get(self._turns, self._get_or_raise, self._fileno_now)
+
+    async def put_async(self, obj: Any) -> None:
+        """Put an object in, in asyncio, as soon as there is room. What cannot be sent raises here and now.
+
+        One that is cancelled has put nothing.
+        """
+        self._check_open()
+        payload, tensors = _objects.dumps(obj)
+        coroutines = self._coroutines()
+        await coroutines.put(self._turns, lambda: self._put(payload, tensors, False, None))
+
+    def _coroutines(self) -> Any:
+        from drover import _async_queues  # noqa: PLC0415 (imports asyncio, which others do without)
+
+        self._turns = self._turns or _async_queues.Turns()
+        return _async_queues
+
+    def _get_or_raise(self) -> Any:
+        """Get what is there; Empty if there may be something later, else what tells that there never will be."""
+        self._check_open()
+        if self._reader.is_used:
+            return self.get(False)
+        got = self._core.get(0.0)
+        if type(got) is tuple:
+            return _objects.loads(*got)
+        if got == _CLOSED:
+            raise _closed()
+        if got == _PEER_LOST:
+            raise _lost("the queue is empty")
+        raise queue.Empty
+
+    def _fileno_now(self) -> int:
+        return self._reader.fileno() if self._reader.is_used else self._core.fileno()
 
     def qsize(self) -> int:
         """Give the number of objects in it, roughly."""
@@ -289,14 +331,11 @@ class JoinableQueue(Queue):
         own, self._unfinished, self._condition = state
         super().__setstate__(own)
 
-    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Put an object in that is to be dealt with."""
-        self._check_open()
-        payload, tensors = _objects.dumps(obj)
+    def _put(self, payload: bytes, tensors: Any, block: bool, timeout: float | None) -> None:
         # Counted before it can be taken, so that who takes it finds it counted.
         self._unfinished.release()
         try:
-            self._put(payload, tensors, block, timeout)
+            super()._put(payload, tensors, block, timeout)
         except BaseException:
             self.task_done()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import signal
@@ -16,7 +17,11 @@ __all__ = ["start"]
 
 _MOST_FUNCTIONS = 256
 
-_known: dict[bytes, tuple[Callable[[Any], Any], int]] = {}
+# Signals of a worker: by the first it is asked for its stack (in C++), the second is faulthandler's, and not sent.
+_STACKS = signal.SIGRTMIN + 4
+
+_known: dict[bytes, tuple[Callable[[Any], Any], int, str]] = {}
+_lasting: dict[bytes, Callable[[], bool]] = {}  # whether one of them must stay, however many there are
 
 
 def start(payload: bytes, tensors: Sequence[_core.Tensor]) -> None:
@@ -26,6 +31,7 @@ def start(payload: bytes, tensors: Sequence[_core.Tensor]) -> None:
     os.environ.pop(_session.session_variable, None)  # what this process starts is not in the session by itself
     _core.set_worker_functions(prepare=_prepare, loads=_objects.loads, dumps=_dumps, fail=_fail, known=_known)
     _ignore_interrupts()
+    _tell_stacks()
     told, beside, tracker = pickle.loads(payload)
     _become_child(worker, *tracker)
     told["name"] = worker.name
@@ -49,6 +55,12 @@ def _ignore_interrupts() -> None:
     signal.siginterrupt(signal.SIGINT, False)
 
 
+def _tell_stacks() -> None:
+    """Say where each thread is when somebody asks, whoever has the interpreter's lock."""
+    faulthandler.register(_STACKS, _core.stack_text_file(), all_threads=True)
+    _core.tell_stacks_by(_STACKS)
+
+
 def _become_child(worker: _core.Worker, parent: int, name: str, tracker: int) -> None:
     """Be what children of multiprocessing are, to those who ask it."""
     own = process.current_process()
@@ -60,13 +72,16 @@ def _become_child(worker: _core.Worker, parent: int, name: str, tracker: int) ->
         return  # one of its own will do, but for memory that is registered here and used there
 
 
-def _prepare(function: bytes, tensors: Sequence[_core.Tensor]) -> tuple[Callable[[Any], Any], int]:
-    call, count, is_kept = _functions.decode(function, tensors)
-    if is_kept:
-        if len(_known) >= _MOST_FUNCTIONS:
-            del _known[next(iter(_known))]
-        _known[function] = (call, count)
-    return call, count
+def _prepare(function: bytes, tensors: Sequence[_core.Tensor]) -> tuple[Callable[[Any], Any], int, str]:
+    made, lasting = _functions.decode(function, tensors)
+    if lasting is None:
+        return made
+    if len(_known) >= _MOST_FUNCTIONS:
+        for key in [key for key, is_needed in _lasting.items() if not is_needed()][:1]:
+            del _known[key], _lasting[key]
+    _known[function] = made
+    _lasting[function] = lasting
+    return made
 
 
 def _dumps(result: Any) -> tuple[bytes, Sequence[_core.Tensor]]:

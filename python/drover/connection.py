@@ -1,8 +1,16 @@
-"""The module `multiprocessing.connection` under drover's name: pipes, sockets, and waiting for several of them."""
+"""What programs take from `multiprocessing.connection`: drover's pipes, and the standard sockets and `wait`."""
 
 from __future__ import annotations
 
-import sys
 from multiprocessing import connection
+from multiprocessing.connection import Client, Connection, Listener, wait
+from typing import Any
 
-sys.modules[__name__] = connection
+from drover._connection import Pipe, PipeConnection
+
+__all__ = ["Client", "Connection", "Listener", "Pipe", "PipeConnection", "wait"]
+
+
+def __getattr__(name: str) -> Any:
+    """Give what else the standard module has."""
+    return getattr(connection, name)

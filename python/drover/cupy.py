@@ -10,8 +10,55 @@ from typing import Any
 import cupy
 
 from drover import _core, _objects, _session
+from drover._errors import Unsupported
 
-__all__: list[str] = []
+__all__ = ["empty_cache", "memory_usage", "use_slabs"]
+
+
+def use_slabs(cached_bytes: int | None = None) -> None:
+    """Let CuPy take its memory on GPUs from drover's slabs, in this process, from now on.
+
+    Every array that is made afterwards is handed to other processes by a lease, without a copy, and stays when this
+    process dies. Freed memory is kept for the next arrays of the same stream, at most `cached_bytes` on each GPU: an
+    eighth of its memory unless given.
+
+    CuPy's own pool is not used any more, and its limits and figures mean nothing then; see `memory_usage`.
+    """
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise _no_cuda(str(error)) from error
+    if count == 0:
+        raise _no_cuda("it finds no device")
+    _core.use_slabs(_session.current(), "cuda", cached_bytes)
+    cupy.cuda.set_allocator(cupy.cuda.PythonFunctionAllocator(_allocate, _free).malloc)
+
+
+def empty_cache() -> None:
+    """Give back the GPU memory that was freed, and is kept for the next arrays, after `use_slabs`."""
+    _core.empty_slabs_cache()
+
+
+def memory_usage(device: int | None = None) -> dict[str, int]:
+    """Count what was allocated after `use_slabs`; as `drover.torch.memory_usage`, and together with torch."""
+    return _core.slabs_usage(device)
+
+
+def _no_cuda(reason: str) -> Unsupported:
+    return Unsupported(
+        f"CuPy {cupy.__version__} has no CUDA here: {reason}",
+        "see what `drover doctor` says, and install a CuPy for this driver",
+    )
+
+
+def _allocate(size: int, device: int) -> int:
+    return _core.slabs_allocate(size, device, cupy.cuda.get_current_stream().ptr)
+
+
+def _free(address: int, device: int, free: Any = _core.slabs_free) -> None:
+    # Called until the very end, when names of modules are gone. The memory is its stream's, whichever is current now.
+    del device
+    free(address)
 
 
 def reducers(library: str) -> dict[type, _objects.Reducer]:

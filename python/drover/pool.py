@@ -5,7 +5,8 @@ from __future__ import annotations
 from multiprocessing.pool import MaybeEncodingError, RemoteTraceback, ThreadPool
 
 from drover._pool import CLOSE, RUN, TERMINATE, Pool
-from drover._tasks import AsyncResult, IMapIterator, MapResult, TaskCalls
+from drover._results import AsyncResult, IMapIterator, MapResult
+from drover._tasks import TaskCalls
 
 ApplyResult = AsyncResult
 

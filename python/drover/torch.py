@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import pickle
 from typing import Any
 
@@ -15,47 +16,115 @@ import torch
 from torch.storage import TypedStorage, UntypedStorage
 
 from drover import _core, _objects, _session
-from drover._errors import InvalidArgument
+from drover._errors import InvalidArgument, Unsupported
 
-__all__ = ["empty", "tensor", "zeros"]
+__all__ = ["empty", "empty_cache", "memory_usage", "tensor", "use_slabs", "zeros"]
 
 _ALIGNMENT = 512  # of parts of device memory, as torch's own
+_LEGACY_STREAM = 1  # what DLPack calls it
+_chosen: list[Any] = []  # the allocator, once torch has it
 
 
-def empty(*size: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """Make a tensor of the CPU in shared memory, with any contents.
+def empty(*size: Any, dtype: torch.dtype | None = None, device: Any = "cpu") -> torch.Tensor:
+    """Make a tensor in shared memory, of the CPU or of a GPU, with any contents.
 
     Sent to another process, or passed to one, it is not copied: both have the same elements, and what one writes the
     other sees. It lives until nobody has it any more.
     """
-    return _in_slab(_size(size), dtype or torch.get_default_dtype(), is_zeroed=False)
+    return _in_slab(_size(size), dtype or torch.get_default_dtype(), device, is_zeroed=False)
 
 
-def zeros(*size: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """Make a tensor of zeros of the CPU in shared memory; see `empty`."""
-    return _in_slab(_size(size), dtype or torch.get_default_dtype(), is_zeroed=True)
+def zeros(*size: Any, dtype: torch.dtype | None = None, device: Any = "cpu") -> torch.Tensor:
+    """Make a tensor of zeros in shared memory; see `empty`."""
+    return _in_slab(_size(size), dtype or torch.get_default_dtype(), device, is_zeroed=True)
 
 
-def tensor(data: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """Copy a tensor, or anything that torch makes one of, into shared memory of the CPU; see `empty`."""
+def tensor(data: Any, dtype: torch.dtype | None = None, device: Any = "cpu") -> torch.Tensor:
+    """Copy a tensor, or anything that torch makes one of, into shared memory; see `empty`."""
     source = torch.as_tensor(data, dtype=dtype).detach()
-    made = _in_slab(source.shape, source.dtype, is_zeroed=False)
+    made = _in_slab(source.shape, source.dtype, device, is_zeroed=False)
     return made.copy_(source)
+
+
+def use_slabs(cached_bytes: int | None = None) -> None:
+    """Let torch take all its memory on GPUs from drover's slabs, in this process, from now on.
+
+    Every tensor is then handed to other processes as those of `empty` are: by a lease, without a copy, and it stays
+    when this process dies. Freed memory is kept for the next tensors of the same stream, at most `cached_bytes` on
+    each GPU: an eighth of its memory unless given. Call it before torch's first tensor on a GPU; a second call does
+    nothing.
+
+    torch's own figures (`torch.cuda.memory_stats` and its like) and CUDA graphs do not work with an allocator that
+    is not torch's; see `memory_usage`.
+    """
+    _require_cuda()
+    if _chosen:
+        return
+    _core.use_slabs(_session.current(), "cuda", cached_bytes)
+    made = torch.cuda.memory.CUDAPluggableAllocator(_core.__file__, "drover_slabs_alloc", "drover_slabs_free")
+    by_stream = ctypes.CDLL(_core.__file__).drover_slabs_record_stream
+    try:
+        made.allocator().set_record_stream_fn(ctypes.cast(by_stream, ctypes.c_void_p).value)
+    except AttributeError as error:
+        raise Unsupported(
+            f"torch {torch.__version__} tells no allocator of its streams", "use torch 2.1 or newer"
+        ) from error
+    try:
+        torch.cuda.memory.change_current_allocator(made)
+    except RuntimeError as error:
+        raise InvalidArgument(
+            f"torch has used its own allocator on a GPU already, in process {os.getpid()}: {error}",
+            "call drover.torch.use_slabs() before the first tensor on a GPU, and in each process for itself",
+        ) from error
+    _chosen.append(made)
+
+
+def empty_cache() -> None:
+    """Give back the GPU memory that was freed, and is kept for the next tensors, after `use_slabs`."""
+    _core.empty_slabs_cache()
+
+
+def memory_usage(device: int | None = None) -> dict[str, int]:
+    """Count what torch has of one GPU, or of all, after `use_slabs`: `blocks` and their `bytes`, those `cached`.
+
+    `hits` and `misses` are allocations that found freed memory, and those that did not.
+    """
+    return _core.slabs_usage(device)
 
 
 def _size(given: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(given[0]) if len(given) == 1 and hasattr(given[0], "__iter__") else given
 
 
-def _in_slab(size: tuple[int, ...], dtype: torch.dtype, is_zeroed: bool) -> torch.Tensor:
+def _in_slab(size: tuple[int, ...], dtype: torch.dtype, device: Any, is_zeroed: bool) -> torch.Tensor:
     if any(length < 0 for length in size):
         raise InvalidArgument(f"a tensor was to have the size {tuple(size)}", "give sizes of 0 or more")
+    place = _place(torch.device(device))
     count = math.prod(size) * dtype.itemsize
     if count == 0:
-        return torch.zeros(size, dtype=dtype)
-    made = _core.empty(_session.current(), "uint8", [count], "cpu", is_zeroed)
-    strides = [math.prod(size[place + 1 :]) for place in range(len(size))]
-    return _rebuild(_cpu_storage(made), dtype, (tuple(size), tuple(strides), 0), False)
+        return torch.zeros(size, dtype=dtype, device=device)
+    made = _core.empty(_session.current(), "uint8", [count], place, is_zeroed)
+    strides = [math.prod(size[axis + 1 :]) for axis in range(len(size))]
+    storage = _cpu_storage(made) if place == "cpu" else torch.from_dlpack(made).untyped_storage()
+    return _rebuild(storage, dtype, (tuple(size), tuple(strides), 0), False)
+
+
+def _place(device: torch.device) -> str:
+    """Name a device of torch in drover's words."""
+    if device.type == "cpu":
+        return "cpu"
+    if device.type != "cuda":
+        raise InvalidArgument(f"a tensor was to lie on {device}", "use the CPU, or a GPU: cuda:0")
+    _require_cuda()
+    return f"cuda:{torch.cuda.current_device() if device.index is None else device.index}"
+
+
+def _require_cuda() -> None:
+    if not torch.cuda.is_available():
+        raise Unsupported(
+            f"torch {torch.__version__} has no CUDA here: it was built without it, or finds no driver or no device",
+            "see what `drover doctor` says, and install a torch for this driver; without a GPU use device='cpu'",
+        )
 
 
 def reducers(library: str) -> dict[type, _objects.Reducer]:
@@ -155,9 +224,10 @@ def _import(storage: UntypedStorage) -> _core.Tensor:
 def _import_tensor(flat: torch.Tensor) -> _core.Tensor:
     if not flat.is_cuda:
         return _core.import_array(_session.current(), flat.__dlpack__(), None)[0]
-    with torch.cuda.device(flat.device):  # torch gives away arrays of the current device only
-        stream = torch.cuda.current_stream().cuda_stream
-        return _core.import_array(_session.current(), flat.__dlpack__(stream=-1), stream)[0]
+    if flat.device.index != torch.cuda.current_device():  # torch gives away arrays of the current device only
+        with torch.cuda.device(flat.device):
+            return _import_tensor(flat)
+    return _core.import_array(_session.current(), flat.__dlpack__(stream=-1), _stream(flat.device.index))[0]
 
 
 def _join(tensors: list[_core.Tensor]) -> tuple[list[_core.Tensor], list[_objects.Part]]:
@@ -180,4 +250,13 @@ def _cuda_storage(number: int, index: int) -> UntypedStorage:
     received = _objects.carried(number)
     if received.nbytes == 0:
         return UntypedStorage(0, device=f"cuda:{index}")
-    return torch.from_dlpack(received).untyped_storage()
+    # As torch.from_dlpack(received) does it, without its detours, which take half of the time.
+    capsule = received.__dlpack__(stream=_stream(received.__dlpack_device__()[1]) or _LEGACY_STREAM)
+    return torch.from_dlpack(capsule).untyped_storage()
+
+
+def _stream(device: int) -> int:
+    """Give torch's current stream on a GPU; 0 is the legacy default stream."""
+    if not torch.cuda.is_initialized():
+        torch.cuda.init()
+    return torch._C._cuda_getCurrentRawStream(device)

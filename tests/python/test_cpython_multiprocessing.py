@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,32 @@ def test_class_passes(name: str, tmp_path: Path) -> None:
     listed = sum(case.startswith(f"{name}.") for case in LEFT_OUT)
     assert text.count("skipped 'left out: ") == listed, text
     assert int(ran[1]) > listed, text
+
+
+def test_what_they_test_is_drovers() -> None:
+    """Not the standard library's under another name."""
+    script = """
+        import cpython_suite
+        case = cpython_suite.WithProcessesTestConnection()
+        suite = cpython_suite.suite
+        value, raw = suite.Value("i"), case.RawValue("i")
+        for made in (case.Pipe()[0], case.Queue(), case.RLock(), case.Value("i").get_lock(), value.get_lock()):
+            print(type(made).__module__)
+        for made in (raw, case.Array("i", 3).get_obj(), value.get_obj(), suite.copy(raw)):
+            print(cpython_suite.drover._core.find_shared(made) is not None)
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=RUNNER.parent,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    if ran.returncode == NO_TESTS:
+        pytest.skip(REMEDY)
+    modules = ["drover._connection", "drover._queues", *["drover._synchronize"] * 3]
+    assert ran.stdout.split() == [*modules, *["True"] * 4], ran.stderr
 
 
 def test_name_that_does_not_exist_is_noticed(tmp_path: Path) -> None:

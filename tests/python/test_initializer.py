@@ -52,12 +52,12 @@ def test_initializer_is_given_values_arrays_and_pipes() -> None:
 def test_sockets_are_refused_with_what_to_give_instead() -> None:
     """When the pool is made; it leaves nothing open."""
     lines = run("""
-        import os
+        import os, socket
         import drover
 
         if __name__ == "__main__":
             drover.Pool(1).terminate()
-            value, ends = drover.Value("i", 0), drover.Pipe()
+            value, ends = drover.Value("i", 0), socket.socketpair()
             before = len(os.listdir("/proc/self/fd"))
             try:
                 drover.Pool(1, print, (value, ends[0]))
@@ -144,6 +144,7 @@ def test_pools_are_the_parents_alone() -> None:
 
         if __name__ == "__main__":
             warnings.simplefilter("always", ResourceWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for forks beside threads
             fork()
     """)
     assert lines == ["0 1"]

@@ -58,7 +58,8 @@ def test_stub_describes_the_compiled_module() -> None:
     compiled = names_in(ast.parse(made.get()).body)
     written = names_in(ast.parse((PACKAGE / "_core.pyi").read_text(encoding="utf-8")).body)
     assert {"Queue.put", "Session", "version"} <= compiled.keys()
-    wrong = {name for name in compiled.keys() | written.keys() if compiled.get(name) != written.get(name)}
+    names = {name for name in compiled.keys() | written.keys() if not name.endswith("buffer__")}  # since Python 3.12
+    wrong = {name for name in names if compiled.get(name) != written.get(name)}
     rows = [f"{name}: compiled {compiled.get(name)}, in _core.pyi {written.get(name)}" for name in sorted(wrong)]
     assert not rows, "\n".join(rows)
 

@@ -1,0 +1,167 @@
+"""Pipes between two processes: round trips of small objects, a stream of them, arrays and bytes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import drover
+import numpy
+from support import Row, options, report, row, say, timed
+
+ROUNDS = 5
+TRIPS = 2000
+STREAM = 20_000
+
+
+@dataclass(frozen=True)
+class Plumber:
+    """A way to make pipes, and processes that have an end of them."""
+
+    name: str
+    context: Any
+
+
+def plumbers() -> list[Plumber]:
+    """Give all that can run here; drover first."""
+    return [
+        Plumber("drover", drover.get_context()),
+        Plumber("multiprocessing.Pipe", multiprocessing.get_context("spawn")),
+    ]
+
+
+def echo(end: Any) -> None:
+    """Send back what comes, until nobody is left to send more."""
+    while True:
+        try:
+            end.send(end.recv())
+        except EOFError:
+            return
+
+
+def answer_last(end: Any) -> None:
+    """Send back one number of what comes, as one who reads it would."""
+    while True:
+        try:
+            end.send(float(end.recv()[-1]))
+        except EOFError:
+            return
+
+
+def answer_length(end: Any) -> None:
+    """Send back how many bytes came."""
+    while True:
+        try:
+            end.send(len(end.recv_bytes()))
+        except EOFError:
+            return
+
+
+def count(end: Any) -> None:
+    """Take so many as the first message says, and say so."""
+    while True:
+        try:
+            expected = end.recv()
+            for _ in range(expected):
+                end.recv()
+            end.send(expected)
+        except EOFError:
+            return
+
+
+class Pair:
+    """A pipe, and a child at its other end."""
+
+    def __init__(self, plumber: Plumber, target: Callable[[Any], None]) -> None:
+        """Start the child."""
+        self.end, other = plumber.context.Pipe()
+        self._child = plumber.context.Process(target=target, args=(other,), daemon=True)
+        self._child.start()
+        other.close()
+
+    def trip(self, thing: Any) -> Any:
+        """Go there and back."""
+        self.end.send(thing)
+        return self.end.recv()
+
+    def trip_of_bytes(self, thing: bytes) -> Any:
+        """Go there as bytes, and have an answer."""
+        self.end.send_bytes(thing)
+        return self.end.recv()
+
+    def __enter__(self) -> Pair:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the child see the end."""
+        self.end.close()
+        self._child.join(30)
+
+
+def round_trips(plumber: Plumber, thing: Any, trips: int) -> list[float]:
+    """Give microseconds of single round trips."""
+    with Pair(plumber, echo) as pair:
+        for _ in range(max(1, trips // 10)):
+            assert pair.trip(thing) == thing
+        return [timed(lambda: pair.trip(thing)) * 1e6 for _ in range(trips)]
+
+
+def throughput(plumber: Plumber, total: int) -> list[float]:
+    """Give messages per second of a stream of small objects."""
+    with Pair(plumber, count) as pair:
+        assert pair.trip(0) == 0
+        begin = time.perf_counter()
+        pair.end.send(total)
+        for i in range(total):
+            pair.end.send(i)
+        assert pair.end.recv() == total
+        return [total / (time.perf_counter() - begin)]
+
+
+def arrays(plumber: Plumber, megabytes: int, trips: int) -> list[float]:
+    """Give milliseconds from before an array is sent until its reader has answered."""
+    array = numpy.ones(megabytes * 131_072)
+    with Pair(plumber, answer_last) as pair:
+        assert pair.trip(array) == 1.0
+        return [timed(lambda: pair.trip(array)) * 1e3 for _ in range(trips)]
+
+
+def many_bytes(plumber: Plumber, megabytes: int, trips: int) -> list[float]:
+    """Give milliseconds from before bytes are sent until their reader, who has a copy, has answered."""
+    whole = bytes(megabytes << 20)
+    with Pair(plumber, answer_length) as pair:
+        assert pair.trip_of_bytes(whole) == len(whole)
+        return [timed(lambda: pair.trip_of_bytes(whole)) * 1e3 for _ in range(trips)]
+
+
+def measure(is_smoke: bool, only: str) -> Iterator[Row]:
+    """Let all contenders take turns."""
+    trips = 5 if is_smoke else TRIPS
+    few = 1 if is_smoke else 3
+    cases = {
+        ("int", "round trip", "us"): lambda one: round_trips(one, 7, trips),
+        ("dict", "round trip", "us"): lambda one: round_trips(one, {"step": 3, "loss": 0.25, "name": "a"}, trips),
+        ("10 KB of text", "round trip", "us"): lambda one: round_trips(one, "x" * 10_000, trips),
+        ("int", "stream", "messages/s"): lambda one: throughput(one, 50 if is_smoke else STREAM),
+        ("numpy 1 MB", "there, read, answer", "ms"): lambda one: arrays(one, 1, 2 if is_smoke else 50),
+        ("numpy 100 MB", "there, read, answer", "ms"): lambda one: arrays(one, 100, few),
+        ("100 MB by send_bytes", "there, copied, answer", "ms"): lambda one: many_bytes(one, 100, few),
+    }
+    for (workload, metric, unit), case in cases.items():
+        samples: dict[str, list[float]] = {}
+        for _ in range(1 if is_smoke else ROUNDS):
+            for plumber in plumbers():
+                if only in f"{workload} {plumber.name} {metric}":
+                    say(f"{workload}, {metric}: {plumber.name}")
+                    samples.setdefault(plumber.name, []).extend(case(plumber))
+        for name, values in samples.items():
+            yield row(workload, name, metric, unit, values)
+
+
+if __name__ == "__main__":
+    told = options(__doc__)
+    report(measure(told.smoke, told.only), told.json)

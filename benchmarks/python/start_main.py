@@ -1,0 +1,162 @@
+"""Start-up: how long it takes until every worker of a new pool has done something, with a library imported."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import multiprocessing
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support import Row, report, row, say
+
+ROUNDS = 5
+CHILD = "--one"
+BUSY_S = 0.005
+
+
+@dataclass(frozen=True)
+class Starter:
+    """A way to start workers. It makes something whose `submit` gives futures, and is ended by the second."""
+
+    name: str
+    start: Callable[[int], Any]
+    stop: Callable[[Any], None]
+    prepare: Callable[[list[str]], None] = lambda _: None
+
+
+def _shut_down(pool: Any) -> None:
+    pool.shutdown()
+
+
+def _drover(is_warm: bool, has_template: bool = True) -> Starter:
+    import drover  # noqa: PLC0415 (the others do without)
+
+    def prepare(modules: list[str]) -> None:
+        del modules  # drover sees what the program has imported
+        drover.use_template(has_template)
+        if is_warm and not drover.warm_up():
+            raise RuntimeError("there is no template, which was to be measured")
+
+    name = "drover" if is_warm else "drover, first pool" if has_template else "drover, without a template"
+    return Starter(name, drover.Executor, _shut_down, prepare)
+
+
+def _standard(method: str) -> Starter:
+    context = multiprocessing.get_context(method)
+
+    def prepare(modules: list[str]) -> None:
+        if method != "forkserver":
+            return
+        context.set_forkserver_preload(modules)
+        warm = ProcessPoolExecutor(1, mp_context=context)
+        warm.submit(os.getpid).result()
+        warm.shutdown()
+
+    name = "multiprocessing, forkserver with preload" if method == "forkserver" else f"multiprocessing, {method}"
+    return Starter(name, lambda workers: ProcessPoolExecutor(workers, mp_context=context), _shut_down, prepare)
+
+
+def _loky() -> Starter:
+    loky = importlib.import_module("loky")
+    return Starter("loky", loky.ProcessPoolExecutor, _shut_down)
+
+
+STARTERS: dict[str, Callable[[], Starter]] = {
+    "drover": lambda: _drover(is_warm=True),
+    "drover, first pool": lambda: _drover(is_warm=False),
+    "drover, without a template": lambda: _drover(is_warm=False, has_template=False),
+    "multiprocessing, spawn": lambda: _standard("spawn"),
+    "multiprocessing, forkserver with preload": lambda: _standard("forkserver"),
+    "loky": _loky,
+}
+
+
+def first_task(module: str, uses_cuda: bool) -> int:
+    """Be what a program does first in a worker: have the library, and with it a GPU if that is asked for."""
+    library = importlib.import_module(module) if module else None
+    if uses_cuda:
+        library.zeros(1, device="cuda").item()
+    time.sleep(BUSY_S)  # so that no worker takes the task of one that is late
+    return os.getpid()
+
+
+def measure_one(name: str, module: str, workers: int, uses_cuda: bool) -> float:
+    """Give the milliseconds until as many processes as there are workers have answered."""
+    if module:
+        importlib.import_module(module)
+    starter = STARTERS[name]()
+    starter.prepare([module] if module else [])
+    begin = time.perf_counter()
+    pool = starter.start(workers)
+    seen: set[int] = set()
+    while len(seen) < workers:
+        tasks = [pool.submit(first_task, module, uses_cuda) for _ in range(workers)]
+        seen.update(task.result() for task in tasks)
+    taken = time.perf_counter() - begin
+    starter.stop(pool)
+    return taken * 1e3
+
+
+def run_one(name: str, module: str, workers: int, uses_cuda: bool) -> float | None:
+    """Measure in a process of its own, since templates and fork servers stay for the life of a program."""
+    command = [sys.executable, __file__, CHILD, json.dumps([name, module, workers, uses_cuda])]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=300)
+    if done.returncode != 0:
+        say(f"{name} is left out: it ended with status {done.returncode}")
+        return None
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(told: argparse.Namespace) -> Iterator[Row]:
+    """Let all contenders take turns."""
+    modules = ["torch"] if told.torch_cuda else ["", "numpy"] if told.smoke else ["", "numpy", "torch"]
+    for module in modules:
+        library = "torch with a CUDA context" if told.torch_cuda else module or "nothing"
+        workload = f"{told.workers} workers, {library} imported"
+        samples: dict[str, list[float]] = {}
+        for _ in range(1 if told.smoke else ROUNDS):
+            for name in STARTERS:
+                if told.only in f"{workload} {name}":
+                    say(f"{workload}: {name}")
+                    taken = run_one(name, module, told.workers, told.torch_cuda)
+                    samples.setdefault(name, []).extend([] if taken is None else [taken])
+        for name, values in samples.items():
+            if values:
+                yield row(workload, name, "all have done a task", "ms", values)
+        if told.limit_ms and "drover" in samples and statistics.median(samples["drover"]) > told.limit_ms:
+            raise SystemExit(f"{workload}: drover took {statistics.median(samples['drover']):.0f} ms")
+
+
+def options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="one short round, to see that everything runs")
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    parser.add_argument("--only", default="", help="run contenders and workloads whose names contain this")
+    parser.add_argument("--workers", type=int, default=4, help="how many")
+    parser.add_argument("--torch-cuda", action="store_true", help="torch alone, and each worker makes a CUDA context")
+    parser.add_argument("--limit-ms", type=float, default=0, help="fail if drover's median is above this")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure everything, or one contender for that."""
+    if CHILD in sys.argv[1:2]:
+        print(json.dumps(measure_one(*json.loads(sys.argv[2]))))
+        return
+    told = options()
+    report(measure(told), told.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""A child of the template becomes what an interpreter that was started for it would be."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import importlib.machinery
+import io
+import os
+import signal
+import sys
+import types
+from multiprocessing import util
+from pathlib import Path
+from typing import Any
+
+from drover import _core, _session
+
+__all__ = ["find_setters", "run"]
+
+# Libraries that count their threads when they load, as the template did: where to say it again, and which variables
+# say how many, the first that is set.
+_OPENBLAS = tuple(
+    f"{prefix}openblas_set_num_threads{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_", "_64_")
+)
+_SETTERS = (
+    ("openblas", _OPENBLAS, ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")),
+    ("libmkl_rt", ("MKL_Set_Num_Threads",), ("MKL_NUM_THREADS", "OMP_NUM_THREADS")),
+    ("libgomp", ("omp_set_num_threads",), ("OMP_NUM_THREADS",)),
+    ("libomp", ("omp_set_num_threads",), ("OMP_NUM_THREADS",)),
+    ("libiomp", ("omp_set_num_threads",), ("OMP_NUM_THREADS",)),
+)
+
+_found: list[tuple[Any, tuple[str, ...]]] = []
+
+
+def run(order: _core.TemplateOrder, start: list[str]) -> None:
+    """Be that child, from its first moment to its end."""
+    _set_variables(order.variables)
+    sys.argv = ["-c", *order.arguments]
+    sys.orig_argv = [sys.orig_argv[0], *start, *order.arguments]
+    _set_main()
+    _open_streams()
+    _set_signals()
+    _forget_finalizers()
+    _seed()
+    _limit_threads()
+    role = importlib.import_module("drover.__main__" if order.start == 0 else "drover._child")
+    del order
+    role.main()
+
+
+def _set_variables(entries: list[bytes]) -> None:
+    os.environ.clear()
+    for entry in entries:
+        name, _, value = entry.partition(b"=")
+        if name:
+            os.environb[name] = value
+
+
+def _set_main() -> None:
+    """Have a main module of its own, as a program given by -c has it."""
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__builtins__=sys.modules["builtins"], __loader__=importlib.machinery.BuiltinImporter)
+    sys.modules["__main__"] = main
+
+
+def _open_streams() -> None:
+    """Make the standard streams anew: what they lead to decides how they are buffered."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, f"__{name}__")
+        encoding, errors = (old.encoding, old.errors) if old is not None else ("utf-8", "backslashreplace")
+        new = _stream(number, encoding, errors, getattr(old, "write_through", False))
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
+
+
+def _stream(number: int, encoding: str, errors: str, is_unbuffered: bool) -> Any:
+    is_input = number == 0
+    raw: Any = io.FileIO(number, "rb" if is_input else "wb", closefd=False)
+    raw.name = ("<stdin>", "<stdout>", "<stderr>")[number]
+    is_terminal = raw.isatty()
+    if not is_unbuffered:
+        raw = io.BufferedReader(raw) if is_input else io.BufferedWriter(raw)
+    stream = io.TextIOWrapper(
+        raw,
+        encoding,
+        errors,
+        newline=None if is_input else "\n",
+        line_buffering=not is_unbuffered and (is_terminal or number == 2),
+        write_through=is_unbuffered,
+    )
+    stream.mode = "r" if is_input else "w"
+    return stream
+
+
+def _set_signals() -> None:
+    """Handle those that an interpreter handles; all others have their default since the fork."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    if faulthandler.is_enabled():
+        faulthandler.disable()
+        faulthandler.enable()
+
+
+def _forget_finalizers() -> None:
+    """Let nothing be done at the end that was meant for the template, and everything that is meant for this."""
+    util._finalizer_registry.clear()
+    _session.initialise()
+
+
+def _seed() -> None:
+    """Let random numbers differ from process to process. Those of `random` do already."""
+    if (numpy := sys.modules.get("numpy.random")) is not None:
+        numpy.seed()
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.seed()
+
+
+def find_setters() -> None:
+    """Look, in the template, which libraries are loaded that want to be told how many threads they may use."""
+    loaded = _loaded_libraries()
+    for part, functions, variables in _SETTERS:
+        for path in (one for one in loaded if part in Path(one).name):
+            if (function := _first_of(path, functions)) is not None:
+                _found.append((function, variables))
+
+
+def _limit_threads() -> None:
+    for function, variables in _found:
+        count = next((os.environ[name] for name in variables if os.environ.get(name)), "")
+        number = int(count) if count.isdecimal() else len(os.sched_getaffinity(0))
+        function(ctypes.c_int(max(1, number)))
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if (torch := sys.modules.get("torch")) is not None and threads.isdecimal() and int(threads) > 0:
+        torch.set_num_threads(int(threads))
+
+
+def _loaded_libraries() -> set[str]:
+    with Path("/proc/self/maps").open(encoding="utf-8", errors="surrogateescape") as maps:
+        return {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if " /" in line and ".so" in line}
+
+
+def _first_of(path: str, functions: tuple[str, ...]) -> Any:
+    try:
+        library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
+    except OSError:
+        return None
+    return next((getattr(library, name) for name in functions if hasattr(library, name)), None)

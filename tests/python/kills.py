@@ -1,0 +1,368 @@
+"""Kills workers and processes at random while they work, and checks every result. Run by test_kills.py.
+
+    python tests/python/kills.py WHAT KILLS SEED
+
+WHAT is map, imap_unordered, executor or queue. Each round makes what it needs anew, kills at random moments, and sees
+that what came is right: all of it where tasks are begun again, else what the documentation says of the dead. In the
+end nothing may be left: participants, objects and memory of the session, descriptors of this process.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import gc
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import drover
+import numpy
+
+ITEMS = 400
+LARGE = 5000  # numbers in an array that is too large for a message
+KILLS_PER_ROUND = 10
+WORKERS = 3
+TAKES_ALL = 0.1  # how often one that only begins is killed, too
+
+counts: collections.Counter[str] = collections.Counter()
+
+
+def work(item: int) -> tuple[int, Any]:
+    """Take a moment; every eighth result lies in shared memory."""
+    time.sleep(0.001)
+    return item * item, numpy.full(LARGE, item) if item % 8 == 0 else None
+
+
+def is_right(item: int, result: tuple[int, Any]) -> bool:
+    """Tell whether this is the result for an item."""
+    square, array = result
+    if item % 8 != 0:
+        return square == item * item and array is None
+    return square == item * item and array.shape == (LARGE,) and bool((array == item).all())
+
+
+class Killer:
+    """A thread that kills at random moments one of those that `candidates` gives, until it has killed so many."""
+
+    def __init__(self, candidates: Callable[[], list[int]], kills: int, numbers: random.Random) -> None:
+        """Begin."""
+        self.done = 0
+        self.pids: set[int] = set()
+        self._candidates = candidates
+        self._kills = kills
+        self._numbers = numbers
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    @property
+    def is_finished(self) -> bool:
+        """Tell whether it has killed as many as it was to."""
+        return self.done >= self._kills
+
+    def _run(self) -> None:
+        while not self.is_finished and not self._is_over.wait(self._numbers.uniform(0.0, 0.12)):
+            pids = self._candidates()
+            if pids:
+                pid = self._numbers.choice(pids)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    self.pids.add(pid)
+                    self.done += 1
+
+    def stop(self) -> int:
+        """End it; give how many it has killed."""
+        self._is_over.set()
+        self._thread.join()
+        return self.done
+
+
+def workers_of(pool: Any, numbers: random.Random) -> list[int]:
+    """Give workers to choose from: mostly those that work, sometimes those that only begin, too."""
+    takes_all = numbers.random() < TAKES_ALL
+    return [worker["pid"] for worker in pool.workers() if worker["pid"] > 0 and (takes_all or worker["is_ready"])]
+
+
+def map_round(pool: drover.Pool, retry: int) -> None:
+    """All results are right; without retries the first death may end it instead."""
+    try:
+        results = pool.map(work, range(ITEMS), 1)
+    except drover.PeerLost as error:
+        check_loss(error, retry)
+    else:
+        assert len(results) == ITEMS
+        assert all(map(is_right, range(ITEMS), results))
+        counts["right"] += ITEMS
+
+
+def unordered_round(pool: drover.Pool, retry: int) -> None:
+    """Every task gives its result once, or raises; none is missing, none comes twice."""
+    results = pool.imap_unordered(work, range(ITEMS))
+    roots: list[int] = []
+    lost = 0
+    while True:
+        try:
+            result = next(results)
+        except StopIteration:
+            break
+        except drover.PeerLost as error:
+            check_loss(error, retry)
+            lost += 1
+            continue
+        roots.append(round(result[0] ** 0.5))
+        assert is_right(roots[-1], result)
+    assert len(set(roots)) == len(roots)
+    assert len(roots) + lost == ITEMS, (len(roots), lost)
+    counts["right"] += len(roots)
+
+
+def executor_round(executor: drover.Executor, retry: int) -> None:
+    """As for map, but results come one by one, in order, until one raises."""
+    results = executor.map(work, range(ITEMS))
+    try:
+        for item, result in enumerate(results):
+            assert is_right(item, result)
+            counts["right"] += 1
+        assert item == ITEMS - 1
+    except drover.PeerLost as error:
+        check_loss(error, retry)
+    except BrokenProcessPool as error:
+        check_loss(error, retry)
+
+
+def check_loss(error: Exception, retry: int) -> None:
+    """Only what the documentation says: a task that is not begun again, or workers that were killed as they began."""
+    text = str(error)
+    counts["lost"] += 1
+    assert "could not be started" in text or (retry == 0 and "worker-" in text and "work" in text), text
+
+
+def pool_rounds(round_of: Any, number: int, kills: int, numbers: random.Random) -> int:
+    """Kill workers of a pool while tasks are done, until enough are killed; retries in every second round."""
+    retry = 1000 if number % 2 == 0 else 0
+    is_executor = round_of is executor_round
+    make = drover.Executor if is_executor else drover.Pool
+    with make(WORKERS, retry=retry, output="discarded") as one:
+        killer = Killer(lambda: workers_of(one, numbers), kills, numbers)
+        try:
+            while not killer.is_finished and one.workers():
+                round_of(one, retry)
+        finally:
+            killed = killer.stop()
+        for name in ("retried", "restarts"):
+            counts[name] += pool_of(one).statistics()[name]
+        if any(worker["is_ready"] for worker in one.workers()):
+            check_after(one, is_executor)
+    return killed
+
+
+def pool_of(one: drover.Pool | drover.Executor) -> drover.Pool:
+    """Give the pool behind an executor."""
+    return one._pool if isinstance(one, drover.Executor) else one
+
+
+def check_after(one: Any, is_executor: bool) -> None:
+    """It is as good as new."""
+    given = list(one.map(abs, range(-20, 0)))
+    assert given == list(range(20, 0, -1)), given
+    assert not is_executor or one.submit(pow, 2, 5).result() == 32
+
+
+def produce(line: drover.Queue, name: int, is_over: Any) -> None:
+    """Put numbered messages, small ones and arrays, until told to stop; then say how many there were."""
+    number = 0
+    while not is_over.is_set():
+        line.put((name, number, numpy.full(LARGE, number) if number % 8 == 0 else None))
+        number += 1
+    line.put((name, number, "end"))
+
+
+def consume(line: drover.Queue, results: drover.Queue) -> None:
+    """Pass on what came, checked, until told to stop."""
+    while (message := line.get()) is not None:
+        name, number, array = message
+        if isinstance(array, numpy.ndarray):
+            assert array.shape == (LARGE,)
+            assert (array == number).all()
+        results.put((os.getpid(), name, number, isinstance(array, str)))
+    results.put(None)
+
+
+class Traffic:
+    """Producers and consumers of one queue, replaced as they are killed, and what came through."""
+
+    def __init__(self) -> None:
+        """Start it."""
+        self.line, self.results = drover.Queue(40), drover.Queue(40)
+        self.is_over = drover.Event()
+        self.names = 0
+        self.killed_consumers = 0
+        self.killed_producers: set[int] = set()
+        self.producers = {self._start_producer() for _ in range(2)}
+        self.consumers = {self._start_consumer() for _ in range(2)}
+        self.late = 0  # messages that came after later ones
+        self.came: dict[int, list[int]] = {}  # numbers of each producer
+        self.ended: dict[int, int] = {}
+        self.of_consumer: dict[tuple[int, int], int] = {}  # the last number of a producer that a consumer took
+        self.consumer_pids: set[int] = set()
+
+    def _start_producer(self) -> tuple[int, drover.Process]:
+        self.names += 1
+        return self.names, started(produce, self.line, self.names, self.is_over)
+
+    def _start_consumer(self) -> drover.Process:
+        return started(consume, self.line, self.results)
+
+    def pids(self, numbers: random.Random) -> list[int]:
+        """Give processes to choose from: mostly those that are seen to work, sometimes those that only begin, too."""
+        takes_all = numbers.random() < TAKES_ALL
+        producers = [process.pid for name, process in list(self.producers) if takes_all or name in self.came]
+        return producers + [one.pid for one in list(self.consumers) if takes_all or one.pid in self.consumer_pids]
+
+    def take(self, timeout: float) -> bool:
+        """Take one result and check its order; False at the end of a consumer."""
+        message = self.results.get(timeout=timeout)
+        if message is None:
+            return False
+        pid, name, number, is_end = message
+        # What one consumer took of one producer came in order, but for what others had in their hands when they died.
+        last = self.of_consumer.get((pid, name), -1)
+        self.late += last > number
+        self.of_consumer[pid, name] = max(last, number)
+        self.consumer_pids.add(pid)
+        if is_end:
+            self.ended[name] = number
+        else:
+            self.came.setdefault(name, []).append(number)
+        return True
+
+    def replace_dead(self) -> None:
+        """Start another for each that was killed."""
+        for one in [one for one in self.producers if one[1].exitcode is not None]:
+            assert one[1].exitcode == -signal.SIGKILL, f"a producer ended with {one[1].exitcode}"
+            self.killed_producers.add(one[0])
+            self.producers.remove(one)
+            self.producers.add(self._start_producer())
+        for process in [process for process in self.consumers if process.exitcode is not None]:
+            assert process.exitcode == -signal.SIGKILL, f"a consumer ended with {process.exitcode}"
+            self.killed_consumers += 1
+            self.consumers.remove(process)
+            self.consumers.add(self._start_consumer())
+
+    def finish(self, killed: set[int]) -> None:
+        """Let everybody end, and take the rest."""
+        for process in [*self.consumers, *(process for _, process in self.producers)]:
+            if process.pid in killed:
+                process.join()  # it may take a moment to die
+        self.replace_dead()
+        self.is_over.set()
+        enders = threading.Thread(target=self._end_consumers)
+        enders.start()
+        left = len(self.consumers)
+        while left:
+            left -= not self.take(60.0)
+        enders.join()
+        for process in self.consumers:
+            process.join()
+            assert process.exitcode == 0
+
+    def _end_consumers(self) -> None:
+        for _, process in self.producers:
+            process.join()
+        for _ in self.consumers:
+            self.line.put(None)
+
+    def check(self) -> None:
+        """Nothing came twice. What is missing, or late, was in the hands of a consumer that died: one for each."""
+        missing = 0
+        for name, numbers in self.came.items():
+            assert len(set(numbers)) == len(numbers), f"twice, of producer {name}"
+            last = self.ended.get(name, max(numbers) + 1)
+            missing += last - len(numbers)
+        alive = {name for name, _ in self.producers}
+        missing += len(alive - self.ended.keys())  # its last word is a message, too
+        counts["right"] += sum(map(len, self.came.values()))
+        counts["lost"] += missing
+        counts["late"] += self.late
+        assert missing + self.late <= self.killed_consumers, (missing, self.late, self.killed_consumers)
+        assert self.ended.keys() <= alive | self.killed_producers
+
+
+def started(target: Callable[..., None], *args: Any) -> drover.Process:
+    """Start a process."""
+    process = drover.Process(target=target, args=args)
+    process.start()
+    return process
+
+
+def queue_rounds(_: Any, __: int, kills: int, numbers: random.Random) -> int:
+    """Kill producers and consumers while messages pass between them."""
+    traffic = Traffic()
+    killer = Killer(lambda: traffic.pids(numbers), kills, numbers)
+    try:
+        while not killer.is_finished:
+            with contextlib.suppress(queue.Empty):
+                traffic.take(0.05)
+            traffic.replace_dead()
+    finally:
+        killed = killer.stop()
+    traffic.finish(killer.pids)
+    traffic.check()
+    return killed
+
+
+def left_behind(session: drover.Session) -> dict[str, int]:
+    """Count what is there now, once those who were to go have gone."""
+    gc.collect()
+    tool = Path(drover.__file__).parent / "bin" / "drover"
+    shown: dict[str, int] = {}
+    for _ in range(100):
+        told = json.loads(subprocess.check_output([tool, "session", "show", session.name, "--json"]))["session"]
+        shown = {name: told[name] for name in ("participants", "starting", "objects", "slabs")}
+        if shown["participants"] == 1 and not shown["slabs"]:
+            break
+        time.sleep(0.05)
+    return shown | {"descriptors": len(os.listdir("/proc/self/fd"))}
+
+
+def rounds(kills: int) -> Iterator[int]:
+    """Cut kills into rounds."""
+    while kills > 0:
+        yield min(kills, KILLS_PER_ROUND)
+        kills -= KILLS_PER_ROUND
+
+
+def main(what: str, kills: int, seed: int) -> None:
+    """Run it, and say what came of it."""
+    numbers = random.Random(seed)
+    run, one = {
+        "map": (pool_rounds, map_round),
+        "imap_unordered": (pool_rounds, unordered_round),
+        "executor": (pool_rounds, executor_round),
+        "queue": (queue_rounds, None),
+    }[what]
+    session = drover.Session(f"kills-{os.getpid()}")
+    try:
+        run(one, 0, 0, numbers)
+        before = left_behind(session)
+        killed = sum(run(one, number, count, numbers) for number, count in enumerate(rounds(kills)))
+        after = left_behind(session)
+        assert after == before, f"something is left behind: {before} before, {after} after {killed} kills"
+        print(f"{what}: {killed} killed; {dict(counts)}; before and after: {after}")
+    finally:
+        session.end()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,171 @@
+"""The backend for joblib: results, errors, deaths, nesting, generators, and workers that are kept."""
+
+from __future__ import annotations
+
+import pytest
+from programs import run
+
+pytest.importorskip("joblib", reason="joblib is not installed: `make setup` installs it")
+
+
+@pytest.mark.parametrize("imports", ["joblib, drover", "drover, joblib"])
+def test_backend_is_registered_whichever_is_imported_first(imports: str) -> None:
+    """Without a word of the program; and joblib is not imported by drover alone."""
+    lines = run(f"""
+        import sys
+        {"import drover; print('joblib' in sys.modules)" if imports.startswith("drover") else "print(False)"}
+        import {imports}
+
+        def square(x):
+            return x * x
+
+        with joblib.parallel_config(backend="drover", n_jobs=2):
+            print(joblib.Parallel()(joblib.delayed(square)(x) for x in range(5)))
+        module = joblib.parallel
+        print(module.__spec__.loader is module.__loader__, type(module.__loader__).__name__)
+    """)
+    assert lines == ["False", "[0, 1, 4, 9, 16]", "True SourceFileLoader"]
+
+
+def test_joblib_is_imported_though_the_backend_cannot_be() -> None:
+    """An old joblib, say, without what the backend needs: the program goes on, and who asks by hand learns why."""
+    lines = run("""
+        import sys
+        import drover
+
+        sys.modules["drover.joblib"] = None  # an import of it raises ImportError
+        import joblib
+
+        print(joblib.Parallel(n_jobs=1)([joblib.delayed(abs)(-1)]), "drover" in joblib.parallel.BACKENDS)
+        try:
+            import drover.joblib
+        except ImportError:
+            print("ImportError")
+    """)
+    assert lines == ["[1] False", "ImportError"]
+
+
+def test_workers_are_those_of_drover_and_are_kept() -> None:
+    """A second call with the same options has the same workers; another number of jobs has others."""
+    lines = run("""
+        import os
+        import drover
+        import joblib
+
+        def who(_):
+            return drover.this_worker().name, os.getpid()
+
+        def pids(n_jobs, **options):
+            with joblib.parallel_config(backend="drover", **options):
+                names = joblib.Parallel(n_jobs=n_jobs, pre_dispatch="all", batch_size=1)(
+                    joblib.delayed(who)(x) for x in range(40))
+            assert {name for name, _ in names} <= {f"worker-{n}" for n in range(8)}
+            return {pid for _, pid in names}
+
+        first = pids(2)
+        print(os.getpid() in first, len(first) <= 2, len(first | pids(2)) <= 2)
+        print(first & pids(3), first & pids(2, retry=1))
+        with joblib.parallel_config(backend="drover"):
+            print(joblib.effective_n_jobs(-1) == joblib.cpu_count(), joblib.effective_n_jobs(3))
+            with joblib.Parallel(n_jobs=2) as parallel:
+                calls = [set(parallel(joblib.delayed(os.getpid)() for _ in range(20))) for _ in range(2)]
+        print(len(calls[0] | calls[1]) <= 2)
+    """)
+    assert lines == ["False True True", "set() set()", "True 3", "True"]
+
+
+def test_exceptions_and_deaths_end_the_call() -> None:
+    """With the exception itself, or PeerLost for a worker that was killed; then the next call works."""
+    lines = run("""
+        import os, signal
+        import drover
+        import joblib
+
+        def fails(x):
+            if x == 7:
+                raise KeyError("seven")
+            return x
+
+        def dies(x):
+            if x == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return x
+
+        def dies_once(x, path):
+            if x == 3 and not os.path.exists(path):
+                open(path, "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return x
+
+        for way in ({}, {"return_as": "generator"}):
+            with joblib.parallel_config(backend="drover", n_jobs=2):
+                for function in (fails, dies, fails):
+                    try:
+                        list(joblib.Parallel(**way)(joblib.delayed(function)(x) for x in range(20)))
+                    except KeyError as error:
+                        print(error, "fails" in str(error.__cause__))
+                    except drover.PeerLost as error:
+                        print("SIGKILL" in str(error), "'dies'" in str(error))
+                print(sum(joblib.Parallel()(joblib.delayed(abs)(x) for x in range(10))))
+        path = __file__ + ".died"
+        with joblib.parallel_config(backend="drover", n_jobs=2, retry=2):
+            print(sum(joblib.Parallel()(joblib.delayed(dies_once)(x, path) for x in range(10))), os.path.exists(path))
+    """)
+    told = [line for line in lines if "drover[" not in line]
+    assert told == ["'seven' True", "True True", "'seven' True", "45"] * 2 + ["45 True"]
+
+
+def test_generators_give_results_as_they_come() -> None:
+    """In order, or unordered; a generator that is dropped ends what it began."""
+    lines = run("""
+        import time
+        import drover
+        import joblib
+
+        def slow_first(x):
+            time.sleep(0.5 if x == 0 else 0.0)
+            return x
+
+        with joblib.parallel_config(backend="drover", n_jobs=2):
+            calls = [joblib.delayed(slow_first)(x) for x in range(10)]
+            ordered = joblib.Parallel(return_as="generator", batch_size=1)(calls)
+            print(next(ordered), list(ordered))
+            unordered = list(joblib.Parallel(return_as="generator_unordered", batch_size=1)(calls))
+            print(unordered[0] != 0, sorted(unordered))
+            dropped = joblib.Parallel(return_as="generator", batch_size=1)(calls)
+            print(next(dropped))
+            del dropped
+            try:
+                joblib.Parallel(timeout=0.2)([joblib.delayed(time.sleep)(30)] * 2)
+            except drover.TimeoutError:
+                print("too late")
+            print(joblib.Parallel()(calls) == list(range(10)))
+    """)
+    wanted = ["0 [1, 2, 3, 4, 5, 6, 7, 8, 9]", "True [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "0", "too late", "True"]
+    assert [line for line in lines if "drover[" not in line and "Warning" not in line and line[:1] != " "] == wanted
+
+
+def test_calls_inside_of_tasks_use_no_more_processes() -> None:
+    """By themselves they use threads; who asks for workers inside of a worker gets none."""
+    lines = run("""
+        import os, threading
+        import drover
+        import joblib
+        import numpy
+
+        def inner(x):
+            return os.getpid(), x
+
+        def outer(x, **options):
+            got = joblib.Parallel(n_jobs=2, **options)(joblib.delayed(inner)(y) for y in range(3))
+            return {pid for pid, _ in got} == {os.getpid()} and [y for _, y in got] == [0, 1, 2]
+
+        with joblib.parallel_config(backend="drover", n_jobs=2):
+            print(joblib.Parallel()(joblib.delayed(outer)(x) for x in range(4)))
+            print(joblib.Parallel()(joblib.delayed(outer)(x, backend="drover") for x in range(4)))
+            large = numpy.arange(1_000_000)
+            print(joblib.Parallel()(joblib.delayed(numpy.sum)(part) for part in numpy.split(large, 4)) ==
+                  [part.sum() for part in numpy.split(large, 4)])
+            print(joblib.Parallel(n_jobs=1)(joblib.delayed(os.getpid)() for _ in range(2)) == [os.getpid()] * 2)
+    """)
+    assert lines == ["[True, True, True, True]"] * 2 + ["True", "True"]

@@ -1,0 +1,132 @@
+"""A notebook: functions of cells, Ctrl-C, and a kernel that is started again and finds its arrays."""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ipykernel", reason="ipykernel is not installed: pip install ipykernel jupyter_client")
+jupyter_client = pytest.importorskip("jupyter_client", reason="jupyter_client is not installed")
+
+LIMIT_S = 90.0
+MORE_CELLS = (
+    "for _ in pool.imap_unordered(slow, range(2000), 2): pass",
+    "list(pool.imap(slow, range(1000), progress=lambda *_: None))",
+    "drover.Queue().get()",
+)
+
+
+class Notebook:
+    """A real kernel, and cells that are run in it."""
+
+    def __init__(self) -> None:
+        """Start it."""
+        self._manager = jupyter_client.KernelManager()
+        self._manager.kernel_cmd = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        self._manager.start_kernel()
+        self._connect()
+
+    def _connect(self) -> None:
+        self._client = self._manager.blocking_client()
+        self._client.start_channels()
+        self._client.wait_for_ready(timeout=LIMIT_S)
+
+    def begin(self, cell: str) -> str:
+        """Run a cell; does not wait for it."""
+        return self._client.execute(cell)
+
+    def run(self, cell: str) -> str:
+        """Run a cell and give what it wrote, with the name of what it raised."""
+        return self.end(self.begin(cell))
+
+    def end(self, cell: str, until: str | None = None) -> str:
+        """Wait until a cell has ended, or has written a text; give what it wrote."""
+        text = ""
+        while until is None or until not in text:
+            message = self._client.get_iopub_msg(timeout=LIMIT_S)
+            if message["parent_header"].get("msg_id") != cell:
+                continue
+            content: dict[str, Any] = message["content"]
+            if message["msg_type"] == "stream" and content["name"] == "stdout":
+                text += content["text"]
+            elif message["msg_type"] == "error":
+                text += f"{content['ename']}: {content['evalue']}"
+            elif message["msg_type"] == "status" and content["execution_state"] == "idle":
+                break
+        return text.strip()
+
+    def interrupt(self) -> None:
+        """Press the button with the square."""
+        self._manager.interrupt_kernel()
+
+    def restart(self) -> None:
+        """Press the other one: the kernel is killed, and another started."""
+        self._client.stop_channels()
+        self._manager.restart_kernel(now=True)
+        self._connect()
+
+    def close(self) -> None:
+        """End it."""
+        self._client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def notebook() -> Iterator[Notebook]:
+    """Give one, and end it."""
+    made = Notebook()
+    yield made
+    made.close()
+
+
+def test_functions_of_cells_run_and_are_interrupted(notebook: Notebook) -> None:
+    """No guard, no module: lambdas, functions and classes of cells; an interrupted cell leaves the pool whole."""
+    notebook.run("import drover, time, os\nfactor = 3\ndef scale(x):\n    return x * factor")
+    notebook.run("pool = drover.Pool(2)")
+    assert notebook.run("print(pool.map(scale, range(5)), pool.map(lambda x: x + factor, range(3)))") == (
+        "[0, 3, 6, 9, 12] [3, 4, 5]"
+    )
+    notebook.run("factor = 5\ndef slow(x):\n    time.sleep(0.5)\n    return x")
+    assert notebook.run("print(pool.map(scale, range(3)))") == "[0, 5, 10]"
+    for cell in ("pool.map(slow, range(1000), 1)", "list(pool.imap(slow, range(1000)))", *MORE_CELLS):
+        running = notebook.begin(f"print('begun', flush=True)\n{cell}")
+        begun = notebook.end(running, until="begun")
+        assert begun.startswith("begun")
+        time.sleep(0.2)  # until it waits; earlier it would be interrupted, too
+        notebook.interrupt()
+        assert "KeyboardInterrupt" in notebook.end(running), cell
+        assert notebook.run("print(pool.map(scale, range(3)))") == "[0, 5, 10]", cell
+    notebook.run("class Model:\n    def twice(self, x):\n        return 2 * x\nmodel = pool.actor(Model)")
+    assert notebook.run("print(model.twice(4).result())") == "8"
+    asked = "line = drover.Queue()\nline.put(7)\nprint(await line.get_async())"
+    assert notebook.run(asked) == "7"
+    notebook.run("pool.terminate()")
+
+
+def test_restarted_kernel_finds_its_arrays(notebook: Notebook) -> None:
+    """The session outlives the kernel, which is killed with its pool; the arrays are the same memory."""
+    name = f"notebook-{uuid.uuid4().hex[:8]}"
+    notebook.run(f"import drover, numpy, os\nsession = drover.Session({name!r})")
+    notebook.run("weights = session.keep('weights', {'w': numpy.arange(100_000.0)})\nweights['w'][0] = 42\n")
+    pid, workers = notebook.run(
+        "pool = drover.Pool(2)\npool.wait_ready()\nprint(os.getpid(), [w['pid'] for w in pool.workers()])"
+    ).split(" ", 1)
+    notebook.restart()
+    notebook.run(f"import drover, numpy, os, time\nsession = drover.Session({name!r})")
+    notebook.run("w = session.recall('weights')['w']")
+    assert notebook.run(f"print(os.getpid() != {pid}, w[0], w[1:].sum() == sum(range(100_000)))") == "True 42.0 True"
+    notebook.run(f"def left():\n    return [pid for pid in {workers} if os.path.exists(f'/proc/{{pid}}')]")
+    notebook.run("end = time.monotonic() + 60\nwhile left() and time.monotonic() < end: time.sleep(0.05)")
+    assert notebook.run("print(left())") == "[]"
+    assert notebook.run(
+        "with drover.Pool(2) as pool:\n    print(pool.map(lambda part: part[0], [w[:9], w[5:]]))"
+    ) in (
+        "[42.0, 5.0]",
+        "[np.float64(42.0), np.float64(5.0)]",
+    )
+    notebook.run("session.end()")

@@ -1,0 +1,164 @@
+"""The template is killed, and the program that has one, at many moments: nobody hangs, and nothing is left."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from programs import Program, run
+
+KILLS = """
+import drover, os, signal, sys, time
+from drover._template import _state
+
+def until(what):
+    while not what():
+        time.sleep(0.01)
+
+def kill_template():
+    pid = _state.current.pid
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: _state.current.pid != pid)
+    return pid
+"""
+
+
+def test_killed_template_is_replaced_and_its_children_go_on() -> None:
+    """Their death is noticed all the same; how they ended is not known then, unless this program killed them."""
+    lines = run(
+        f"""{KILLS}
+def hold(event):
+    event.wait()
+    sys.exit(3)
+
+event = drover.Event()
+first, second = (drover.Process(target=hold, args=(event,)) for _ in range(2))
+first.start(); second.start()
+pool = drover.Pool(2)
+pool._core.wait_ready(None)
+pids = {{worker.pid for worker in pool._pool}}
+old = kill_template()
+print(first.is_alive(), second.is_alive(), pool.map(abs, range(4)))
+third = drover.Process(target=hold, args=(event,))
+third.start()
+print(_state.current.pid not in (0, old))
+second.kill()
+second.join()
+event.set()
+first.join(); third.join()
+print(first.exitcode, second.exitcode, third.exitcode)
+os.kill(min(pids), signal.SIGKILL)
+until(lambda: pool.map(abs, [1] * 4) == [1] * 4 and min(pids) not in {{worker.pid for worker in pool._pool}})
+print("healed")
+pool.terminate(); pool.join()
+"""
+    )
+    said = [line for line in lines if not line.startswith("drover[")]
+    assert said == ["True True [0, 1, 2, 3]", "True", "255 -9 3", "healed"], lines
+    assert any("nobody knows" in line for line in lines), lines
+
+
+def test_template_killed_between_order_and_answer() -> None:
+    """It is stopped, so that the order lies there, and killed then: the next one forks the child."""
+    lines = run(
+        f"""{KILLS}
+import threading
+drover.warm_up()
+os.kill(_state.current.pid, signal.SIGSTOP)
+child = drover.Process(target=print, args=("ran",))
+pid = _state.current.pid
+killer = threading.Timer(0.3, lambda: os.kill(pid, signal.SIGKILL))
+killer.start()
+child.start()
+child.join()
+print(child.exitcode, _state.current.pid not in (0, pid), _state.current.forks)
+"""
+    )
+    assert lines[-2:] == ["ran", "0 True 1"], lines
+
+
+def test_killed_program_takes_template_and_children_along() -> None:
+    """Also children that were just forked, one that is stopped, and a worker that has closed all its descriptors."""
+    source = f"""{KILLS}
+def close_all(_):
+    os.closerange(3, 1000)
+    time.sleep(1000)
+
+pool = drover.Pool(2)
+pool.map(abs, range(2))
+pool.map_async(close_all, range(1))
+begun = drover.Queue()
+def hold():
+    begun.put(1)
+    time.sleep(1000)
+
+children = [drover.Process(target=hold) for _ in range(3)]
+for child in children: child.start()
+for child in children: begun.get()
+os.kill(children[0].pid, signal.SIGSTOP)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+    with Program(source) as program:
+        program.wait_for("ready")
+        program.signal(signal.SIGKILL)
+        program.wait_for_all()
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.15, 0.3])
+def test_program_killed_at_any_time_leaves_nobody(delay: float) -> None:
+    """While the template loads, and while it forks."""
+    with Program("import drover, time\nprint('go', flush=True)\npool = drover.Pool(3)\ntime.sleep(1000)") as program:
+        program.wait_for("go")
+        time.sleep(delay)
+        program.signal(signal.SIGKILL)
+        program.wait_for_all()
+
+
+def test_children_of_the_template_are_reaped_and_hold_nothing_of_it() -> None:
+    """After many of them it has no zombie, no more descriptors than before, and does not grow."""
+    lines = run(
+        """
+        import drover, os
+        from drover._template import _state
+
+        def round():
+            children = [drover.Process(target=abs, args=(1,)) for _ in range(4)]
+            for child in children: child.start()
+            for child in children: child.join()
+
+        round()
+        pid = _state.current.pid
+        before = os.listdir(f"/proc/{pid}/fd")
+        for _ in range(5): round()
+        print(before == os.listdir(f"/proc/{pid}/fd"), len(before))
+        print(open(f"/proc/{pid}/task/{pid}/children").read().split())
+        print(len(os.listdir(f"/proc/{pid}/task")), _state.current.forks)
+        """
+    )
+    assert lines == ["True 5", "[]", "1 24"]
+
+
+def test_forked_child_of_the_program_starts_processes_of_its_own() -> None:
+    """The template is its parent's; it has one of its own or none, and disturbs nobody."""
+    lines = run(
+        """
+        import drover, os, sys, warnings
+        from drover._template import _state
+
+        drover.warm_up()
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for forks beside threads
+        before = _state.current.pid
+        pid = os.fork()
+        if pid == 0:
+            drover.warm_up()
+            os._exit(0)
+        print(os.waitpid(pid, 0)[1])
+        child = drover.Process(target=print, args=("ran",))
+        child.start()
+        child.join()
+        print(child.exitcode, _state.current.pid == before, _state.current.forks)
+        """
+    )
+    assert lines == ["0", "ran", "0 True 1"]

@@ -1,0 +1,404 @@
+"""Memory of other libraries in drover's slabs: the functions they call, on emulated devices, and torch and CuPy."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drover import _core, _session
+from programs import run
+
+KIB = 1024
+
+
+def finds_cuda(name: str) -> bool:
+    """Tell whether a library is there and has a GPU."""
+    try:
+        if name == "torch":
+            import torch  # noqa: PLC0415
+
+            return torch.cuda.is_available()
+        import cupy  # noqa: PLC0415
+
+        return cupy.cuda.runtime.getDeviceCount() > 0
+    except Exception:  # every library has its own for that
+        return False
+
+
+with_torch = pytest.mark.skipif(not finds_cuda("torch"), reason="there is no GPU that torch can use")
+with_cupy = pytest.mark.skipif(not finds_cuda("cupy"), reason="there is no GPU that CuPy can use")
+
+
+@pytest.fixture(scope="module")
+def functions() -> Any:
+    """Give the functions as torch finds them, on emulated devices; a process chooses once."""
+    _core.use_slabs(_session.current(), "host", 256 * KIB)
+    library = ctypes.CDLL(_core.__file__)
+    library.drover_slabs_alloc.restype = ctypes.c_void_p
+    library.drover_slabs_alloc.argtypes = (ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
+    library.drover_slabs_free.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
+    library.drover_slabs_record_stream.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    return library
+
+
+class Memory:
+    """Some bytes of an emulated device, as a library would have them; emulated devices lie in memory of the host."""
+
+    def __init__(self, functions: Any, size: int) -> None:
+        """Allocate."""
+        self._functions, self._size = functions, size
+        self.address: int = functions.drover_slabs_alloc(size, 0, None)
+
+    def free(self) -> None:
+        """Give them back."""
+        self._functions.drover_slabs_free(self.address, self._size, 0, None)
+
+    def fill(self, value: int) -> None:
+        """Write all of them."""
+        ctypes.memset(self.address, value, self._size)
+
+    def last(self) -> int:
+        """Read the last of them."""
+        return ctypes.string_at(self.address + self._size - 1, 1)[0]
+
+
+def test_memory_is_the_caller_s_until_it_is_freed(functions: Any) -> None:
+    """Each has its own, and finds there what it wrote."""
+    all_of_them = [Memory(functions, size) for size in (1, 512, 5000, 3 << 20)]
+    for number, memory in enumerate(all_of_them):
+        memory.fill(number)
+    assert [memory.last() for memory in all_of_them] == [0, 1, 2, 3]
+    assert _core.slabs_usage()["blocks"] == len(all_of_them)
+    functions.drover_slabs_record_stream(all_of_them[0].address, None)
+    for memory in all_of_them[:-1]:
+        memory.free()
+    assert _core.slabs_usage()["blocks"] == 1
+    functions.drover_slabs_free(None, 0, 0, None)
+    assert functions.drover_slabs_alloc(0, 0, None) is None
+
+
+def test_freed_memory_is_given_out_again_and_counted(functions: Any) -> None:
+    """A loop that allocates the same again and again takes nothing new."""
+    _core.empty_slabs_cache()
+    before = _core.slabs_usage()
+    for _ in range(50):
+        Memory(functions, 9000).free()
+    after = _core.slabs_usage(0)
+    assert after["misses"] - before["misses"] == 1
+    assert after["hits"] - before["hits"] == 49
+    assert (after["blocks"], after["cached_blocks"]) == (before["blocks"], 1)
+    assert after["cached_bytes"] >= 9000
+    assert _core.slabs_usage(1)["cached_bytes"] == 0
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let programs find a stand-in for NVIDIA's driver, whose memory works; its devices lie in memory of the host."""
+    folder = Path(_core.__file__).parents[2] / "tests/fake_driver"
+    if not (folder / "libcuda.so.1").exists():
+        pytest.skip("the stand-in driver is not built")
+    monkeypatch.setenv("DROVER_LIBCUDA", str(folder / "libcuda.so.1"))
+    monkeypatch.setenv("DROVER_LIBNVML", str(folder / "libnvidia-ml.so.1"))
+    monkeypatch.setenv("FAKE_MEMORY", "1")
+    monkeypatch.setenv("DROVER_LOG", "error")  # it cannot register host memory, and is told so
+
+
+LIBRARY = """
+    import ctypes, os, signal
+    import drover
+    from drover import _core, _device_arrays, _session
+
+    _core.use_slabs(_session.current(), "cuda", None)
+
+    class Array:
+        def __init__(self, size, value):
+            self.address, self.size = _core.slabs_allocate(size, 0, 0), size
+            self.fill(value)
+
+        def fill(self, value):
+            ctypes.memset(self.address, value, self.size)
+
+        def free(self):
+            _core.slabs_free(self.address)
+
+        def tensor(self):
+            interface = {"shape": (self.size,), "typestr": "|u1", "data": (self.address, False)}
+            return _core.import_array(_session.current(), _device_arrays.capsule_of(interface, self, (2, 0)), None)
+"""
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_what_another_process_has_is_not_given_out_again() -> None:
+    """Its lease is its own: freeing the memory here, and using more, changes nothing there."""
+    text = run(
+        LIBRARY
+        + """
+    def look(inbox, outbox):
+        tensor = inbox.get()
+        while inbox.get() == "look":
+            outbox.put(bytes(tensor.to("cpu"))[-1])
+
+    inbox, outbox = drover.Queue(), drover.Queue()
+    child = drover.Process(target=look, args=(inbox, outbox), daemon=True)
+    child.start()
+
+    def seen():
+        inbox.put("look")
+        return outbox.get()
+
+    array = Array(40_000, 1)
+    tensor, way = array.tensor()
+    inbox.put(tensor)
+    del tensor
+    first = seen()
+    array.fill(2)
+    second = seen()
+    array.free()
+    others = [Array(40_000, 3) for _ in range(4)]
+    print(way, first, second, seen(), array.address in [other.address for other in others])
+    inbox.put("end")
+    child.join()
+    """
+    )
+    assert text == ["own 1 2 2 False"]
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_what_was_sent_stays_when_its_process_is_killed() -> None:
+    """Memory belongs to who has it."""
+    text = run(
+        LIBRARY
+        + """
+    def make(outbox):
+        _core.use_slabs(_session.current(), "cuda", None)
+        outbox.put(Array(5000, 9).tensor()[0])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    outbox = drover.Queue()
+    child = drover.Process(target=make, args=(outbox,))
+    child.start()
+    child.join()
+    print(child.exitcode, set(bytes(outbox.get().to("cpu"))))
+    """
+    )
+    assert text == ["-9 {9}"]
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_what_was_received_is_passed_on_as_it_is() -> None:
+    """A tensor that another library of this process has is known by its address, and is not imported once more."""
+    text = run(
+        LIBRARY
+        + """
+    made = _core.empty(_session.current(), "uint8", [3000], "cuda:0", True)
+    again, way = _core.import_array(_session.current(), made.__dlpack__(stream=-1), None)
+    capsule = again.__dlpack__(stream=-1)
+    managed = _device_arrays._DLManagedTensor.from_address(_device_arrays._pointer_of(capsule, b"dltensor"))
+    ctypes.memset(managed.array.data + 2999, 7, 1)
+    print(way, bytes(made.to("cpu"))[-2:])
+    """
+    )
+    assert text == ["own b'\\x00\\x07'"]
+
+
+def test_functions_tell_who_did_not_say_where() -> None:
+    """Nothing was chosen: an error that says what to call."""
+    text = run("""
+        from drover import _core
+        try:
+            _core.slabs_allocate(1, 0, 0)
+        except ValueError as error:
+            print(error)
+        """)
+    assert "drover.torch.use_slabs()" in "".join(text)
+
+
+def test_memory_ends_with_the_process_and_not_before() -> None:
+    """A program that frees late, or never, ends as any other."""
+    text = run("""
+        import atexit
+        from drover import _core, _session
+
+        _core.use_slabs(_session.current(), "host", None)
+        kept = [_core.slabs_allocate(1000 * size, 0, 0) for size in range(1, 20)]
+        for address in kept[::2]:
+            _core.slabs_free(address)
+        atexit.register(_core.slabs_free, kept[1])
+        print(_core.slabs_usage()["blocks"])
+        """)
+    assert text == ["9"]
+
+
+@pytest.mark.skipif(finds_cuda("torch"), reason="torch has a GPU here")
+def test_torch_without_a_gpu_is_told() -> None:
+    """It is an error that says what is missing, and nothing is changed."""
+    pytest.importorskip("torch")
+    import drover.torch  # noqa: PLC0415
+
+    for call in (drover.torch.use_slabs, lambda: drover.torch.zeros(3, device="cuda")):
+        with pytest.raises(drover.Unsupported, match=r"torch .* has no CUDA here"):
+            call()
+    with pytest.raises(drover.InvalidArgument, match="was to lie on meta"):
+        drover.torch.empty(3, device="meta")
+    assert drover.torch.zeros(3, device="cpu").tolist() == [0, 0, 0]
+
+
+TORCH = """
+    import drover, drover.torch, torch
+
+    def add(inbox, outbox):
+        for tensor in iter(inbox.get, None):
+            tensor += 1
+            outbox.put(tensor.data_ptr() != 0)
+
+    drover.torch.use_slabs()
+    drover.torch.use_slabs()
+    inbox, outbox = drover.Queue(), drover.Queue()
+    child = drover.Process(target=add, args=(inbox, outbox))
+    child.start()
+"""
+
+
+@with_torch
+def test_tensors_of_torch_are_handed_over_where_they_are() -> None:
+    """Small ones, large ones, parts of them: both processes have the same memory."""
+    text = run(
+        TORCH
+        + """
+    for size in (1, 1000, 1 << 20, 1 << 26):
+        tensor = torch.arange(size, device="cuda", dtype=torch.float32) % 1000  # to which 1 can be added
+        for sent in (tensor, tensor[size // 2 :]):
+            before = sent.sum(dtype=torch.float64)
+            inbox.put(sent)
+            assert outbox.get()
+            torch.cuda.synchronize()
+            assert sent.sum(dtype=torch.float64).item() == before.item() + sent.numel(), size
+    inbox.put(None)
+    child.join()
+    usage = drover.torch.memory_usage(0)
+    print(usage["blocks"] > 0, usage["misses"] > 0, child.exitcode)
+    """
+    )
+    assert text == ["True True 0"]
+
+
+@with_torch
+def test_torch_gets_its_memory_from_the_reserve_but_not_what_others_have() -> None:
+    """A loop takes nothing new; a tensor in a queue keeps its memory though torch has freed it."""
+    text = run(
+        TORCH
+        + """
+    for _ in range(100):
+        torch.ones(1000, 1000, device="cuda").sum().item()
+    usage = drover.torch.memory_usage()
+    assert usage["hits"] > 90 > usage["misses"], usage
+    waiting = drover.Queue()
+    waiting.put(torch.full((1000, 1000), 5.0, device="cuda"))
+    others = [torch.full((1000, 1000), 6.0, device="cuda") for _ in range(20)]
+    assert waiting.get().mean().item() == 5
+    side = torch.cuda.Stream()
+    for _ in range(20):
+        tensor = torch.full((1000, 1000), 7.0, device="cuda")
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(1_000_000)
+            copy = tensor.clone()
+        tensor.record_stream(side)
+        del tensor
+        torch.zeros(1000, 1000, device="cuda")
+        torch.cuda.current_stream().wait_stream(side)
+        assert copy.mean().item() == 7
+        copy.record_stream(torch.cuda.current_stream())
+    del others, copy
+    torch.cuda.synchronize()
+    drover.torch.empty_cache()
+    print(drover.torch.memory_usage()["cached_blocks"])
+    inbox.put(None)
+    child.join()
+    """
+    )
+    assert text == ["0"]
+
+
+@with_torch
+def test_torch_s_allocator_is_chosen_before_it_is_used() -> None:
+    """Later is an error that says so."""
+    text = run("""
+        import drover.torch, torch
+        torch.ones(1, device="cuda")
+        try:
+            drover.torch.use_slabs()
+        except ValueError as error:
+            print(error)
+        """)
+    assert "before the first tensor on a GPU" in "".join(text)
+
+
+@with_torch
+def test_tensors_of_drover_on_a_gpu_are_shared_and_passed_on() -> None:
+    """They lie in slabs without any allocator of torch's; what was received is passed on as it is."""
+    text = run("""
+        import drover, drover.torch, torch
+
+        def pass_on(inbox, outbox):
+            for tensor in iter(inbox.get, None):
+                outbox.put(tensor)
+
+        inbox, outbox = drover.Queue(), drover.Queue()
+        child = drover.Process(target=pass_on, args=(inbox, outbox))
+        child.start()
+        for made in (drover.torch.zeros(100, device="cuda"), drover.torch.tensor([1.0, 2.0], device="cuda:0")):
+            inbox.put(made)
+            back = outbox.get()
+            made += 1
+            print(made.device, torch.equal(back, made))
+        inbox.put(None)
+        child.join()
+        """)
+    assert text == ["cuda:0 True", "cuda:0 True"]
+
+
+@with_cupy
+def test_arrays_of_cupy_are_handed_over_where_they_are() -> None:
+    """Both processes have the same memory, and freed memory is used again."""
+    text = run("""
+        import cupy, drover, drover.cupy
+
+        def add(inbox, outbox):
+            import cupy
+            while (array := inbox.get()) is not None:
+                array += 1
+                cupy.cuda.get_current_stream().synchronize()
+                outbox.put("added")
+
+        drover.cupy.use_slabs()
+        inbox, outbox = drover.Queue(), drover.Queue()
+        child = drover.Process(target=add, args=(inbox, outbox))
+        child.start()
+        for size in (1, 1000, 1 << 24):
+            array = cupy.arange(size)
+            inbox.put(array)
+            outbox.get()
+            assert int(array[-1]) == size, size
+        stream = cupy.cuda.Stream()
+        with stream:
+            for _ in range(50):
+                assert float(cupy.ones((1000, 100)).sum()) == 100_000
+        usage = drover.cupy.memory_usage()
+        inbox.put(None)
+        child.join()
+        print(usage["hits"] > usage["misses"], child.exitcode)
+        """)
+    assert text == ["True 0"]
+
+
+@pytest.mark.skipif(finds_cuda("cupy"), reason="CuPy has a GPU here")
+def test_cupy_without_a_gpu_is_told() -> None:
+    """It is an error that says what is missing."""
+    pytest.importorskip("cupy")
+    import drover.cupy  # noqa: PLC0415
+
+    with pytest.raises(drover.Unsupported, match=r"CuPy .* has no CUDA here"):
+        drover.cupy.use_slabs()
