@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from drover import _core, _functions
-from drover._errors import PeerLost
+from drover._errors import InvalidArgument, PeerLost
 from drover._executor import Future
 
 if TYPE_CHECKING:
@@ -100,7 +100,14 @@ class Actor:
         """Give a method, by its name; whether there is one is known in the worker."""
         if name.startswith("__"):
             raise AttributeError(name)
-        return lambda *args, **kwargs: self._start(f"{self._kind}.{name}", f".{name}", args, kwargs)
+        return lambda *args, **kwargs: self._call(name, args, kwargs)
+
+    def _call(self, name: str, args: Any, kwargs: Any) -> Future:
+        if not self._end.alive:
+            raise InvalidArgument(
+                f"the actor {self._kind} was called after its end", "make another with pool.actor()"
+            )
+        return self._start(f"{self._kind}.{name}", f".{name}", args, kwargs)
 
     def __enter__(self) -> Actor:
         """Use it for a block of statements, and end it then."""

@@ -118,10 +118,14 @@ class PipeConnection(connection.Connection):
         self._check_closed()
         self._check_writable()
         payload, tensors = _objects.dumps(obj)
-        if not tensors and len(payload) <= _INLINE:
-            self._write(payload + _SMALL)
-        else:
-            self._put(payload, tensors, _OBJECT)
+        try:
+            if not tensors and len(payload) <= _INLINE:
+                self._write(payload + _SMALL)
+            else:
+                self._put(payload, tensors, _OBJECT)
+        except BaseException:
+            _objects.unsent(obj)
+            raise
 
     def recv(self) -> Any:
         """Receive an object. EOFError: all that was sent is received, and nobody is left to send more."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import socket
 import struct
 import threading
+import time
 from typing import Any
 
 from drover._errors import PeerLost
@@ -16,6 +18,8 @@ __all__ = ["Offer", "Ticket"]
 
 _CREDENTIALS = struct.Struct("3i")  # of a peer, as the kernel has them: process, user, group
 _KEY_BYTES = 16
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
+_PAUSE = 0.05  # seconds until it is tried again
 _PATIENCE = 10.0  # seconds that one who asks may take before the next has its turn
 
 
@@ -31,12 +35,16 @@ class Ticket:
     def detach(self) -> int:
         """Fetch it; it is the caller's then."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
-            asking.setblocking(True)
+            asking.settimeout(2 * _PATIENCE)
             try:
                 asking.connect(self._address)
-                asking.send(self._key)
-                _, fds, _, _ = socket.recv_fds(asking, 1, 1, socket.MSG_CMSG_CLOEXEC)
-            except ConnectionError:
+                # Another user may have taken the name of a maker that has ended, and would give us what it likes.
+                if _user_of(asking) == os.getuid():
+                    asking.send(self._key)
+                    _, fds, _, _ = socket.recv_fds(asking, 1, 1, socket.MSG_CMSG_CLOEXEC)
+                else:
+                    fds = []
+            except (ConnectionError, TimeoutError):
                 fds = []
         if not fds:
             raise PeerLost(
@@ -104,11 +112,20 @@ class _Server:
         while True:
             try:
                 asked, _ = self._listener.accept()
-            except OSError:  # nothing is offered any more
-                self._listener.close()
+            except OSError as error:
+                if error.errno in _PASSING:
+                    time.sleep(_PAUSE)
+                    continue
+                self._listener.close()  # nothing is offered any more
                 return
             with asked:
                 _answer(asked, self.offers)
+
+    def forget(self) -> None:
+        """Let go of what a forked child has of it: who asks must not wait for a process that will never answer."""
+        self._listener.close()
+        for offer in self.offers.values():
+            offer.close()
 
     def stop(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -119,10 +136,14 @@ class _Server:
             self._thread.join()
 
 
+def _user_of(peer: socket.socket) -> int:
+    """Tell whose process is at the other end."""
+    return _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1]
+
+
 def _answer(asked: socket.socket, offers: dict[bytes, Offer]) -> None:
     """Hand out what is asked for. Who may not have it, or asks for nothing that is there, sees the end."""
-    _, user, _ = _CREDENTIALS.unpack(asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-    if user != os.getuid():
+    if _user_of(asked) != os.getuid():
         return
     asked.settimeout(_PATIENCE)
     try:
@@ -161,6 +182,8 @@ def _forget() -> None:
     """Leave to the parent of a forked child what is the parent's."""
     global _guard, _server  # noqa: PLW0603
     _guard = threading.RLock()
+    if _server is not None:
+        _server.forget()
     _server = None
 
 

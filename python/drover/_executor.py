@@ -64,9 +64,13 @@ class Future(futures.Future):
             return False
 
     def _finish(self) -> None:
-        """Take the result, on a thread of the pool."""
-        calls, self._calls = self._calls, None
-        executor, self._executor = self._executor, None
+        """Take the result, on a thread of the pool. Until it is there, `cancel` must ask the pool, and be refused."""
+        try:
+            self._settle(self._calls, self._executor)
+        finally:
+            self._calls = self._executor = None
+
+    def _settle(self, calls: Any, executor: Any) -> None:
         try:
             raw = calls.take(0)
         except Cancelled:
@@ -198,7 +202,7 @@ class Executor(futures.Executor):
             calls.close(functools.partial(self._forget, calls))  # so this lives until all are done
         results = self._results(calls, end)
         given = (item for chunk in results for item in chunk) if is_chunked else results
-        if not progress:
+        if not _progress.is_wanted(progress):
             return given
         return _progress.Counted(given, progress, _functions.title_of(fn), _progress.length_of(*iterables))
 

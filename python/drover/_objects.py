@@ -16,7 +16,7 @@ from typing import Any
 from drover import _core, _errors, _joining, _main_module, _session
 from drover._joining import Part
 
-__all__ = ["carried", "carry", "dumps", "if_discarded", "loads", "reducers"]
+__all__ = ["carried", "carry", "dumps", "if_discarded", "loads", "reducers", "unsent"]
 
 PROTOCOL = 5
 INLINE = 16 * 1024  # buffers below this are copied with the pickle, which costs less than a block
@@ -89,13 +89,14 @@ class _Maker:
 class _State:
     """What a thread is at."""
 
-    __slots__ = ("maker", "read", "spare", "undo")
+    __slots__ = ("last", "maker", "read", "spare", "undo")
 
     def __init__(self) -> None:
         self.maker: _Maker | None = None  # makes a pickle now
         self.spare: _Maker | None = None  # made one, and may make the next
         self.read: Sequence[_core.Tensor] | None = None  # came with the pickle that is being read
         self.undo: list[Callable[[], object]] = []  # to be called if the pickle that is being made is thrown away
+        self.last: list[Callable[[], object]] = []  # the same for the one that was made last
 
 
 class _Local(threading.local):
@@ -232,12 +233,21 @@ def dumps(thing: Any, inline: int = INLINE) -> tuple[bytes, Sequence[_core.Tenso
     outer, state.undo = state.undo, []
     try:
         made = _make_somehow(thing, inline)
+        whole = _with_tensors(made) if made[1] or made[2] else (made[0], ())
     except BaseException:
         _discard(state)
         raise
     finally:
-        state.undo = outer
-    return _with_tensors(made) if made[1] or made[2] else (made[0], ())
+        state.last, state.undo = state.undo, outer
+    return whole
+
+
+def unsent(thing: Any) -> None:
+    """Undo what was done for an object that this thread gave to `dumps` last, and that was not sent after all."""
+    if not _is_plain(thing):
+        for call in _local.state.last:
+            call()
+        _local.state.last = []
 
 
 def _make_somehow(thing: Any, inline: int) -> _Made:

@@ -52,6 +52,7 @@ class Popen:
     def _start(self, session: _core.Session, name: str, mailbox: str) -> None:
         tracker = resource_tracker.getfd()
         _template.prepare()
+        _template.await_ready()
         with ExitStack() as at_end:
             invitation = session.invite(_display_name(name))
             at_end.callback(os.close, invitation)

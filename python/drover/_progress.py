@@ -12,10 +12,15 @@ from typing import Any
 
 from drover import _core
 
-__all__ = ["Counted", "follow", "length_of"]
+__all__ = ["Counted", "follow", "is_wanted", "length_of"]
 
 _PAUSE = 0.02  # seconds between looks while all is under way
 _EVERY = 0.1  # seconds between two drawings of a line
+
+
+def is_wanted(progress: Any) -> bool:
+    """Tell whether progress is to be shown. A bar is not asked: some have no truth of their own."""
+    return progress is not None and progress is not False
 
 
 def length_of(*iterables: Iterable[Any]) -> int | None:

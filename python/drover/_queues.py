@@ -153,7 +153,11 @@ class Queue(SharedHandle):
         """Put an object in. What cannot be sent raises here and now."""
         self._check_open()
         payload, tensors = _objects.dumps(obj)
-        self._put(payload, tensors, block, timeout)
+        try:
+            self._put(payload, tensors, block, timeout)
+        except BaseException:
+            _objects.unsent(obj)
+            raise
 
     def _put(self, payload: bytes, tensors: Any, block: bool, timeout: float | None) -> None:
         if self._feeder is not None:

@@ -114,7 +114,7 @@ class TaskCalls:
         if not hasattr(iterable, "__len__"):
             iterable = list(iterable)
         if chunksize is None:
-            chunksize = -(-len(iterable) // (len(pool._core.numbers()) * _CHUNKS_PER_WORKER))
+            chunksize = -(-len(iterable) // (max(1, len(pool._core.numbers())) * _CHUNKS_PER_WORKER))
         is_chunked = chunksize > 1
         result = MapResult(pool, self._calls(func, _many(way) if is_chunked else way), *callbacks)
         result._is_chunked = is_chunked
@@ -123,11 +123,11 @@ class TaskCalls:
         return result
 
     def _map_now(self, func: Any, iterable: Any, chunksize: int | None, way: int, progress: Any) -> list[Any]:
-        if progress and not hasattr(iterable, "__len__"):
+        if _progress.is_wanted(progress) and not hasattr(iterable, "__len__"):
             iterable = list(iterable)
         result = self._map(func, iterable, chunksize, way)
         try:
-            if progress:
+            if _progress.is_wanted(progress):
                 _progress.follow(result._calls, progress, _functions.title_of(func), len(iterable), result._size)
             while not result._calls.feed():
                 result._calls.wait_room()
@@ -172,7 +172,7 @@ class TaskCalls:
         calls.set_items(iter(iterable) if chunksize == 1 else chunks_of(iterable, chunksize))
         results = IMapIterator(pool, calls, is_ordered, chunksize > 1)
         pool._iterators.add(results)
-        if not progress:
+        if not _progress.is_wanted(progress):
             return results
         return _progress.Counted(results, progress, _functions.title_of(func), _progress.length_of(iterable))
 

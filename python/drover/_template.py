@@ -15,7 +15,7 @@ from pathlib import Path
 from drover import _core
 from drover._errors import InvalidArgument
 
-__all__ = ["CHILD", "WORKER", "TemplateWarning", "prepare", "set_preload", "use_template", "warm_up"]
+__all__ = ["CHILD", "WORKER", "TemplateWarning", "await_ready", "prepare", "set_preload", "use_template", "warm_up"]
 
 # What interpreters are told to run: a worker of a pool, a process, and the template that stands for both.
 _CODE = "import sys; sys.path.append({folder!r}); from drover.{module} import main; main()"
@@ -28,6 +28,7 @@ _TEMPLATE = _CODE.format(folder=_FOLDER, module="_template_main")
 # start threads by that. One that does so all the same is left out.
 _KNOWN = ("numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "numba", "torch", "torchvision", "cupy", "jax")
 _VARIABLE = "DROVER_TEMPLATE"
+_LONGEST_LOAD = 120.0  # seconds; then it is given up
 # OpenBLAS would start its threads when it is loaded; children set their own number.
 _ENVIRONMENT = [("OPENBLAS_NUM_THREADS", "1")]
 # Modules of the standard library that do more than to be there.
@@ -52,6 +53,7 @@ class _State:
 
 
 _state = _State()
+os.register_at_fork(after_in_child=lambda: setattr(_state, "guard", threading.Lock()))
 
 
 def set_preload(modules: Iterable[str] | None) -> None:
@@ -110,6 +112,12 @@ def prepare() -> None:
         _warn(_state.current)
 
 
+def await_ready() -> None:
+    """Wait until the template that was prepared is ready, or is not to be had; Ctrl-C ends that."""
+    if _is_on() and _state.current is not None:
+        _state.current.wait_ready(_LONGEST_LOAD)
+
+
 def _is_on() -> bool:
     told = os.environ.get(_VARIABLE, "")
     if told not in ("", "0", "1"):
@@ -119,7 +127,8 @@ def _is_on() -> bool:
 
 def _key() -> tuple[object, ...]:
     """Give what two templates differ by, apart from the modules."""
-    return (os.getpid(), os.fsdecode(spawn.get_executable()), *util._args_from_interpreter_flags())
+    asked = None if _state.asked is None else tuple(_state.asked)
+    return (os.getpid(), os.fsdecode(spawn.get_executable()), asked, *util._args_from_interpreter_flags())
 
 
 def _large_modules() -> Iterator[str]:
@@ -145,7 +154,12 @@ def _all_modules() -> Iterator[str]:
 def _replace(key: tuple[object, ...], wanted: frozenset[str]) -> None:
     flags = util._args_from_interpreter_flags()
     starts = [[*flags, "-c", WORKER], [*flags, "-c", CHILD]]
-    told = {"modules": list(_all_modules()), "path": sys.path, "starts": starts, "left_out": []}
+    told = {
+        "modules": list(_all_modules()),
+        "path": [folder for folder in sys.path if isinstance(folder, str)],
+        "starts": starts,
+        "left_out": [],
+    }
     if _state.current is not None and _state.key[:1] == key[:1]:
         _state.current.retire()
         _state.retired.append(_state.current)

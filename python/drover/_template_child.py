@@ -95,7 +95,10 @@ def _stream(number: int, encoding: str, errors: str, is_unbuffered: bool) -> Any
 
 
 def _set_signals() -> None:
-    """Handle those that an interpreter handles; all others have their default since the fork."""
+    """Handle those that an interpreter handles, and those that modules do; all have their default since the fork."""
+    for one in signal.valid_signals() - {signal.SIGINT, signal.SIGKILL, signal.SIGSTOP}:
+        if callable(handler := signal.getsignal(one)) or handler == signal.SIG_IGN:
+            signal.signal(one, handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -21,6 +22,7 @@ __all__ = ["main"]
 _ROOM = "DROVER_TEMPLATE_ROOM"
 _ENDED = "=cxxxii"  # as in src/process/remote_status.hpp
 _REAP = b"R"
+_NOTE = 200  # letters of each
 
 
 def find_dirt() -> str | None:
@@ -40,14 +42,30 @@ def find_dirt() -> str | None:
     return None
 
 
+def _open_files() -> dict[str, str]:
+    """Give where descriptors lead."""
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the folder itself
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+    return found
+
+
+def _find_open(before: dict[str, str]) -> str | None:
+    """Tell what was opened since then: children close everything, and what has it would use others' descriptors."""
+    new = sorted(path for number, path in _open_files().items() if before.get(number) != path)
+    return f"it left {new[0]} open, which no child can keep" if new else None
+
+
 def _import(modules: list[str]) -> Iterator[tuple[str, str, bool]]:
     """Import modules; give those that went wrong: name, why, and whether this process is of use no more."""
+    before = _open_files()
     for name in modules:
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as error:
             yield name, f"its import failed: {type(error).__name__}: {error}".splitlines()[0], False
-        if (dirt := find_dirt()) is not None:
+        if (dirt := find_dirt() or _find_open(before)) is not None:
             yield name, dirt, True
 
 
@@ -166,10 +184,13 @@ def main() -> None:
     variables = dict(os.environ)
     os.environ.pop(_ROOM, None)
     told = json.loads(sys.argv[1])
+    if (dirt := find_dirt()) is not None:  # of a sitecustomize, say: no order will be taken
+        told["left_out"].append(["the interpreter", dirt])
+        told["modules"] = []
     _preload(told, variables)
     _template_child.find_setters()
     gc.collect()
     gc.freeze()  # children would copy what a collection touches
-    notes = "\n".join(f"{name}: {why}" for name, why in told["left_out"])
+    notes = "\n".join(f"{name}: {ascii(why)[1:-1][:_NOTE]}" for name, why in told["left_out"])
     order = _Template().serve(notes)
     _template_child.run(order, told["starts"][order.start])

@@ -14,6 +14,10 @@ from drover._errors import Unsupported
 
 __all__ = ["empty_cache", "memory_usage", "use_slabs"]
 
+_PER_THREAD = 2  # CUDA's number of it
+# Those that memory was made in: it is used again in the same stream, which must not end before.
+_streams: dict[int, Any] = {}
+
 
 def use_slabs(cached_bytes: int | None = None) -> None:
     """Let CuPy take its memory on GPUs from drover's slabs, in this process, from now on.
@@ -52,7 +56,14 @@ def _no_cuda(reason: str) -> Unsupported:
 
 
 def _allocate(size: int, device: int) -> int:
-    return _core.slabs_allocate(size, device, cupy.cuda.get_current_stream().ptr)
+    stream = cupy.cuda.get_current_stream()
+    if stream.ptr == _PER_THREAD:
+        raise Unsupported(
+            "CuPy's default stream of each thread is in use, and whose memory is whose cannot be told then",
+            "unset CUPY_CUDA_PER_THREAD_DEFAULT_STREAM, or use streams of your own, with drover.cupy.use_slabs()",
+        )
+    _streams.setdefault(stream.ptr, stream)
+    return _core.slabs_allocate(size, device, stream.ptr)
 
 
 def _free(address: int, device: int, free: Any = _core.slabs_free) -> None:

@@ -60,6 +60,12 @@ def use_slabs(cached_bytes: int | None = None) -> None:
     _require_cuda()
     if _chosen:
         return
+    if torch.cuda.device_count() > 1:
+        raise Unsupported(
+            f"this process sees {torch.cuda.device_count()} GPUs, and torch would use memory of one in kernels of "
+            "another, which slabs do not allow yet",
+            "let each process see one GPU, as workers of drover.Pool(devices='all') do, or set CUDA_VISIBLE_DEVICES",
+        )
     _core.use_slabs(_session.current(), "cuda", cached_bytes)
     made = torch.cuda.memory.CUDAPluggableAllocator(_core.__file__, "drover_slabs_alloc", "drover_slabs_free")
     by_stream = ctypes.CDLL(_core.__file__).drover_slabs_record_stream

@@ -34,6 +34,7 @@ constexpr std::size_t kRoomForArguments = 1024;
 constexpr std::size_t kRoomForVariables = 16 * std::size_t{1024};
 constexpr std::chrono::seconds kTimeToDie{5};
 constexpr std::string_view kReady = "ready\n";
+constexpr int kLook = 20;  // milliseconds, between looks whether another has got the message
 
 std::pair<ChildProcess, Fd> start_template(ChildWatch& watch, const TemplateCommand& command) {
   auto [ours, theirs] = message_sockets();
@@ -96,21 +97,27 @@ bool RunningTemplate::fits() const { return template_facts_now() == facts_; }
 
 bool RunningTemplate::has_ended() const noexcept { return pidfd_has_ended(process_.pidfd()); }
 
+// Nobody who only looks may be held up by one who waits; so several may wait, and one of them gets the message.
 bool RunningTemplate::wait_ready(Deadline deadline) {
-  const MutexLock lock(mutex_);
   while (!is_ready_) {
     std::array<pollfd, 2> news = {pollfd{.fd = control_.get(), .events = POLLIN, .revents = 0},
                                   pollfd{.fd = process_.pidfd(), .events = POLLIN, .revents = 0}};
-    ::poll(news.data(), news.size(), deadline.poll_timeout());
-    const auto message = news[0].revents != 0 ? receive_message(control_.get()) : std::nullopt;
-    if (message && message->bytes.starts_with(kReady)) {
-      notes_ = message->bytes.substr(kReady.size());
-      is_ready_ = true;
-      if (!notes_.empty()) log(LogLevel::info, "left out of the template: " + notes_);
-    } else if (news[1].revents != 0 || deadline.has_passed()) {
-      return false;
-    }
+    const int left = deadline.poll_timeout();
+    ::poll(news.data(), news.size(), left < 0 ? kLook : std::min(left, kLook));
+    if (take_ready(news[0].revents != 0)) return true;
+    if (news[1].revents != 0 || deadline.has_passed()) return false;
   }
+  return true;
+}
+
+bool RunningTemplate::take_ready(bool has_news) {
+  const MutexLock lock(mutex_);
+  if (is_ready_ || !has_news) return is_ready_;
+  const auto message = receive_message(control_.get());
+  if (!message || !message->bytes.starts_with(kReady)) return false;
+  notes_ = message->bytes.substr(kReady.size());
+  is_ready_ = true;
+  if (!notes_.empty()) log(LogLevel::info, "left out of the template: " + notes_);
   return true;
 }
 
@@ -180,8 +187,12 @@ RunningTemplate::Outcome RunningTemplate::await_start(const Fd& socket, Spawned&
     if (kind == remote_status::kRefused) complain(message->bytes.substr(1));
     if (kind != remote_status::kStarted) return Outcome::declined;  // it failed at a step, or never began
     remote_status::StartedMessage started;
-    if (message->bytes.size() != sizeof started || message->descriptors.size() != 1) return Outcome::declined;
+    if (message->bytes.size() != sizeof started) return Outcome::declined;
     std::memcpy(&started, message->bytes.data(), sizeof started);
+    if (message->descriptors.size() != 1) {  // there was no room for it, and another is started in its place
+      ::kill(started.pid, SIGKILL);          // nobody has reaped it
+      return Outcome::declined;
+    }
     spawned.pid = started.pid;
     spawned.pidfd = above_standard_streams(std::move(message->descriptors.front()));
     return Outcome::started;

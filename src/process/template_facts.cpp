@@ -26,6 +26,19 @@ std::string root_folder() {
   return {path.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length))};
 }
 
+// Of this thread, as a child of it would have them.
+std::string rights() {
+  constexpr std::array<std::string_view, 10> kKeys = {
+      "Uid:",    "Gid:",    "Groups:",     "CapInh:",  "CapPrm:",
+      "CapEff:", "CapBnd:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"};
+  std::ifstream file("/proc/thread-self/status");
+  std::string all;
+  for (std::string line; std::getline(file, line);) {
+    if (std::ranges::any_of(kKeys, [&](std::string_view key) { return line.starts_with(key); })) all += line + '\n';
+  }
+  return all;
+}
+
 }  // namespace
 
 bool is_read_at_load(std::string_view assignment) {
@@ -41,6 +54,7 @@ TemplateFacts template_facts(std::span<char* const> variables) {
                       .process_group = ::getpgrp(),
                       .session = ::getsid(0),
                       .root = root_folder(),
+                      .rights = rights(),
                       .variables = {}};
   for (const char* const entry : variables) {
     if (entry != nullptr && is_read_at_load(entry)) facts.variables.emplace_back(entry);

@@ -21,6 +21,7 @@ struct TemplateFacts {
   pid_t process_group = 0;
   pid_t session = 0;
   std::string root;                    ///< the folder that is '/' for it
+  std::string rights;                  ///< users, groups, capabilities and filters, as the kernel shows them
   std::vector<std::string> variables;  ///< those that are read when a library loads, sorted
 
   bool operator==(const TemplateFacts& other) const = default;

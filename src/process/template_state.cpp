@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,6 +19,18 @@ namespace {
 constexpr int kMostFailures = 3;
 // Importing the largest frameworks from a cold disk takes some ten seconds.
 constexpr std::chrono::seconds kTimeToLoad{120};
+
+// What keeps us from asking, such as too many open files, does not keep a process from being started anew; and if it
+// does, that start says it better.
+RunningTemplate::Outcome try_order(RunningTemplate& used, const SpawnOptions& options, const OrderedStart& start,
+                                   Spawned& spawned) {
+  try {
+    return used.order(options, start, spawned);
+  } catch (const Error& error) {
+    log(LogLevel::info, std::string("no process is forked from the template: ") + error.what());
+    return RunningTemplate::Outcome::declined;
+  }
+}
 
 }  // namespace
 
@@ -41,9 +54,12 @@ std::optional<Spawned> Template::State::spawn(const SpawnOptions& options) {
   for (int attempt = 0; attempt < 2; ++attempt) {
     const auto used = running();
     if (!used) return std::nullopt;
-    if (!used->wait_ready(Deadline::after(kTimeToLoad))) continue;
+    if (!used->wait_ready(Deadline::after(kTimeToLoad))) {
+      if (!used->has_ended()) used->kill();  // an import that never ends counts as a failure
+      continue;
+    }
     Spawned spawned;
-    const auto outcome = used->order(options, *start, spawned);
+    const auto outcome = try_order(*used, options, *start, spawned);
     if (outcome == RunningTemplate::Outcome::declined) return std::nullopt;
     if (outcome == RunningTemplate::Outcome::lost) {
       used->bury();

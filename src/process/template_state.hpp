@@ -58,6 +58,7 @@ class RunningTemplate {
   void bury() noexcept;
 
  private:
+  [[nodiscard]] bool take_ready(bool has_news) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] static TemplateOrder to_order(SpawnPlan& plan, const OrderedStart& start);
   [[nodiscard]] Outcome await_start(const Fd& socket, Spawned& spawned);
   void give_up(const Fd& socket) noexcept;

@@ -1,16 +1,21 @@
 #include "tensor/host_shortage.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <charconv>
-#include <cstdint>
+#include <chrono>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <string_view>
+
+#include "drover/base/clock.hpp"
 
 namespace drover {
 namespace {
 
 constexpr std::uint64_t kShare = 16;
+constexpr std::chrono::milliseconds kLately{100};
+constexpr const char* kLimit = "/sys/fs/cgroup/memory.max";  // inside of a container its own cgroup is at the root
 
 std::string text_of(const char* path) {
   std::ifstream file(path);
@@ -30,19 +35,38 @@ std::optional<std::uint64_t> number_after(std::string_view text, std::string_vie
 
 }  // namespace
 
-bool is_short_of_memory(const std::string& meminfo, const std::string& limit, const std::string& usage) {
+bool is_short_of_memory(const std::string& meminfo, const std::string& limit, const std::string& usage,
+                        const std::string& stat) {
   const auto total = number_after(meminfo, "MemTotal:");
   const auto available = number_after(meminfo, "MemAvailable:");
   if (total && available && *available < *total / kShare) return true;
   const auto most = number_after(limit, "");
-  const auto used = number_after(usage, "");
-  return most && used && (*used >= *most || *most - *used < *most / kShare);
+  const auto counted = number_after(usage, "");
+  if (!most || !counted) return false;
+  const std::uint64_t used = *counted - std::min(*counted, number_after(stat, "inactive_file").value_or(0));
+  return used >= *most || *most - used < *most / kShare;
 }
 
-// Inside of a container its own cgroup is the one at the root.
 bool is_host_short_of_memory() {
-  return is_short_of_memory(text_of("/proc/meminfo"), text_of("/sys/fs/cgroup/memory.max"),
-                            text_of("/sys/fs/cgroup/memory.current"));
+  return is_short_of_memory(text_of("/proc/meminfo"), text_of(kLimit), text_of("/sys/fs/cgroup/memory.current"),
+                            text_of("/sys/fs/cgroup/memory.stat"));
 }
+
+// Threads that look at the same time find the same.
+bool is_host_short_of_memory_lately() {
+  static std::atomic<Clock::rep> looked_at{0};
+  static std::atomic<bool> is_short{false};
+  const auto now = Clock::now().time_since_epoch();
+  const Clock::duration before(looked_at.load());
+  if (before == Clock::duration::zero() || now - before >= kLately) {
+    is_short = is_host_short_of_memory();
+    looked_at = now.count();
+  }
+  return is_short;
+}
+
+std::optional<std::uint64_t> container_memory() { return container_memory(text_of(kLimit)); }
+
+std::optional<std::uint64_t> container_memory(const std::string& limit) { return number_after(limit, ""); }
 
 }  // namespace drover

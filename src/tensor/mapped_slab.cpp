@@ -11,6 +11,7 @@
 #include "base/sys.hpp"
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
+#include "drover/base/fd.hpp"
 #include "drover/base/log.hpp"
 #include "drover/device/select.hpp"
 #include "ipc/object_layout.hpp"
@@ -24,6 +25,16 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 
+// None if the keeper has no answer, or this process no descriptor left.
+Fd file_of(const SlabBook& book) {
+  try {
+    return book.file();
+  } catch (const Error& error) {
+    log(LogLevel::debug, error.what());
+    return {};
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& membership, const Place& place,
@@ -35,10 +46,10 @@ std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& 
   made->is_for_one_ = is_for_one;
   if (!place.is_device) {
     const std::uint64_t whole = whole_slab_bytes(bytes, kPage);
-    Fd file = make_memory_file("drover slab", whole);
+    const Fd file = make_memory_file("drover slab", whole);
     made->host_ = Mapping::shared(file, whole);
     made->book_ = SlabBook::make(membership, whole, file, marks_for(place));
-    if (is_for_one) made->file_ = std::move(file);
+    made->is_new_ = is_for_one;
     return made;
   }
   Backend& backend = backend_of(place.backend);
@@ -93,11 +104,12 @@ std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
   return opened;
 }
 
+// Its file is asked for where it is used: a descriptor for the life of each large slab would soon be too many.
 void MappedSlab::write(std::uint64_t offset, std::span<const std::byte> from) const {
   std::uint64_t done = 0;
-  const bool is_by_system = file_.is_open() && is_new_.exchange(false);
-  while (is_by_system && done < from.size()) {
-    const auto some = sys::retry("pwrite", ::pwrite, file_.get(), static_cast<const void*>(from.data() + done),
+  const Fd file = is_new_.load(std::memory_order_relaxed) && is_new_.exchange(false) ? file_of(*book_) : Fd();
+  while (file.is_open() && done < from.size()) {
+    const auto some = sys::retry("pwrite", ::pwrite, file.get(), static_cast<const void*>(from.data() + done),
                                  from.size() - done, static_cast<off_t>(offset + done));
     if (some < 0 && errno == ENOSPC) {
       throw Error(Errc::out_of_memory,

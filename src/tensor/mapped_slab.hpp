@@ -8,7 +8,6 @@
 #include <memory>
 #include <span>
 
-#include "drover/base/fd.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/base/mutex.hpp"
 #include "drover/device/backend.hpp"
@@ -65,8 +64,7 @@ class MappedSlab {
   std::shared_ptr<SlabBook> book_;  // shared: with the leases
   bool is_own_ = false;
   bool is_for_one_ = false;
-  Fd file_;                                 // of one for a large block
-  mutable std::atomic<bool> is_new_{true};  // nothing was written by it
+  mutable std::atomic<bool> is_new_{false};  // one for a large block, into which nothing was written yet
   SlabForm form_ = SlabForm::memory;
   DevicePtr address_;  // of memory that is used where it lies
   Mapping host_;

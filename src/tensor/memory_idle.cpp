@@ -19,7 +19,8 @@ constexpr const char* kVariable = "DROVER_IDLE_MEMORY";
 
 std::uint64_t default_idle_bytes() {
   const auto pages = static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 0L));
-  return std::min(kMostIdle, pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / kShareOfMachine);
+  const std::uint64_t machine = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return std::min(kMostIdle, std::min(machine, container_memory().value_or(machine)) / kShareOfMachine);
 }
 
 }  // namespace
@@ -94,8 +95,9 @@ std::vector<MemoryState::Known> MemoryState::take_idle_above(const Place& place,
     bytes -= known->slab->bytes();
     surplus.push_back(known);
   }
-  return surplus.empty() ? std::vector<Known>()
-                         : take_if([&](const Known& known) { return std::ranges::count(surplus, &known) > 0; });
+  if (surplus.empty()) return {};
+  works_.bury_without_keeper();
+  return take_if([&](const Known& known) { return std::ranges::count(surplus, &known) > 0; });
 }
 
 // Also finds those that became empty by others, after the last block of this process in them had ended.

@@ -13,6 +13,7 @@
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
+#include "tensor/host_shortage.hpp"
 
 namespace drover {
 namespace {
@@ -248,6 +249,9 @@ void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint
 
 // Returns whether the slab is to be looked after later.
 bool MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
+  // Small blocks end often, and may not wait for files that are read.
+  const bool is_large = slab->is_for_one() || (!slab->is_own() && slab->bytes() > options_.slab_bytes);
+  const bool is_short = is_large && is_kept_when_idle(slab->place()) && is_host_short_of_memory_lately();
   std::vector<Known> dropped;  // and thereby unmapped, after the mutex is free; likewise below
   std::vector<Known> above;
   const MutexLock lock(mutex_);
@@ -255,7 +259,8 @@ bool MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64
   const auto at = slabs_.find(generation_of(*slab));
   const bool has_ended = at != slabs_.end() && --at->second.claims == 0;
   const bool is_for_later = has_ended && may_become_idle(at->second);
-  const bool has_idle = has_ended && is_idle(at->second) && !(is_for_later && keep_idle(at->second));
+  const bool may_stay = is_for_later && !is_short;
+  const bool has_idle = has_ended && is_idle(at->second) && !(may_stay && keep_idle(at->second));
   if (is_for_later && !has_idle) above = take_idle_above(slab->place(), idle_room(slab->place()));
   const Known* const idle = has_idle ? &at->second : nullptr;
   const bool may_be_emptied = std::exchange(has_new_slabs_, false);

@@ -1,6 +1,7 @@
 #include "drover/tensor/slab_allocator.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <compare>
@@ -9,6 +10,7 @@
 #include <iterator>
 #include <list>
 #include <map>
+#include <mutex>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -96,9 +98,13 @@ bool has_ended(const Piece& piece, Deadline patience) noexcept {
     return std::ranges::all_of(piece.ends, [&](const auto& end) {
       return end->has_happened() || (!patience.has_passed() && end->synchronize(patience) == WaitResult::done);
     });
+  } catch (const Error& error) {
+    const bool has_failed = error.code() == Errc::device_fault || error.code() == Errc::device_lost;
+    log(has_failed ? LogLevel::warn : LogLevel::debug, error.what());
+    return has_failed;
   } catch (const std::exception& error) {
-    log(LogLevel::warn, error.what());
-    return true;
+    log(LogLevel::debug, error.what());
+    return false;  // asked again later
   }
 }
 
@@ -191,20 +197,27 @@ struct SlabAllocator::State {
       const bool has_ends = mark_ends(*piece);
       const MutexLock lock(mutex);
       (has_ends ? leaving : stuck).push_back(std::move(piece));
+      if (has_ends) ++leaving_count;
     }
     release_ended(Deadline::after({}));
   }
 
+  // One thread at a time, so that none that needs memory finds nothing while another looks: what has ended is given
+  // back before the next one looks.
   void release_ended(Deadline patience) noexcept DROVER_EXCLUDES(mutex) {
+    const bool is_patient = !patience.has_passed();
+    if (!is_patient && (leaving_count.load(std::memory_order_relaxed) == 0 || !looking.try_lock())) return;
+    if (is_patient) looking.lock();
+    const std::scoped_lock one(std::adopt_lock, looking);
     Pieces ended;
     Pieces rest;
     for (auto& piece : take_leaving()) {
       auto& into = has_ended(*piece, patience) ? ended : rest;
       into.push_back(std::move(piece));
     }
-    if (rest.empty()) return;
     const MutexLock lock(mutex);
     std::ranges::move(rest, std::back_inserter(leaving));
+    leaving_count = leaving.size();
   }
 
   [[nodiscard]] Pieces take_leaving() DROVER_EXCLUDES(mutex) {
@@ -214,11 +227,13 @@ struct SlabAllocator::State {
 
   const Memory memory;
   const SlabAllocatorOptions options;
+  std::mutex looking;  // for what has ended; before the other
   mutable Mutex mutex;
   std::unordered_map<std::uint64_t, std::unique_ptr<Piece>> given DROVER_GUARDED_BY(mutex);  // by address
   Reserve reserve DROVER_GUARDED_BY(mutex);
-  Pieces leaving DROVER_GUARDED_BY(mutex);                                         // freed for good
-  Pieces stuck DROVER_GUARDED_BY(mutex);                                           // and with unknown ends
+  Pieces leaving DROVER_GUARDED_BY(mutex);    // freed for good
+  std::atomic<std::size_t> leaving_count{0};  // with those in the hands of who looks
+  Pieces stuck DROVER_GUARDED_BY(mutex);      // and with unknown ends
   std::map<Kind, std::deque<Reserve::iterator>> by_kind DROVER_GUARDED_BY(mutex);  // none is empty
   std::map<int, std::uint64_t> cached DROVER_GUARDED_BY(mutex);                    // bytes, by device
   std::uint64_t hits DROVER_GUARDED_BY(mutex) = 0;
@@ -248,8 +263,9 @@ DevicePtr SlabAllocator::allocate(int device, std::uint64_t bytes, std::uintptr_
   static_cast<void>(TensorAccess::membership(state_->memory).require_self());
   if (bytes == 0) return {};
   const Kind kind{.device = device, .stream = stream, .bytes = size_class(bytes)};
-  if (auto piece = state_->take(kind)) return state_->give_out(std::move(piece));
+  auto kept = state_->take(kind);
   state_->release_ended(Deadline::after({}));
+  if (kept != nullptr) return state_->give_out(std::move(kept));
   try {
     return state_->give_out(state_->make(kind));
   } catch (const Error& error) {
@@ -283,7 +299,7 @@ void SlabAllocator::free(DevicePtr ptr) noexcept {
   } else {
     leaving.push_back(std::move(piece));
   }
-  if (!leaving.empty()) state_->release(std::move(leaving));
+  state_->release(std::move(leaving));
 }
 
 void SlabAllocator::empty_cache() noexcept { state_->release(state_->take_reserve()); }

@@ -23,13 +23,13 @@ MFD_ALLOW_SEALING, ALL_SEALS = 2, 7
 def board_size() -> tuple[int, int]:
     """Give the offset of the first worker and the size of one, as the C++ compiler lays them out."""
     first = (HEAD.size + TASKS * 64 + 63) // 64 * 64
-    return first, 64 * 4 + (4 * 4 + 64 * 8 + 63) // 64 * 64
+    return first, 64 * 4 + 64 * 2 + (6 * 4 + 64 * 8 + 63) // 64 * 64
 
 
 class Board:
     """A board in a memory file that this process has open."""
 
-    def __init__(self, name: str, magic: int = MAGIC, version: int = 1):
+    def __init__(self, name: str, magic: int = MAGIC, version: int = 2):
         """Make one without workers."""
         self.first, self.stride = board_size()
         self.file = os.memfd_create("drover-board", os.MFD_CLOEXEC | MFD_ALLOW_SEALING)

@@ -358,7 +358,9 @@ def main(what: str, kills: int, seed: int) -> None:
         before = left_behind(session)
         killed = sum(run(one, number, count, numbers) for number, count in enumerate(rounds(kills)))
         after = left_behind(session)
-        assert after == before, f"something is left behind: {before} before, {after} after {killed} kills"
+        # What the first round had may have gone only later.
+        is_clean = all(after[what] <= count for what, count in before.items())
+        assert is_clean, f"something is left behind: {before} before, {after} after {killed} kills"
         print(f"{what}: {killed} killed; {dict(counts)}; before and after: {after}")
     finally:
         session.end()

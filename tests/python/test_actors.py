@@ -152,3 +152,20 @@ def test_object_ends_with_its_last_reference() -> None:
     """
     )
     assert lines == ["1", "True", "2 True"]
+
+
+def test_call_after_the_end_says_so() -> None:
+    """And not that None has no such method."""
+    lines = run(
+        COUNTER
+        + """
+    with drover.Pool(1) as pool:
+        with pool.actor(Counter) as one:
+            print(one.add(1).result())
+        try:
+            one.add(1)
+        except drover.InvalidArgument as error:
+            print("Counter was called after its end" in str(error))
+    """
+    )
+    assert lines == ["1", "True"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing.connection
 import os
 import pickle
+import queue
 import selectors
 import socket
 import threading
@@ -306,3 +307,19 @@ def test_forked_child_leaves_offers_to_its_parent() -> None:
     with line.get() as same:
         same.send(1)
         assert one.recv() == 1
+
+
+def test_connection_that_was_not_sent_leaves_nothing_open() -> None:
+    """A full queue, and a pipe that nobody reads: what was offered to whoever receives it is offered no more."""
+    full = drover.Queue(1)
+    full.put(0)
+    ours, theirs = drover.Pipe()
+    closed, other = drover.Pipe()
+    other.close()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with pytest.raises(queue.Full):
+            full.put(ours, timeout=0.01)
+        with pytest.raises(BrokenPipeError):
+            closed.send([theirs])
+    assert len(os.listdir("/proc/self/fd")) <= before + 1  # of the thread that hands out, on its way

@@ -268,6 +268,37 @@ def test_preload_that_fails_or_is_unclean_is_named_and_left_out(tmp_path: Path) 
     assert lines[-1] == "[False, False, True]"
 
 
+def test_preload_with_files_or_odd_errors_is_left_out_and_signals_come_over(tmp_path: Path) -> None:
+    """What leaves a file open; what fails with a text that is no ASCII; `set_preload` takes away, too."""
+    (tmp_path / "preload_opens.py").write_text("file = open(__file__)")
+    (tmp_path / "preload_odd.py").write_text("raise RuntimeError('\u00fc' * 5000)")
+    (tmp_path / "preload_signals.py").write_text(
+        "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: print('handled', flush=True))"
+    )
+    lines = run(
+        f"""
+        import drover, os, pathlib, signal, sys, warnings
+        sys.path.insert(0, {str(tmp_path)!r})
+        sys.path.append(pathlib.Path("/nowhere"))
+        warnings.simplefilter("ignore")
+
+        def look():
+            os.kill(os.getpid(), signal.SIGUSR1)
+            return [f"preload_{{name}}" in sys.modules for name in ("opens", "odd", "signals")]
+
+        drover.set_preload(["preload_opens", "preload_odd", "preload_signals"])
+        print(drover.warm_up(), "preload_opens.py open" in drover._template._state.current.notes)
+        with drover.Pool(1) as pool:
+            print(pool.apply(look))
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        drover.set_preload([])
+        with drover.Pool(1, signal.signal, (signal.SIGUSR1, signal.SIG_IGN)) as pool:
+            print(pool.apply(look))
+        """
+    )
+    assert lines == ["True True", "handled", "[False, False, True]", "[False, False, False]"]
+
+
 def test_template_that_touched_a_gpu_begins_again_without_the_module(tmp_path: Path) -> None:
     """What is found is asked of the driver, without loading it; here a library that stands in for it."""
     source = tmp_path / "driver.c"

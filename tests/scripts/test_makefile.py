@@ -80,7 +80,7 @@ def test_bench_of_python_runs_the_programs_with_a_release_build(tmp_path: Path) 
     shutil.copy(ROOT / "Makefile", tmp_path)
     said = make("--dry-run", "bench", "WORKLOAD=python", cwd=tmp_path).stdout
     assert "--target drover_python drover_cli;" in said
-    assert "for program in queue pool" in said
+    assert "for program in queue pipe pool start tensor" in said
     assert (
         f"PYTHONPATH={tmp_path}/build/release/python .venv/bin/python benchmarks/python/${{program}}_main.py" in said
     )

@@ -1,9 +1,13 @@
 // Slabs without blocks that are kept for the next ones: how many, for how long, and when they go.
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -16,6 +20,7 @@
 #include "drover/tensor/tensor.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
+#include "support/leftovers.hpp"
 #include "support/test_session.hpp"
 #include "tensor/host_shortage.hpp"
 #include "tensor/memory_support.hpp"
@@ -247,6 +252,34 @@ TEST_F(IdleMemory, copies_into_new_slabs_and_kept_ones_are_whole) {
   EXPECT_EQ(memory.usage().size(), 1U);
 }
 
+TEST_F(IdleMemory, no_descriptor_is_kept_for_a_slab) {
+  Memory memory(self_, options(64 * kMiB));
+  const std::vector<std::uint64_t> numbers(600'000, 3);
+  std::vector<Tensor> tensors;
+  const auto slab_files = [&] {  // of the keeper, which is in this process
+    return std::ranges::count_if(test::open_descriptors(), [](const auto& each) {
+      return each.second.find("drover slab") != std::string::npos;
+    });
+  };
+  for (std::int64_t number = 1; number < 4; ++number) {
+    tensors.push_back(from_values(memory, std::span<const std::uint64_t>(numbers)));
+    tensors.push_back(empty(memory, DType::uint8, {5'000'000}));
+    EXPECT_EQ(slab_files(), static_cast<std::int64_t>(session_.table().file_count()));
+  }
+  EXPECT_GE(session_.table().file_count(), 6U);
+}
+
+TEST_F(IdleMemory, without_a_descriptor_copies_are_whole) {
+  Memory memory(self_, options(64 * kMiB));
+  const std::vector<std::uint64_t> numbers(600'000, 3);
+  const test::FaultSeam all("fcntl", EMFILE, {.nth = 1000});
+  const Tensor other = empty(memory, DType::uint64, {600'000});
+  const test::FaultSeam none_left("fcntl", EMFILE, {.nth = all.calls() + 1});  // once the slab is made
+  const Tensor copied = from_values(memory, std::span<const std::uint64_t>(numbers));
+  EXPECT_EQ(none_left.strikes(), 1);
+  EXPECT_EQ(copied.elements<std::uint64_t>()[599'999], 3U);
+}
+
 TEST_F(IdleMemory, a_machine_without_pages_is_an_error_and_no_signal) {
   Memory memory(self_, options(64 * kMiB));
   const std::vector<std::uint64_t> numbers(600'000, 3);
@@ -270,6 +303,15 @@ TEST(HostShortage, is_told_by_the_machine_or_by_the_container) {
   EXPECT_TRUE(is_short_of_memory(much, "1000000\n", "950000\n"));
   EXPECT_TRUE(is_short_of_memory(much, "1000000\n", "1000001\n"));
   EXPECT_FALSE(is_short_of_memory("", "", ""));
+  const std::string stat = "anon 5\nfile 600000\ninactive_anon 7\ninactive_file 500000\nactive_file 100000\n";
+  EXPECT_FALSE(is_short_of_memory(much, "1000000\n", "990000\n", stat)) << "files that nobody uses go at once";
+  EXPECT_FALSE(is_short_of_memory(much, "1000000\n", "400000\n", stat));
+}
+
+TEST(HostShortage, a_container_has_what_its_limit_says) {
+  EXPECT_EQ(container_memory("1000000\n"), 1'000'000U);
+  EXPECT_FALSE(container_memory("max\n").has_value());
+  EXPECT_FALSE(container_memory("").has_value());
 }
 
 }  // namespace

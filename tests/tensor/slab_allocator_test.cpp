@@ -18,6 +18,7 @@
 #include "session/session_helpers.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
+#include "support/fault_seam.hpp"
 #include "support/test_session.hpp"
 #include "tensor/gate.hpp"
 #include "tensor/memory_support.hpp"
@@ -145,6 +146,62 @@ TEST_P(SlabAllocatorOn, memory_is_not_given_back_before_its_streams_are_done) {
   EXPECT_TRUE(are_claimed(allocator, 2 * kMiB));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_TRUE(are_claimed(allocator, 2 * kMiB)) << "the stream before the gate may still use it";
+  gate.open();
+  EXPECT_TRUE(are_claimed(allocator, 0));
+}
+
+TEST_P(SlabAllocatorOn, what_is_done_is_given_back_at_the_next_free_or_hit) {
+  SlabAllocator allocator(here_, options());
+  const DevicePtr kept = allocator.allocate(0, 100'000, stream());
+  const std::uint64_t rest = here_.claimed(place());
+  for (const bool is_by_free : {true, false}) {
+    if (!is_by_free) allocator.free(kept);
+    Gate gate(place());
+    const DevicePtr ptr = allocator.allocate(0, 2 * kMiB, stream());
+    allocator.also_used_in(ptr, gate.stream().native());
+    allocator.free(ptr);
+    EXPECT_EQ(here_.claimed(place()), rest + 2 * kMiB);
+    gate.open();
+    EXPECT_EQ(gate.stream().synchronize(Deadline::never()), WaitResult::done);
+    EXPECT_EQ(stream_->synchronize(Deadline::never()), WaitResult::done);
+    if (is_by_free) allocator.free(kept);
+    DevicePtr again = is_by_free ? DevicePtr() : allocator.allocate(0, 100'000, stream());
+    EXPECT_EQ(here_.claimed(place()), rest);
+    if (is_by_free) again = allocator.allocate(0, 100'000, stream());
+    EXPECT_EQ(again, kept);
+  }
+}
+
+TEST_P(SlabAllocatorOn, threads_without_memory_all_wait_for_what_was_freed) {
+  Memory limited(sender_, {.slab_bytes = 2 * kMiB, .budgets = {{place(), 4 * kMiB}}});
+  SlabAllocator allocator(limited, options());
+  Gate gate(place());
+  for (int number = 0; number < 2; ++number) {
+    const DevicePtr ptr = allocator.allocate(0, 2 * kMiB, stream());
+    allocator.also_used_in(ptr, gate.stream().native());
+    allocator.free(ptr);
+  }
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 2; ++number) {
+    threads.emplace_back([&] { EXPECT_NO_THROW(static_cast<void>(allocator.allocate(0, 2 * kMiB, stream()))); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  gate.open();
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(allocator.usage().blocks, 2U);
+}
+
+TEST_P(SlabAllocatorOn, what_cannot_be_asked_about_is_not_given_back) {
+  if (place().backend != BackendKind::cuda) GTEST_SKIP() << "others can always be asked";
+  SlabAllocator allocator(here_, options(0));
+  Gate gate(place());
+  const DevicePtr ptr = allocator.allocate(0, 2 * kMiB, gate.stream().native());
+  {
+    const FaultSeam seam("cuEventQuery", 2);  // out of memory
+    allocator.free(ptr);
+    EXPECT_GT(seam.strikes(), 0);
+    EXPECT_EQ(here_.claimed(place()), 2 * kMiB) << "its stream may still use it";
+  }
   gate.open();
   EXPECT_TRUE(are_claimed(allocator, 0));
 }
