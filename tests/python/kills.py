@@ -330,7 +330,7 @@ def left_behind(session: drover.Session) -> dict[str, int]:
     for _ in range(100):
         told = json.loads(subprocess.check_output([tool, "session", "show", session.name, "--json"]))["session"]
         shown = {name: told[name] for name in ("participants", "starting", "objects", "slabs")}
-        if shown["participants"] == 1 and not shown["slabs"]:
+        if shown["participants"] == 1 and not shown["slabs"] + shown["objects"]:
             break
         time.sleep(0.05)
     return shown | {"descriptors": len(os.listdir("/proc/self/fd"))}

@@ -70,8 +70,8 @@ struct ProcessOptions {
 class Process {
  public:
   /// Starts a worker and returns when it is loaded, not when it has joined: many can be started at once. Throws
-  /// `Errc::not_found`, naming those that exist, if there is no such entry; `Errc::invalid_argument` unless drover::init
-  /// was called; what ChildProcess::spawn and Session::invite throw.
+  /// `Errc::not_found`, naming those that exist, if there is no such entry; `Errc::invalid_argument` unless
+  /// drover::init was called; what ChildProcess::spawn and Session::invite throw.
   [[nodiscard]] static Process start(Session session, const ProcessOptions& options);
 
   /// Takes over what `other` owned.
