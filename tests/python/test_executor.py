@@ -280,3 +280,30 @@ def test_map_is_done_when_nobody_has_it() -> None:
                 print("cancelled")
     """)
     assert lines == ["[0, 1, 2, 3, 4]", "0 19", "cancelled"]
+
+
+def test_cancel_while_a_result_is_read_is_refused() -> None:
+    """The task has run; its result comes, and whoever waits for it is told."""
+    lines = run("""
+        import concurrent.futures, threading, time
+        import drover
+
+        begun = threading.Event()
+
+        def read_slowly():
+            begun.set()
+            time.sleep(0.5)
+            return "read"
+
+        class Slow:
+            def __reduce__(self):
+                return read_slowly, ()
+
+        if __name__ == "__main__":
+            with drover.Executor(1) as executor:
+                future = executor.submit(Slow)
+                begun.wait()
+                print(future.cancel(), future.running())
+                print(future.result(), future.cancel(), len(concurrent.futures.wait([future], 10).done))
+    """)
+    assert lines == ["False False", "read False 1"]
