@@ -33,9 +33,11 @@ struct Claim {
 };
 
 /// By the worker: from now on this is its batch. False if it was taken back. Either the worker sees the fence here,
-/// or the application sees this batch in the word when it has set the fence, and takes it back there.
+/// or the application sees this batch in the word when it has set the fence, and takes it back there. No batch behind
+/// one that was taken back gets into the word: whatever comes before the one in the word counts as done.
 inline bool begin_batch(std::atomic<std::uint64_t>& word, const std::atomic<std::uint32_t>& fence,
                         std::uint32_t sequence, std::uint16_t count) noexcept {
+  if (fence.load(std::memory_order_acquire) >= sequence) return false;
   word.store(Claim{sequence, 0, count}.word(), std::memory_order_seq_cst);
   return fence.load(std::memory_order_seq_cst) < sequence;
 }

@@ -117,6 +117,11 @@ TestSession::TestSession()
       table_(std::make_shared<ObjectTable>()),
       mutex_(std::make_shared<Mutex>()) {}
 
+std::size_t TestSession::file_count() const {
+  const MutexLock lock(*mutex_);
+  return table_->file_count();
+}
+
 std::shared_ptr<Membership> TestSession::join() {
   const MutexLock lock(*mutex_);
   ++page_of(*page_).present;

@@ -29,6 +29,8 @@ class TestSession {
   void bury(Owner dead);
   /// From now on every check of a participant throws, as if the keeper had died.
   void end();
+  /// How many of the objects have a file, also while a thread of the library opens and closes some.
+  [[nodiscard]] std::size_t file_count() const;
   /// The objects.
   [[nodiscard]] ObjectTable& table() noexcept { return *table_; }
 

@@ -101,7 +101,7 @@ TEST_F(IdleMemory, no_more_is_kept_than_was_said_and_the_oldest_goes_first) {
   for (Block& block : blocks) block.release();
   EXPECT_LE(idle_in(memory), 18 * kMiB);
   EXPECT_EQ(memory.usage().size(), 2U);
-  EXPECT_EQ(session_.table().file_count(), 2U);
+  EXPECT_EQ(session_.file_count(), 2U);
   EXPECT_EQ(memory.usage().back().handle, last);
   Block too_large = memory.allocate(Place::cpu(), 30 * kMiB);
   too_large.release();
@@ -114,7 +114,7 @@ TEST_F(IdleMemory, after_its_time_it_is_given_back_though_nobody_calls) {
     Block large = memory.allocate(Place::cpu(), 5 * kMiB);
     const Block small = memory.allocate(Place::cpu(), 100);
     large.release();
-    wait_until([&] { return session_.table().file_count() == 1U; });  // the one for small blocks stays
+    wait_until([&] { return session_.file_count() == 1U; });  // the one for small blocks stays
   }
   EXPECT_EQ(memory.usage().size(), 1U);
   EXPECT_TRUE(memory.usage().at(0).is_idle);
@@ -131,7 +131,7 @@ TEST_F(IdleMemory, what_others_emptied_later_is_found_and_given_back) {
   std::this_thread::sleep_for(3 * kShort);
   EXPECT_EQ(mine.usage().size(), 1U) << "another has a block in it";
   received.release();
-  wait_until([&] { return session_.table().file_count() == 0U; });
+  wait_until([&] { return session_.file_count() == 0U; });
   EXPECT_TRUE(mine.usage().empty());
   EXPECT_TRUE(theirs.usage().empty());
 }
@@ -161,7 +161,7 @@ TEST_F(IdleMemory, what_its_maker_gave_back_is_let_go_by_the_receiver_at_its_nex
     Block received = theirs.open(send(block));
     block.release();
   }
-  wait_until([&] { return session_.table().file_count() == 0U; });
+  wait_until([&] { return session_.file_count() == 0U; });
   EXPECT_TRUE(theirs.usage().empty());
 }
 
@@ -169,13 +169,13 @@ TEST_F(IdleMemory, trim_and_the_end_of_a_memory_give_everything_back) {
   {
     Memory memory(self_, options(64 * kMiB));
     memory.allocate(Place::cpu(), 5 * kMiB).release();
-    EXPECT_EQ(session_.table().file_count(), 1U);
+    EXPECT_EQ(session_.file_count(), 1U);
     memory.trim();
-    EXPECT_EQ(session_.table().file_count(), 0U);
+    EXPECT_EQ(session_.file_count(), 0U);
     memory.allocate(Place::cpu(), 5 * kMiB).release();
-    EXPECT_EQ(session_.table().file_count(), 1U);
+    EXPECT_EQ(session_.file_count(), 1U);
   }
-  EXPECT_EQ(session_.table().file_count(), 0U);
+  EXPECT_EQ(session_.file_count(), 0U);
 }
 
 TEST_F(IdleMemory, it_makes_room_for_blocks_within_the_budget) {
@@ -264,9 +264,9 @@ TEST_F(IdleMemory, no_descriptor_is_kept_for_a_slab) {
   for (std::int64_t number = 1; number < 4; ++number) {
     tensors.push_back(from_values(memory, std::span<const std::uint64_t>(numbers)));
     tensors.push_back(empty(memory, DType::uint8, {5'000'000}));
-    EXPECT_EQ(slab_files(), static_cast<std::int64_t>(session_.table().file_count()));
+    EXPECT_EQ(slab_files(), static_cast<std::int64_t>(session_.file_count()));
   }
-  EXPECT_GE(session_.table().file_count(), 6U);
+  EXPECT_GE(session_.file_count(), 6U);
 }
 
 TEST_F(IdleMemory, without_a_descriptor_copies_are_whole) {

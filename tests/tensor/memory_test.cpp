@@ -72,13 +72,13 @@ TEST_P(MemoryAt, slabs_come_as_needed_and_go_when_empty_but_for_one) {
   std::vector<Block> blocks;
   for (int number = 0; number < 12; ++number) blocks.push_back(memory.allocate(place(), 700 * kKiB));
   EXPECT_EQ(slabs_in(memory), 6U);
-  EXPECT_EQ(session_.table().file_count(), 6U);
+  EXPECT_EQ(session_.file_count(), 6U);
   blocks.clear();
   EXPECT_EQ(slabs_in(memory), 1U);
-  EXPECT_EQ(session_.table().file_count(), 1U);
+  EXPECT_EQ(session_.file_count(), 1U);
   memory.trim();
   EXPECT_EQ(slabs_in(memory), 0U);
-  EXPECT_EQ(session_.table().file_count(), 0U);
+  EXPECT_EQ(session_.file_count(), 0U);
 }
 
 TEST_P(MemoryAt, what_needs_half_a_slab_has_its_own) {
@@ -137,9 +137,9 @@ TEST_P(MemoryAt, a_received_slab_is_let_go_when_its_maker_has) {
     SlabBook::sent(sent);
     received = theirs.open(SlabBook::receive(other, words));
   }
-  EXPECT_EQ(session_.table().file_count(), 1U);
+  EXPECT_EQ(session_.file_count(), 1U);
   received.release();
-  EXPECT_EQ(session_.table().file_count(), 0U);
+  EXPECT_EQ(session_.file_count(), 0U);
 }
 
 TEST_P(MemoryAt, usage_names_the_holders) {
@@ -224,7 +224,7 @@ TEST_P(MemoryAt, slabs_of_others_do_not_pile_up) {
     EXPECT_TRUE(theirs.open(SlabBook::receive(other, words)).is_open());
     EXPECT_EQ(theirs.usage().size(), 1U) << "it is still in use by its maker";
   }
-  EXPECT_EQ(session_.table().file_count(), 1U);
+  EXPECT_EQ(session_.file_count(), 1U);
 }
 
 DROVER_INSTANTIATE_AT_PLACES(MemoryAt);

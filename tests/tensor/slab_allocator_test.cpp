@@ -132,7 +132,7 @@ TEST_P(SlabAllocatorOn, empty_cache_and_the_end_give_everything_back) {
   }
   EXPECT_EQ(here_.claimed(place()), 0U);
   here_.trim();
-  EXPECT_EQ(session_.table().file_count(), 0U);
+  EXPECT_EQ(session_.file_count(), 0U);
 }
 
 TEST_P(SlabAllocatorOn, memory_is_not_given_back_before_its_streams_are_done) {
