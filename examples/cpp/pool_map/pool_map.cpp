@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <csignal>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -15,7 +18,7 @@
 namespace {
 
 using namespace drover;
-constexpr std::int64_t kParts = 240;
+constexpr std::int64_t kParts = 240;          // unless another number is given
 constexpr std::int64_t kNumbers = 1'000'000;  // of each part
 constexpr std::size_t kLeastWorkers = 4;
 
@@ -24,14 +27,14 @@ const auto total = task("total", [](const Tensor& part) { return sum(part); });
 const auto same = task("same", [](Tensor tensor) { return tensor; });
 
 // Parts of 0, 1, 2, ... spread over all devices; the tensors stay where they are, and tasks go there.
-std::vector<Tensor> make_parts(const Pool& pool) {
+std::vector<Tensor> make_parts(const Pool& pool, std::int64_t count) {
   std::vector<Place> places;
   for (const auto& worker : pool.workers()) {
     const Place place = Place::parse(worker.place);
     if (std::ranges::find(places, place) == places.end()) places.push_back(place);
   }
   std::vector<Tensor> parts;
-  for (std::int64_t i = 0; i < kParts; ++i) {
+  for (std::int64_t i = 0; i < count; ++i) {
     const Place& place = places[static_cast<std::size_t>(i) % places.size()];
     parts.push_back(arange(pool.memory(), DType::int64, i * kNumbers, (i + 1) * kNumbers, place));
   }
@@ -44,13 +47,13 @@ bool map_and_kill(Pool& pool, const std::vector<Tensor>& parts) {
   MapOptions how{.task = TaskOptions{.retry = Retry::times(2)}};
   how.progress = [&](const Progress& progress) {
     show(progress);
-    if (is_killed || progress.done < static_cast<std::uint64_t>(kParts) / 4) return;
+    if (is_killed || progress.done < parts.size() / 4) return;
     is_killed = true;
     ::kill(pool.workers()[0].pid, SIGKILL);  // on purpose, in the middle of its work
   };
   double result = 0;
   for (const double one : pool.map(total, parts, how)) result += one;
-  const auto count = static_cast<double>(kParts * kNumbers);
+  const double count = static_cast<double>(parts.size()) * static_cast<double>(kNumbers);
   const bool is_right = result == count * (count - 1) / 2;
   const auto statistics = pool.statistics();
   fmt::print("{} tensors summed by {} workers, {} killed and replaced, {} tasks begun again: {}\n", parts.size(),
@@ -118,13 +121,21 @@ void compare(Pool& pool, const Place& place) {
   }
 }
 
-int run() {
+std::int64_t parts_from(const std::string& text) {
+  std::int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size() || count < 1)
+    throw std::invalid_argument("usage: pool_map [number of parts, 1 or more]");
+  return count;
+}
+
+int run(std::int64_t count) {
   const std::size_t devices = select_backend().backend.devices().size();
   Pool pool({.workers = std::max(devices, kLeastWorkers), .devices = "all"}, {.name = "pool_map"});
   static_cast<void>(pool.wait_ready());
   for (const auto& worker : pool.workers())
     fmt::print("{}: process {}, {} ({})\n", worker.name, worker.pid, worker.place, worker.device_uuid);
-  const auto parts = make_parts(pool);
+  const auto parts = make_parts(pool, count);
   const bool is_right = map_and_kill(pool, parts);
   static_cast<void>(pool.wait_ready());
   compare(pool, parts.front().place());
@@ -136,7 +147,7 @@ int run() {
 int main(int argc, char** argv) {
   try {
     init(argc, argv);  // a worker does its work here and never returns
-    return run();
+    return run(argc > 1 ? parts_from(argv[1]) : kParts);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;
