@@ -1,6 +1,7 @@
 #include "pool/worker_plan_users.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <string>
 
@@ -28,10 +29,10 @@ std::vector<DeviceUser> users_of(const std::vector<GpuProcess>& processes) {
 Machine without(Machine machine, const std::vector<pid_t>& processes) {
   const auto is_left_out = [&](const DeviceUser& user) { return std::ranges::count(processes, user.pid) != 0; };
   for (MachineDevice& device : machine.devices) {
-    for (const DeviceUser& user : device.users) {
-      if (device.memory && is_left_out(user))
-        device.memory->free = std::min(device.memory->total, device.memory->free + user.bytes);
-    }
+    std::uint64_t theirs = 0;
+    for (const DeviceUser& user : device.users) theirs += is_left_out(user) ? user.bytes : 0;
+    if (auto& memory = device.memory; memory.has_value())
+      memory->free = std::min(memory->total, memory->free + theirs);
     std::erase_if(device.users, is_left_out);
   }
   return machine;
