@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -128,7 +129,9 @@ class _Server:
             offer.close()
 
     def stop(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
+        """Let the thread end, which then closes the listener; perhaps it has already."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
 
     def end_at_exit(self) -> None:
         if self._thread.is_alive():

@@ -1,5 +1,7 @@
 #include "pool/worker_loop.hpp"
 
+#include <unistd.h>
+
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -149,6 +151,8 @@ class WorkerLoop {
 
  private:
   void prepare() {
+    // The application knows it, too, but perhaps a moment after the first task has begun.
+    board_.pid.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
     detail::activity_slot = &board_.activity;
     answer_stack_requests(board_);
     self_.is_interrupted_ = [&board = board_] {

@@ -8,7 +8,7 @@ from programs import run
 def test_initializer_is_given_values_arrays_and_pipes() -> None:
     """Also in a worker that is started later; no descriptor stays when the pool has ended."""
     lines = run("""
-        import os, signal
+        import os, signal, time
         import drover
 
         def begin(*given):
@@ -39,6 +39,9 @@ def test_initializer_is_given_values_arrays_and_pipes() -> None:
             with drover.Pool(1, begin, (value, array, raw, writer)) as pool:
                 print(reader.recv())
             del pool
+            end = time.monotonic() + 10  # for a thread that closes what it had
+            while count() != before and time.monotonic() < end:
+                time.sleep(0.01)
             print(count() - before)
     """)
     assert [line for line in lines if "drover[" not in line] == [
