@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <csignal>
 #include <exception>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/signals_blocked.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 #include "process/child_watch_loop.hpp"
@@ -31,22 +31,6 @@ Instance& the_instance() {
   static auto* const everything = new Instance;  // never destroyed: a Process may be a global too
   return *everything;
 }
-
-// No handler of the program may run on this thread, and a reader that is gone must not end the program.
-class AllSignalsBlocked {
- public:
-  AllSignalsBlocked() {
-    sigset_t all{};
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
-  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 // As if the thread whose place this is made the child. A lower niceness than this thread's is a privilege, so it is
 // not asked for unless the options do.
@@ -76,7 +60,7 @@ std::shared_ptr<ChildWatch> ChildWatch::instance() {
 }
 
 ChildWatch::ChildWatch() : loop_(std::make_shared<Loop>()), process_(::getpid()) {
-  const AllSignalsBlocked blocked;  // inherited by the thread
+  const SignalsBlocked blocked;  // inherited by the thread
   thread_ = std::thread([loop = loop_] { loop->run(); });
 }
 

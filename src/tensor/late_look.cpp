@@ -3,32 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <exception>
 #include <utility>
 
+#include "base/signals_blocked.hpp"
 #include "drover/base/log.hpp"
 
 namespace drover {
 namespace {
 
 constexpr int kMostSeldom = 16;  // periods between two looks
-
-// No handler of the program runs on a thread that is started meanwhile.
-class AllSignalsBlocked {
- public:
-  AllSignalsBlocked() {
-    sigset_t all{};
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
-  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 }  // namespace
 
@@ -83,7 +67,7 @@ void LateLook::begin() noexcept {
   }
   try {
     if (thread_.joinable()) thread_.join();  // it has ended, or is about to
-    const AllSignalsBlocked blocked;
+    const SignalsBlocked blocked;
     thread_ = std::thread([state = state_] { state->run(); });
   } catch (const std::exception& error) {
     log(LogLevel::warn, error.what());

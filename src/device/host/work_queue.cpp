@@ -1,32 +1,13 @@
-#include <csignal>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/activity.hpp"
+#include "base/signals_blocked.hpp"
 #include "device/host/stream.hpp"
 #include "drover/base/error.hpp"
 
 namespace drover::host {
-namespace {
-
-// A thread started in this scope gets no signal: handlers are the application's and run on its threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all{};
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
-}  // namespace
 
 std::shared_ptr<WorkQueue> WorkQueue::start(std::chrono::microseconds latency) {
   auto queue = std::make_shared<WorkQueue>();
