@@ -4,8 +4,12 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -48,17 +52,34 @@ double start_pool(std::size_t workers, const Place& place, const Session* sessio
   return since(begin);
 }
 
-// What each worker of a pool is at least: a process of the program that joins the session and opens the device.
-double start_process(const Session& session, const Place& place) {
+// With as few of the GPU's queues for each process as there can be, which makes contexts sooner.
+double start_pool_with_one_connection(std::size_t workers, const Place& place) {
+  constexpr const char* kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
+  const char* const before = std::getenv(kConnections);
+  const std::optional<std::string> kept = before != nullptr ? std::optional<std::string>(before) : std::nullopt;
+  ::setenv(kConnections, "1", 1);
+  const double seconds = start_pool(workers, place);
+  kept ? ::setenv(kConnections, kept->c_str(), 1) : ::unsetenv(kConnections);
+  return seconds;
+}
+
+// What the workers of a pool are at least: processes of the program that join the session and open the device.
+double start_processes(const Session& session, const Place& place, std::size_t count) {
   Queue ready(session);
   const std::int64_t begin = now_ns();
-  Process process = Process::start(
-      session, {.entry = the_opener, .arguments = {ready.handle().to_string(), to_string(place)}, .name = "opener"});
+  std::vector<Process> processes;
+  for (std::size_t i = 0; i < count; ++i) {
+    processes.push_back(Process::start(
+        session,
+        {.entry = the_opener, .arguments = {ready.handle().to_string(), to_string(place)}, .name = "opener"}));
+  }
   Message message;
-  if (ready.get(message, Deadline::after(kPatience)) != GetResult::got)
-    throw std::runtime_error("the process that opens a device does not answer");
+  for (std::size_t i = 0; i < count; ++i) {
+    if (ready.get(message, Deadline::after(kPatience)) != GetResult::got)
+      throw std::runtime_error("a process that opens a device does not answer");
+  }
   const double seconds = since(begin);
-  static_cast<void>(process.wait(Deadline::after(kPatience)));
+  for (Process& process : processes) static_cast<void>(process.wait(Deadline::after(kPatience)));
   return seconds;
 }
 
@@ -88,9 +109,10 @@ void measure_at(const Place& place, std::size_t workers, const Options& options,
   add("drover", [&] { return start_pool(workers, place); });
   const Session session = Session::start();
   add("drover, in a session", [&] { return start_pool(workers, place, &session); });
-  if (workers == 1) {
-    add(place.is_device ? "a process + context" : "a process of a session",
-        [&] { return start_process(session, place); });
+  add(place.is_device ? "processes + contexts" : "processes of a session",
+      [&] { return start_processes(session, place, workers); });
+  if (place.is_device && place.backend == BackendKind::cuda) {
+    add("drover, one connection", [&] { return start_pool_with_one_connection(workers, place); });
   }
   if (!place.is_device) add("posix_spawn of /bin/true", [&] { return run_trivial_programs(workers); });
 }

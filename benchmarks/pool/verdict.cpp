@@ -56,11 +56,16 @@ void print_verdict(const std::vector<Row>& rows) {
              find(rows, "1 worker", "submit + get", "drover, map"), find(rows, "1 worker", "submit + get", "ring"));
   for (const char* const place : {"host:0", "cuda:0"}) {
     const auto one = fmt::format("1 worker, {}", place);
+    const auto four = fmt::format("4 workers, {}", place);
+    const Row* const bare = find(rows, one, "ready", "processes + contexts");
     print_line(fmt::format("start of 1 worker against a process + context, {}", place), "<= 1.2",
-               find(rows, one, "ready", "drover"), find(rows, one, "ready", "a process + context"));
-    print_line(fmt::format("start of 16 workers against 1, {}", place), "",
-               find(rows, fmt::format("16 workers, {}", place), "ready", "drover"),
-               find(rows, one, "ready", "drover"));
+               find(rows, one, "ready", "drover"), bare);
+    print_line(fmt::format("start of 4 workers against 4 of them, {}", place), "<= 1.2",
+               find(rows, four, "ready", "drover"), find(rows, four, "ready", "processes + contexts"));
+    print_line(fmt::format("start of 4 workers against 1 of them, {}", place), "<= 1.5",
+               find(rows, four, "ready", "drover"), bare);
+    print_line(fmt::format("the same with one connection, {}", place), "<= 1.5",
+               find(rows, four, "ready", "drover, one connection"), bare);
   }
   print_line("64 MiB tensors against bytes in pipes, last number", "> 1",
              find(rows, "4 workers, 64.0 MiB", "last number", "drover, tensors"),

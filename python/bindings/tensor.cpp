@@ -159,6 +159,17 @@ nb::tuple import_array(const PySession& session, nb::handle capsule, std::option
   return nb::make_tuple(imported.tensor, to_string(imported.way));
 }
 
+// NOLINTNEXTLINE(readability-function-size): as many as an array has
+std::optional<Tensor> find_on_device(const PySession& session, std::uint64_t address, const std::string& dtype,
+                                     const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
+                                     int device, std::uintptr_t stream) {
+  const DlpackArray array{.layout = TensorLayout::strided(parse_dtype(dtype), Dims(shape), Dims(strides), 0),
+                          .place = Place::device(BackendKind::cuda, device),
+                          .base = {address},
+                          .keeper = nullptr};
+  return find_tensor(session.memory, array, stream);
+}
+
 Tensor allocate(const PySession& session, const std::string& dtype, const std::vector<std::int64_t>& shape,
                 const std::string& place, bool is_zeroed) {
   const auto make = is_zeroed ? zeros : empty;
@@ -220,6 +231,9 @@ void bind_tensor(nb::module_& module) {
              nb::arg("is_zeroed") = false, nb::call_guard<Released>(), "New shared memory.");
   module.def("copied", &copied, nb::arg("session"), nb::arg("buffer"), "A tensor of bytes, copied from a buffer.");
   module.def("find_shared", &find_shared, nb::arg("buffer"), "The tensor of bytes in which a buffer lies, or None.");
+  module.def("find_on_device", &find_on_device, nb::arg("session"), nb::arg("address"), nb::arg("dtype"),
+             nb::arg("shape"), nb::arg("strides"), nb::arg("device"), nb::arg("stream"),
+             "An array on a GPU, after what the stream was given, if it lies in shared memory; else None.");
   module.def("import_array", &import_array, nb::arg("session"), nb::arg("capsule"), nb::arg("stream").none(),
              "(tensor, way) of another library's array.");
 }

@@ -16,7 +16,7 @@ from typing import Any
 from drover import _core, _errors, _joining, _main_module, _session
 from drover._joining import Part
 
-__all__ = ["carried", "carry", "dumps", "if_discarded", "loads", "reducers", "unsent"]
+__all__ = ["alone", "carried", "carry", "dumps", "if_discarded", "loads", "reducers", "unsent"]
 
 PROTOCOL = 5
 INLINE = 16 * 1024  # buffers below this are copied with the pickle, which costs less than a block
@@ -25,6 +25,7 @@ _SPARED = 64 * 1024  # a pickler that made more than this has tables which are n
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None), complex})
 _FEW = 16
 _HEADED = b"\x01"  # a pickle of this protocol begins with another byte
+_ALONE = b"\x02"  # nor with this one; then comes the number of who reads it
 _HEAD = struct.Struct("<III")
 _PART = struct.Struct("<IQQ")
 
@@ -38,6 +39,11 @@ _awaited = {
     "jax": "drover._device_arrays",
     "numba.cuda": "drover._device_arrays",
 }
+
+# An array that is sent alone needs no pickle if a tensor says all of it. By type: gives that, or None if it does not.
+alone: dict[type, Callable[[Any], _core.Tensor | None]] = {}
+_ALONE_TORCH = _ALONE + b"\x01"
+_readers: dict[int, Callable[[_core.Tensor], Any]] = {}
 
 
 # A pickle; tensors, named in it by their places in this list; buffers that are not in it, in its order; how each of
@@ -230,6 +236,9 @@ def dumps(thing: Any, inline: int = INLINE) -> tuple[bytes, Sequence[_core.Tenso
         return pickle.dumps(thing, PROTOCOL), ()
     _tables.refresh()
     state = _local.state
+    if (tensor_of := alone.get(type(thing))) is not None and (tensor := tensor_of(thing)) is not None:
+        state.last = []
+        return _ALONE_TORCH, [tensor]
     outer, state.undo = state.undo, []
     try:
         made = _make_somehow(thing, inline)
@@ -301,6 +310,8 @@ def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
     if not tensors:
         return pickle.loads(payload)
     view = memoryview(payload)
+    if view[0] == _ALONE[0]:
+        return _reader(view[1])(tensors[0])
     if view[0] != _HEADED[0]:
         return pickle.loads(payload, buffers=tensors)
     given, placed, count = _HEAD.unpack_from(view, 1)
@@ -313,6 +324,14 @@ def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
         return pickle.loads(view[end:], buffers=_cut(tensors, parts[placed:]) if count else tensors[given:])
     finally:
         state.read = outer
+
+
+def _reader(number: int) -> Callable[[_core.Tensor], Any]:
+    if number not in _readers:
+        if number != _ALONE_TORCH[1]:
+            raise pickle.UnpicklingError(f"an array was sent as that of library {number}, which this drover lacks")
+        _readers[number] = importlib.import_module("drover.torch").opened
+    return _readers[number]
 
 
 def _sliced(tensors: Sequence[_core.Tensor], places: Sequence[Part]) -> list[_core.Tensor]:

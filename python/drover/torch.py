@@ -22,6 +22,11 @@ __all__ = ["empty", "empty_cache", "memory_usage", "tensor", "use_slabs", "zeros
 
 _ALIGNMENT = 512  # of parts of device memory, as torch's own
 _LEGACY_STREAM = 1  # what DLPack calls it
+_MOST_DIMENSIONS = 8  # of drover's tensors
+# Types of elements that drover has, by its names, and DLPack in all versions of torch.
+_FLOATS = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128)
+_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+_NAMES = {torch.bool: "boolean"} | {dtype: str(dtype).removeprefix("torch.") for dtype in _FLOATS + _INTEGERS}
 _chosen: list[Any] = []  # the allocator, once torch has it
 
 
@@ -136,6 +141,7 @@ def _require_cuda() -> None:
 def reducers(library: str) -> dict[type, _objects.Reducer]:
     """Say how tensors travel: by their storages, so that those which share one share it at the other end too."""
     del library
+    _objects.alone[torch.Tensor] = _alone
     return {
         torch.Tensor: _reduce,
         torch.nn.Parameter: _reduce_as_torch,
@@ -162,6 +168,20 @@ def _reduce(tensor: torch.Tensor) -> Any:
         storage = (tensor := tensor.detach().clone().requires_grad_(tensor.requires_grad)).untyped_storage()
     form = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
     return _rebuild, (storage, tensor.dtype, form, tensor.requires_grad)
+
+
+def _alone(tensor: torch.Tensor) -> _core.Tensor | None:
+    """Give what says all of a tensor, if it is one on a GPU in a slab."""
+    if not tensor.is_cuda or tensor.requires_grad or tensor.dim() > _MOST_DIMENSIONS or not _is_simple(tensor):
+        return None
+    name = _NAMES.get(tensor.dtype)
+    return None if name is None else _find(tensor, name, tensor.shape, tensor.stride())
+
+
+def _find(memory: torch.Tensor | UntypedStorage, dtype: str, shape: Any, strides: Any) -> _core.Tensor | None:
+    """Find what lies in a slab; others wait for what torch's current stream was given until now."""
+    index = memory.device.index
+    return _core.find_on_device(_session.current(), memory.data_ptr(), dtype, shape, strides, index, _stream(index))
 
 
 def _is_simple(tensor: torch.Tensor) -> bool:
@@ -224,6 +244,9 @@ def _import(storage: UntypedStorage) -> _core.Tensor:
     """Make a tensor of device memory; others wait for what torch's current stream was given until now."""
     if storage.nbytes() == 0:
         return _core.empty(_session.current(), "uint8", [0])
+    own = _find(storage, "uint8", (storage.nbytes(),), (1,))
+    if own is not None:
+        return own
     return _import_tensor(torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage))
 
 
@@ -256,9 +279,14 @@ def _cuda_storage(number: int, index: int) -> UntypedStorage:
     received = _objects.carried(number)
     if received.nbytes == 0:
         return UntypedStorage(0, device=f"cuda:{index}")
+    return opened(received).untyped_storage()
+
+
+def opened(received: _core.Tensor) -> torch.Tensor:
+    """Make a tensor of device memory that came; see `_cuda_storage`."""
     # As torch.from_dlpack(received) does it, without its detours, which take half of the time.
     capsule = received.__dlpack__(stream=_stream(received.__dlpack_device__()[1]) or _LEGACY_STREAM)
-    return torch.from_dlpack(capsule).untyped_storage()
+    return torch.from_dlpack(capsule)
 
 
 def _stream(device: int) -> int:

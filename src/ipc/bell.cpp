@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kFewestPauses = 16;
 constexpr int kMostPauses = 1024;
+constexpr int kFewCores = 4;  // so many are not spared
 
 long futex(Bell& bell, int operation, std::uint32_t value, const timespec* time) noexcept {
   return ::syscall(SYS_futex, &bell.word, operation, value, time, nullptr, 0);
@@ -72,6 +73,12 @@ void Patience::helped() noexcept { pauses_.store(std::min(pauses() * 2, kMostPau
 
 void Patience::failed() noexcept {
   if (pauses() > 0) pauses_.store(std::max(pauses() / 2, kFewestPauses), std::memory_order_relaxed);
+}
+
+void Patience::slept(std::chrono::nanoseconds waited) noexcept {
+  const bool is_long = pauses() > 0 && cores() > kFewCores && waited < kLongestLook;
+  is_long_.store(is_long, std::memory_order_relaxed);
+  if (!is_long) failed();
 }
 
 }  // namespace drover

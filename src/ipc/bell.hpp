@@ -34,6 +34,10 @@ struct alignas(kCacheLine) Bell {
 /// Most pauses between two looks.
 inline constexpr int kLongestGap = 8;
 
+/// Longest look where waits are short and there are cores to spare: to sleep and to be woken, with what it does to
+/// the core's clock and caches, costs about as much.
+inline constexpr std::chrono::microseconds kLongestLook{100};
+
 /// Announces a sleep and returns the value to sleep on; look once more before sleeping.
 [[nodiscard]] inline std::uint32_t announce_sleep(Bell& bell) noexcept { return bell.word.fetch_or(1) | 1U; }
 
@@ -79,8 +83,9 @@ inline void relax() noexcept {
 #endif
 }
 
-/// How long to look before sleeping: longer when looking helped, shorter when it did not. One per handle; the races
-/// of several threads on it are harmless.
+/// How long to look before sleeping: longer when looking helped, shorter when it did not; and longest when the last
+/// wait went to sleep and was over so soon that looking would have been enough. One per handle; the races of several
+/// threads on it are harmless.
 class Patience {
  public:
   Patience() noexcept = default;
@@ -88,15 +93,20 @@ class Patience {
   static Patience none() noexcept { return Patience(0); }
   /// Pauses to make now, with looks in between.
   [[nodiscard]] int pauses() const noexcept { return pauses_.load(std::memory_order_relaxed); }
+  /// Whether to look for kLongestLook, after the pauses.
+  [[nodiscard]] bool is_long() const noexcept { return is_long_.load(std::memory_order_relaxed); }
   /// Looking was enough.
   void helped() noexcept;
   /// It had to sleep after all.
   void failed() noexcept;
+  /// It had to, and the whole wait took this long.
+  void slept(std::chrono::nanoseconds waited) noexcept;
 
  private:
   explicit Patience(int pauses) noexcept : pauses_(pauses) {}
   static int first_pauses() noexcept;
   std::atomic<int> pauses_{first_pauses()};
+  std::atomic<bool> is_long_{false};
 };
 
 /// Calls `attempt`, which returns something that converts to bool, until that is true; looks for a while, then
@@ -108,8 +118,11 @@ auto wait_on(Activity activity, Bell& bell,  // NOLINT(readability-function-size
              const Membership& membership, Deadline deadline, Patience& patience, Attempt attempt) {
   auto result = attempt();
   if (result || (!deadline.is_never() && deadline.has_passed())) return result;
+  const auto begin = Clock::now();
+  const auto is_short = [&] { return Clock::now() - begin < kLongestLook; };
   // Looks grow apart: each one takes the cache line away from whoever is about to write it.
-  for (int left = patience.pauses(), gap = 1; left > 0; left -= gap, gap = std::min(gap * 2, kLongestGap)) {
+  for (int left = patience.pauses(), gap = 1; left > 0 || (patience.is_long() && is_short());
+       left -= gap, gap = std::min(gap * 2, kLongestGap)) {
     for (int pause = 0; pause < gap; ++pause) relax();
     result = attempt();
     if (result) {
@@ -117,11 +130,13 @@ auto wait_on(Activity activity, Bell& bell,  // NOLINT(readability-function-size
       return result;
     }
   }
-  patience.failed();
   for (SessionWatch watch(membership, activity());;) {
     const std::uint32_t announced = announce_sleep(bell);
     result = attempt();
-    if (result || deadline.has_passed()) return result;
+    if (result || deadline.has_passed()) {
+      patience.slept(Clock::now() - begin);
+      return result;
+    }
     const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline.remaining());
     sleep_on(bell, announced, longest);
     try {

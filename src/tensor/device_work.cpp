@@ -105,6 +105,13 @@ TimelinePoint DeviceWork::point_of(std::uint64_t ticket) {
   return {.value = ticket, .slot = slot(), .pid = ::getpid()};
 }
 
+std::optional<TimelinePoint> DeviceWork::pending_point_of(std::uint64_t ticket) {
+  const MutexLock lock(mutex_);
+  signal(ticket);
+  if (is_reached(ticket)) return std::nullopt;
+  return TimelinePoint{.value = ticket, .slot = slot(), .pid = ::getpid()};
+}
+
 std::uint64_t DeviceWork::latest() {
   const MutexLock lock(mutex_);
   return next_;

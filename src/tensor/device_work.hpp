@@ -64,6 +64,8 @@ class DeviceWork {
   void lead(Stream& other) DROVER_EXCLUDES(mutex_);
   /// The moment at which a ticket is done, for others to wait for. Requires: `has_timeline`.
   [[nodiscard]] TimelinePoint point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
+  /// The same; nothing if it is known to be done. The device is not asked. Requires: `has_timeline`.
+  [[nodiscard]] std::optional<TimelinePoint> pending_point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
   /// Whether it is done. Throws `Errc::device_fault` if the device failed.
   [[nodiscard]] bool is_done(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
   /// Waits on the CPU until it is done. Throws as `is_done`, and `Errc::peer_lost` if the session is over while the

@@ -102,10 +102,8 @@ std::optional<Tensor> known_by_address(const Memory& memory, const DlpackArray& 
 }
 
 Imported imported_from_device(const Memory& memory, const DlpackArray& array, const ImportOptions& options) {
-  if (const auto known = options.may_share ? known_by_address(memory, array) : std::nullopt) {
-    const TraceSpan span("tensor.import.own", array.layout.bytes());
-    order_after(*known, options.stream);
-    return {.tensor = *known, .way = ImportWay::own};
+  if (options.may_share) {
+    if (auto known = find_tensor(memory, array, options.stream)) return {.tensor = *known, .way = ImportWay::own};
   }
   const PointerInfo info = describe(array);
   const ImportWay way = options.may_share ? way_for(array, info) : ImportWay::copied;
@@ -137,6 +135,16 @@ Imported import_tensor(const Memory& memory, const DlpackArray& array, const Imp
           "synchronize the stream, and import the array without it");
   if (array.place.is_device && array.layout.element_count() > 0) return imported_from_device(memory, array, options);
   return {.tensor = copied(memory, array, options), .way = ImportWay::copied};
+}
+
+std::optional<Tensor> find_tensor(const Memory& memory, const DlpackArray& array,
+                                  const std::optional<std::uintptr_t>& stream) {
+  if (!array.place.is_device || array.layout.element_count() == 0) return std::nullopt;
+  auto known = known_by_address(memory, array);
+  if (!known) return std::nullopt;
+  const TraceSpan span("tensor.import.own", array.layout.bytes());
+  order_after(*known, stream);
+  return known;
 }
 
 }  // namespace drover

@@ -103,6 +103,7 @@ DevicePtr Tensor::device_ptr() const {
 
 void Tensor::begin_use(Stream& stream) const {
   const auto& storage = TensorAccess::storage(*this);
+  if (storage->is_ready()) return;  // nothing to wait for, which takes the stream longer than to look here
   const auto work = storage->work_at(storage->place());
   storage->begin_use(*work);
   work->lead(stream);

@@ -155,9 +155,11 @@ std::vector<TimelinePoint> TensorStorage::points(std::size_t most) {
   std::vector<TimelinePoint> points = origins();
   bool can_wait_elsewhere = true;
   for (const auto& use : uses()) {
-    if (use.work->is_done(use.ticket)) continue;
-    can_wait_elsewhere = can_wait_elsewhere && use.work->has_timeline_in(*memory_.state_->membership());
-    if (can_wait_elsewhere) points.push_back(use.work->point_of(use.ticket));
+    if (use.work->has_timeline_in(*memory_.state_->membership())) {
+      if (const auto point = use.work->pending_point_of(use.ticket)) points.push_back(*point);
+    } else if (!use.work->is_done(use.ticket)) {
+      can_wait_elsewhere = false;
+    }
   }
   if (can_wait_elsewhere && points.size() <= most) return points;
   static_cast<void>(wait(Deadline::never()));

@@ -1,6 +1,7 @@
 // Sleeping and waking: what must not be missed.
 #include "ipc/bell.hpp"
 
+#include <sched.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -134,6 +135,33 @@ TEST(Bridge, a_forked_child_gets_rid_of_what_it_has_copies_of) {
   EXPECT_EQ(status, 0);
   ASSERT_EQ(queue->put("still there"), PutResult::put);
   EXPECT_EQ(wait({WaitSource::readable(queue->fd())}, Deadline::after(30s)).size(), 1U);
+}
+
+TEST(Patience, is_longer_when_looking_helped_and_shorter_when_it_did_not) {
+  Patience patience;
+  const int first = patience.pauses();
+  for (int i = 0; i < 20; ++i) patience.failed();
+  const int least = patience.pauses();
+  EXPECT_LE(least, first);
+  for (int i = 0; i < 20; ++i) patience.helped();
+  EXPECT_GE(patience.pauses(), first);
+  EXPECT_EQ(Patience::none().pauses(), 0);
+}
+
+TEST(Patience, looks_long_after_a_sleep_that_was_short_where_there_are_cores_to_spare) {
+  cpu_set_t set;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof(set), &set), 0);
+  Patience patience;
+  EXPECT_FALSE(patience.is_long());
+  patience.slept(kLongestLook / 2);
+  EXPECT_EQ(patience.is_long(), CPU_COUNT(&set) > 4);
+  const int before = patience.pauses();
+  patience.slept(kLongestLook * 2);
+  EXPECT_FALSE(patience.is_long());
+  EXPECT_LE(patience.pauses(), before);
+  Patience none = Patience::none();
+  none.slept(kLongestLook / 2);
+  EXPECT_FALSE(none.is_long());
 }
 
 }  // namespace

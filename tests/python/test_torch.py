@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from typing import Any
 
@@ -241,6 +242,53 @@ def test_gpu_tensors_come_back(dtype: Any) -> None:
         made = make(random.Random(seed), dtype)
         tensor = made.detach().cuda().requires_grad_(made.requires_grad)
         assert_same(round_trip(tensor), tensor)
+
+
+def forms(tensor: Any) -> list[Any]:
+    """Give views of a matrix in all forms: with gaps, turned, repeated, of many dimensions, without any, empty."""
+    views = [tensor, tensor[3:], tensor[::2, 1:], tensor.t(), tensor[:1].expand(5, -1), tensor[1, 2], tensor[:0]]
+    return [*views, tensor[None, None, None], tensor[(None,) * 8]]
+
+
+@on_gpu
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_gpu_tensors_in_slabs_come_back_in_every_form(dtype: Any) -> None:
+    """Alone, where most need no pickle, and in a structure; always as the same memory."""
+    made = torch.arange(60, device="cuda").reshape(6, 10).to(dtype)
+    tensor = drover.torch.tensor(made, device="cuda")
+    assert drover.torch._alone(tensor) is not None or dtype in (torch.float8_e4m3fn, torch.uint16)
+    assert drover.torch._alone(made) is None
+    for view in forms(tensor):
+        for back in (round_trip(view), round_trip([view])[0]):
+            assert_same(back, view)
+            assert view.numel() == 0 or back.data_ptr() == view.data_ptr()
+            assert [step for step, size in zip(back.stride(), back.shape, strict=True) if size > 1] == [
+                step for step, size in zip(view.stride(), view.shape, strict=True) if size > 1
+            ]
+    if dtype.is_complex:
+        assert_same(round_trip(tensor.conj()), tensor.conj())
+    if dtype is torch.float32:
+        assert_same(round_trip(tensor.clone().requires_grad_()), tensor.clone().requires_grad_())
+
+
+@on_gpu
+def test_gpu_tensors_sent_alone_come_after_the_work_on_them() -> None:
+    """Of the current stream of who sends, and before that of who gets them."""
+    tensor = drover.torch.zeros(1 << 24, dtype=torch.int64, device="cuda")
+    line = drover.Queue()
+    for number in range(20):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            tensor.fill_(-1)
+            tensor.fill_(number)
+            line.put(tensor)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            assert int(line.get()[-1]) == number
+
+
+def test_arrays_of_unknown_libraries_are_an_error() -> None:
+    """As a newer drover might send them."""
+    with pytest.raises(pickle.UnpicklingError, match="library 200"):
+        _objects.loads(b"\x02\xc8", [_core.copied(_session.current(), b"1")])
 
 
 @on_gpu

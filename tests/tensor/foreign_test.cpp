@@ -125,6 +125,54 @@ TEST_P(Foreign, a_tensor_that_comes_back_is_the_same_memory) {
   }
 }
 
+TEST_P(Foreign, an_array_in_memory_that_was_lent_is_found_by_its_address) {
+  const Tensor tensor = arange(*here_, DType::int32, 0, kCount, place());
+  const DlpackArray lent = to_dlpack(tensor, 1);
+  const auto layout = TensorLayout::strided(DType::int32, {3, 4}, {100, 2}, 5);
+  const auto found =
+      find_tensor(*here_, {.layout = layout, .place = place(), .base = lent.base + 4000, .keeper = nullptr}, {});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->shape()[1], 4);
+  EXPECT_EQ(sent(*found).select(0, 2).select(0, 3).item<std::int32_t>(), 1211);
+}
+
+TEST_P(Foreign, what_is_not_lent_is_not_found) {
+  ForeignNumbers numbers(place(), "allocated", kCount);
+  EXPECT_FALSE(find_tensor(*here_, numbers.array(), {}));
+  std::optional<Tensor> tensor = zeros(*here_, DType::int32, {kCount}, place());
+  std::optional<DlpackArray> lent = to_dlpack(*tensor, 1);
+  DlpackArray too_long = *lent;
+  too_long.layout = TensorLayout::contiguous(DType::int32, {std::int64_t{1} << 40});
+  EXPECT_FALSE(find_tensor(*here_, too_long, {}));
+  DlpackArray odd = *lent;
+  odd.layout = TensorLayout::contiguous(DType::int32, {1});
+  odd.base = odd.base + 2;
+  EXPECT_FALSE(find_tensor(*here_, odd, {}));
+  EXPECT_FALSE(find_tensor(there_, *lent, {}));  // of another participant
+  DlpackArray without = *lent;
+  without.layout = TensorLayout::contiguous(DType::int32, {0});
+  EXPECT_FALSE(find_tensor(*here_, without, {}));
+  const DlpackArray address{.layout = lent->layout, .place = place(), .base = lent->base, .keeper = nullptr};
+  EXPECT_TRUE(find_tensor(*here_, address, {}));
+  too_long.keeper = odd.keeper = without.keeper = nullptr;
+  lent.reset();
+  EXPECT_FALSE(find_tensor(*here_, address, {}));
+}
+
+TEST_P(Foreign, what_is_found_comes_after_the_stream_of_the_library) {
+  const Tensor tensor = zeros(*here_, DType::int32, {kCount}, place());
+  tensor.synchronize();
+  const DlpackArray lent = to_dlpack(tensor, 1);
+  Gate gate(place());
+  gate.stream().fill(lent.base, 1, kCount * sizeof(std::int32_t));
+  const auto found = find_tensor(*here_, lent, gate.stream().native());
+  ASSERT_TRUE(found);
+  const Tensor got = sent(*found);
+  EXPECT_FALSE(got.is_ready());
+  gate.open();
+  EXPECT_EQ(sum(got), double{0x01010101} * kCount);
+}
+
 TEST_P(Foreign, what_may_not_be_shared_is_copied_and_let_go) {
   for (const std::string kind : kKinds) {
     SCOPED_TRACE(kind);

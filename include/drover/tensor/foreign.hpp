@@ -54,4 +54,9 @@ struct ImportOptions {
 [[nodiscard]] Imported import_tensor(const Memory& memory, const DlpackArray& array,
                                      const ImportOptions& options = {});
 
+/// What import_tensor makes of an array that is `own`; nothing of any other. For arrays of which nothing is known but
+/// an address: no driver is asked what lies there, and no keeper is needed.
+[[nodiscard]] std::optional<Tensor> find_tensor(const Memory& memory, const DlpackArray& array,
+                                                const std::optional<std::uintptr_t>& stream);
+
 }  // namespace drover
