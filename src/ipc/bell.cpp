@@ -67,6 +67,8 @@ void ring_always(Bell& bell) noexcept {
   futex(bell, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
+bool has_cores_to_spare() noexcept { return cores() > kFewCores; }
+
 int Patience::first_pauses() noexcept { return cores() > 1 ? kMostPauses / 2 : 0; }
 
 void Patience::helped() noexcept { pauses_.store(std::min(pauses() * 2, kMostPauses), std::memory_order_relaxed); }
@@ -76,7 +78,7 @@ void Patience::failed() noexcept {
 }
 
 void Patience::slept(std::chrono::nanoseconds waited) noexcept {
-  const bool is_long = pauses() > 0 && cores() > kFewCores && waited < kLongestLook;
+  const bool is_long = pauses() > 0 && has_cores_to_spare() && waited < kLongestLook;
   is_long_.store(is_long, std::memory_order_relaxed);
   if (!is_long) failed();
 }

@@ -74,6 +74,9 @@ inline void ring_all(Bell& bell) noexcept {
 /// Wakes everybody even if nobody seems to sleep: for recovery, and where others ring in turn.
 void ring_always(Bell& bell) noexcept;
 
+/// Whether there are so many cores that one may look for a while instead of sleeping, and nobody misses it.
+[[nodiscard]] bool has_cores_to_spare() noexcept;
+
 /// Tells the core that this is a loop of looks.
 inline void relax() noexcept {
 #if defined(__x86_64__)
@@ -109,6 +112,25 @@ class Patience {
   std::atomic<bool> is_long_{false};
 };
 
+/// Calls `attempt`, which returns something that converts to bool, until that is true, or as long as `patience` has
+/// it for a wait that began then. Returns what `attempt` returned last.
+template <class Attempt>
+auto look_for(Patience& patience, Clock::time_point begin, Attempt attempt) {
+  decltype(attempt()) result{};
+  const auto is_short = [&] { return Clock::now() - begin < kLongestLook; };
+  // Looks grow apart: each one takes the cache line away from whoever is about to write it.
+  for (int left = patience.pauses(), gap = 1; left > 0 || (patience.is_long() && is_short());
+       left -= gap, gap = std::min(gap * 2, kLongestGap)) {
+    for (int pause = 0; pause < gap; ++pause) relax();
+    result = attempt();
+    if (result) {
+      patience.helped();
+      break;
+    }
+  }
+  return result;
+}
+
 /// Calls `attempt`, which returns something that converts to bool, until that is true; looks for a while, then
 /// sleeps on `bell`. Returns what `attempt` returned last: false only when the deadline has passed. Throws what
 /// `membership.check()` throws once the session is over. While it sleeps, it is inside of what
@@ -119,17 +141,8 @@ auto wait_on(Activity activity, Bell& bell,  // NOLINT(readability-function-size
   auto result = attempt();
   if (result || (!deadline.is_never() && deadline.has_passed())) return result;
   const auto begin = Clock::now();
-  const auto is_short = [&] { return Clock::now() - begin < kLongestLook; };
-  // Looks grow apart: each one takes the cache line away from whoever is about to write it.
-  for (int left = patience.pauses(), gap = 1; left > 0 || (patience.is_long() && is_short());
-       left -= gap, gap = std::min(gap * 2, kLongestGap)) {
-    for (int pause = 0; pause < gap; ++pause) relax();
-    result = attempt();
-    if (result) {
-      patience.helped();
-      return result;
-    }
-  }
+  result = look_for(patience, begin, attempt);
+  if (result) return result;
   for (SessionWatch watch(membership, activity());;) {
     const std::uint32_t announced = announce_sleep(bell);
     result = attempt();

@@ -92,6 +92,12 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
     std::string worker;
   };
 
+  // How the collector waits for results.
+  struct CollectPlan {
+    std::chrono::nanoseconds patience{};  // for the first
+    std::size_t tiny = 0;                 // how many are soon to come
+  };
+
   // pool_core.cpp: slots and lanes.
   void add_slots(const std::vector<WorkerPlan>& plans, std::size_t count) DROVER_REQUIRES(mutex_);
   [[nodiscard]] std::size_t lane_of(const Place& place) DROVER_REQUIRES(mutex_);
@@ -142,7 +148,8 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   void learn_time(const WorkerSlot& slot, const detail::TaskCall& task, std::uint64_t nanoseconds)
       DROVER_REQUIRES(mutex_);
   void complete(Arrival& arrival);
-  [[nodiscard]] std::chrono::nanoseconds collect_patience() DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] CollectPlan plan_collecting() DROVER_EXCLUDES(mutex_);
+  void gather(std::size_t tiny) const;
   void break_down(const std::exception_ptr& why) noexcept DROVER_EXCLUDES(mutex_);
 
   // healing.cpp: deaths.

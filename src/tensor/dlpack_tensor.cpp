@@ -32,8 +32,8 @@ class Lent {
       return;
     }
     if (stream_ == nullptr) return;
-    try {
-      tensor_.end_use(*stream_);
+    try {  // what is done is not waited for, and the block is given back at once
+      if (!stream_->is_idle()) tensor_.end_use(*stream_);
     } catch (const std::exception& error) {  // whoever lets go cannot be told
       log(LogLevel::warn, error.what());
     }

@@ -70,6 +70,7 @@ def test_gpu_tensors_go_by_handle() -> None:
         here.send(tensor)
         half, own = here.recv()
         print(half.sum().item(), own.sum().item(), tensor.sum().item())
+        del own  # memory of the child's torch, which ends with it
         here.send("read")
         child.join()
     """)
