@@ -52,15 +52,26 @@ double start_pool(std::size_t workers, const Place& place, const Session* sessio
   return since(begin);
 }
 
+// Has a variable of the environment for a while. No other thread of a benchmark looks at the environment.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* const before = std::getenv(name); before != nullptr) before_ = before;
+    ::setenv(name, value, 1);
+  }
+  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
 // With as few of the GPU's queues for each process as there can be, which makes contexts sooner.
 double start_pool_with_one_connection(std::size_t workers, const Place& place) {
-  constexpr const char* kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
-  const char* const before = std::getenv(kConnections);
-  const std::optional<std::string> kept = before != nullptr ? std::optional<std::string>(before) : std::nullopt;
-  ::setenv(kConnections, "1", 1);
-  const double seconds = start_pool(workers, place);
-  kept ? ::setenv(kConnections, kept->c_str(), 1) : ::unsetenv(kConnections);
-  return seconds;
+  const Variable connections("CUDA_DEVICE_MAX_CONNECTIONS", "1");
+  return start_pool(workers, place);
 }
 
 // What the workers of a pool are at least: processes of the program that join the session and open the device.

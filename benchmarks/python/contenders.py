@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import multiprocessing
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import drover
@@ -19,6 +24,8 @@ class Messenger:
     name: str
     make_queue: Callable[[], Any]
     start: Callable[..., Any]
+    running: Callable[[], AbstractContextManager[Any]] = nullcontext  # around everything else
+    slowness: int = 1  # so many times fewer messages are sent, that the others need not wait for it
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class Crew:
     start: Callable[[int], Any]
     map: Callable[[Any, Callable[[Any], Any], list[Any], int], list[Any]]
     stop: Callable[[Any], None]
+    share: Callable[[Any], Any] = lambda array: array  # give it as one that workers can see, where there is such
 
 
 def _module(name: str) -> Any:
@@ -48,6 +56,88 @@ def _started(context: Any) -> Callable[..., Any]:
     return start
 
 
+def _ray() -> Any:
+    """Give Ray, which is imported only when it is its turn, so that programs without it need not wait for that."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    return importlib.import_module("ray")
+
+
+def start_ray(workers: int) -> Any:
+    """Start a cluster of Ray on this machine, with its server, its store and so many workers."""
+    ray = _ray()
+    ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    return ray
+
+
+@contextmanager
+def ray_cluster() -> Iterator[None]:
+    """Have a cluster of Ray, which must not run while others are measured."""
+    ray = start_ray(2)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _ray_queue() -> Any:
+    return importlib.import_module("ray.util.queue").Queue()
+
+
+class RayTask:
+    """A task of Ray that serves queues, as a process would."""
+
+    def __init__(self, target: Callable[..., Any], *args: Any) -> None:
+        """Start it."""
+        self._result = _ray().remote(target).remote(*args)
+
+    def join(self, timeout: float) -> None:
+        """Wait until it has ended."""
+        _ray().wait([self._result], timeout=timeout)
+
+
+@functools.cache
+def _ray_task(function: Callable[[Any], Any], is_of_many: bool) -> Any:
+    """Make a task of a function once, as programs do: each is sent to the workers when it is first used."""
+
+    def one(item: Any) -> Any:
+        return function(item)  # by a function of Python, since Ray takes none of C
+
+    def many(items: list[Any]) -> list[Any]:
+        return [function(item) for item in items]
+
+    return _ray().remote(many if is_of_many else one)
+
+
+def _ray_map(ray: Any, function: Callable[[Any], Any], items: list[Any], chunk: int) -> list[Any]:
+    """Call a function by tasks of Ray; an item that is a reference is seen by its task as what it refers to."""
+    task = _ray_task(function, is_of_many=chunk > 1)
+    if chunk == 1:
+        return ray.get([task.remote(item) for item in items])
+    parts = [items[begin : begin + chunk] for begin in range(0, len(items), chunk)]
+    return [result for part in ray.get([task.remote(part) for part in parts]) for result in part]
+
+
+@functools.cache
+def _ray_pools() -> Any:
+    """Give Ray's pools without joblib, which they import if they can: its copy of loky would then serve loky."""
+    sys.modules["joblib"] = None  # type: ignore[assignment]
+    try:
+        _ray()
+        return importlib.import_module("ray.util.multiprocessing")
+    finally:
+        del sys.modules["joblib"]
+
+
+def _start_ray_pool(workers: int) -> Any:
+    start_ray(workers)
+    return _ray_pools().Pool(workers)
+
+
+def _close_ray_pool(pool: Any) -> None:
+    _close(pool)
+    _ray().shutdown()
+
+
 def messengers() -> list[Messenger]:
     """Give all that can run here; drover first."""
     spawn = multiprocessing.get_context("spawn")
@@ -62,6 +152,8 @@ def messengers() -> list[Messenger]:
     if torch := _module("torch.multiprocessing"):
         context = torch.get_context("spawn")
         found.append(Messenger("torch.multiprocessing.Queue", context.Queue, _started(context)))
+    if find_spec("ray"):
+        found.append(Messenger("ray.util.queue.Queue", _ray_queue, RayTask, ray_cluster, slowness=20))
     return found
 
 
@@ -81,8 +173,8 @@ def crews() -> list[Crew]:
         return list(pool.map(function, items, chunksize=chunk))
 
     found = [
-        Crew("drover", drover.Pool, pool_map, _close),
-        Crew("drover.Executor", drover.Executor, executor_map, lambda pool: pool.shutdown()),
+        Crew("drover", drover.Pool, pool_map, _close, drover.array),
+        Crew("drover.Executor", drover.Executor, executor_map, lambda pool: pool.shutdown(), drover.array),
         Crew("multiprocessing.Pool", spawn.Pool, pool_map, _close),
         Crew(
             "ProcessPoolExecutor",
@@ -93,4 +185,9 @@ def crews() -> list[Crew]:
     ]
     if loky := _module("loky"):
         found.append(Crew("loky", loky.ProcessPoolExecutor, executor_map, lambda pool: pool.shutdown()))
+    if find_spec("ray"):
+        found.append(
+            Crew("ray, tasks", start_ray, _ray_map, lambda ray: ray.shutdown(), lambda array: _ray().put(array))
+        )
+        found.append(Crew("ray.util.multiprocessing.Pool", _start_ray_pool, pool_map, _close_ray_pool))
     return found

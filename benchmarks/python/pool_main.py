@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import drover
 import numpy
 from contenders import Crew, crews
 from support import Row, options, report, row, say, timed
@@ -61,11 +60,12 @@ def start_up(crew: Crew) -> list[float]:
     return [seconds * 1e3]
 
 
-def large_arrays(crew: Crew, function: Any, items: list[Any]) -> list[float]:
-    """Give milliseconds of a map over four arrays."""
+def large_arrays(crew: Crew, function: Any, arrays: list[Any], is_shared: bool = False) -> list[float]:
+    """Give milliseconds of a map over four arrays, which workers can see before it if they are to be shared."""
     pool = crew.start(WORKERS)
     try:
-        expected = [function(item) for item in items]
+        items = [crew.share(array) for array in arrays] if is_shared else arrays
+        expected = [function(array) for array in arrays]
         assert crew.map(pool, function, items, 1) == expected
         return [timed(lambda: crew.map(pool, function, items, 1)) * 1e3 for _ in range(3)]
     finally:
@@ -76,19 +76,14 @@ def cases(is_smoke: bool) -> dict[tuple[str, str, str], Any]:
     """Give what is measured."""
     numbers = 131_072 * (1 if is_smoke else 100)
     plain = [numpy.full(numbers, float(i)) for i in range(4)]
-    slabs = [drover.array(one) for one in plain]
     tasks = 200 if is_smoke else TASKS
-
-    def arrays_of(crew: Crew) -> list[Any]:
-        return slabs if crew.name.startswith("drover") else plain
-
     return {
         ("tiny tasks, chunksize 1", "map", "tasks/s"): lambda crew: tiny_tasks(crew, tasks, 1),
         ("tiny tasks, chunksize 64", "map", "tasks/s"): lambda crew: tiny_tasks(crew, tasks, 64),
         ("4 workers", "start", "ms"): start_up,
         ("four arrays of 100 MB, plain", "map, last number", "ms"): lambda crew: large_arrays(crew, last, plain),
         ("four arrays of 100 MB, in slabs", "map, last number", "ms"): lambda crew: large_arrays(
-            crew, last, arrays_of(crew)
+            crew, last, plain, is_shared=True
         ),
         ("four arrays of 100 MB, plain", "map, sum", "ms"): lambda crew: large_arrays(crew, total, plain),
     }

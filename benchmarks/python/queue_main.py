@@ -68,14 +68,16 @@ class Pair:
 
 def round_trips(messenger: Messenger, thing: Any, trips: int) -> list[float]:
     """Give microseconds of single round trips."""
+    trips = max(1, trips // messenger.slowness)
     with Pair(messenger, echo, STOP) as pair:
         for _ in range(max(1, trips // 10)):
-            pair.trip(thing)
+            assert pair.trip(thing) == thing
         return [timed(lambda: pair.trip(thing)) * 1e6 for _ in range(trips)]
 
 
 def throughput(messenger: Messenger, total: int) -> list[float]:
     """Give messages per second of a stream of small objects."""
+    total = max(1, total // messenger.slowness)
     with Pair(messenger, count, 0) as pair:
         pair.there.put(100)
         for i in range(100):
@@ -114,7 +116,8 @@ def measure(is_smoke: bool, only: str) -> Iterator[Row]:
             for messenger in messengers():
                 if only in f"{workload} {messenger.name} {metric}":
                     say(f"{workload}, {metric}: {messenger.name}")
-                    samples.setdefault(messenger.name, []).extend(case(messenger))
+                    with messenger.running():
+                        samples.setdefault(messenger.name, []).extend(case(messenger))
         for name, values in samples.items():
             yield row(workload, name, metric, unit, values)
 

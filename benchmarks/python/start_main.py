@@ -71,6 +71,25 @@ def _loky() -> Starter:
     return Starter("loky", loky.ProcessPoolExecutor, _shut_down)
 
 
+class _RayTasks:
+    """A cluster of Ray, whose tasks give futures."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> Any:
+        return self._ray.remote(function).remote(*args).future()
+
+    def shutdown(self) -> None:
+        self._ray.shutdown()
+
+
+def _ray() -> Starter:
+    importlib.import_module("ray")
+    contenders = importlib.import_module("contenders")
+    return Starter("ray, with its cluster", lambda workers: _RayTasks(contenders.start_ray(workers)), _shut_down)
+
+
 STARTERS: dict[str, Callable[[], Starter]] = {
     "drover": lambda: _drover(is_warm=True),
     "drover, first pool": lambda: _drover(is_warm=False),
@@ -78,6 +97,7 @@ STARTERS: dict[str, Callable[[], Starter]] = {
     "multiprocessing, spawn": lambda: _standard("spawn"),
     "multiprocessing, forkserver with preload": lambda: _standard("forkserver"),
     "loky": _loky,
+    "ray, with its cluster": _ray,
 }
 
 

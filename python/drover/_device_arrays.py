@@ -32,6 +32,7 @@ def register_array(kind: type, rebuild: Callable[[Any], Any]) -> None:
     gets with the array, makes one of anything with `__dlpack__`: mostly it is the library's `from_dlpack`.
     """
     _objects.reducers[kind] = functools.partial(_reduce_registered, rebuild)
+    _objects.alone.pop(kind, None)
 
 
 def _reduce_registered(rebuild: Callable[[Any], Any], array: Any) -> Any:

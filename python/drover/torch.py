@@ -23,10 +23,10 @@ __all__ = ["empty", "empty_cache", "memory_usage", "tensor", "use_slabs", "zeros
 _ALIGNMENT = 512  # of parts of device memory, as torch's own
 _LEGACY_STREAM = 1  # what DLPack calls it
 _MOST_DIMENSIONS = 8  # of drover's tensors
-# Types of elements that drover has, by its names, and DLPack in all versions of torch.
+# Types of elements that drover has, by its names, and DLPack in all versions of torch: not of bool in old ones.
 _FLOATS = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128)
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
-_NAMES = {torch.bool: "boolean"} | {dtype: str(dtype).removeprefix("torch.") for dtype in _FLOATS + _INTEGERS}
+_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in _FLOATS + _INTEGERS}
 _chosen: list[Any] = []  # the allocator, once torch has it
 
 
@@ -171,7 +171,7 @@ def _reduce(tensor: torch.Tensor) -> Any:
 
 
 def _alone(tensor: torch.Tensor) -> _core.Tensor | None:
-    """Give what says all of a tensor, if it is one on a GPU in a slab."""
+    """Give what says all of a tensor but for the rest of its storage, if it is one on a GPU in a slab."""
     if not tensor.is_cuda or tensor.requires_grad or tensor.dim() > _MOST_DIMENSIONS or not _is_simple(tensor):
         return None
     name = _NAMES.get(tensor.dtype)

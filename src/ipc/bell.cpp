@@ -7,7 +7,11 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdlib>
 #include <ctime>
+#include <fstream>
+#include <optional>
+#include <string_view>
 
 namespace drover {
 namespace {
@@ -20,13 +24,28 @@ long futex(Bell& bell, int operation, std::uint32_t value, const timespec* time)
   return ::syscall(SYS_futex, &bell.word, operation, value, time, nullptr, 0);
 }
 
+// Of which this process may use so much time as of whole cores: what containers are given. Nothing if all.
+std::optional<int> quota() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  double used = 0;
+  double period = 0;
+  if (!(file >> used >> period) || period <= 0) return std::nullopt;  // "max" among others
+  return static_cast<int>(used / period);
+}
+
 int cores() noexcept {
   static const int count = [] {
     cpu_set_t set;
     CPU_ZERO(&set);
-    return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    const int all = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return std::clamp(quota().value_or(all), 1, all);
   }();
   return count;
+}
+
+bool may_look_long() noexcept {
+  const char* const told = std::getenv("DROVER_LONG_LOOKS");
+  return told == nullptr || std::string_view(told) != "0";
 }
 
 }  // namespace
@@ -67,7 +86,10 @@ void ring_always(Bell& bell) noexcept {
   futex(bell, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-bool has_cores_to_spare() noexcept { return cores() > kFewCores; }
+bool has_cores_to_spare() noexcept {
+  static const bool has = cores() > kFewCores && may_look_long();
+  return has;
+}
 
 int Patience::first_pauses() noexcept { return cores() > 1 ? kMostPauses / 2 : 0; }
 
@@ -75,12 +97,14 @@ void Patience::helped() noexcept { pauses_.store(std::min(pauses() * 2, kMostPau
 
 void Patience::failed() noexcept {
   if (pauses() > 0) pauses_.store(std::max(pauses() / 2, kFewestPauses), std::memory_order_relaxed);
+  short_sleeps_.store(is_long() ? kAfterFailure : std::min(short_sleeps_.load(std::memory_order_relaxed), 0),
+                      std::memory_order_relaxed);
 }
 
 void Patience::slept(std::chrono::nanoseconds waited) noexcept {
-  const bool is_long = pauses() > 0 && has_cores_to_spare() && waited < kLongestLook;
-  is_long_.store(is_long, std::memory_order_relaxed);
-  if (!is_long) failed();
+  if (!may_look_long_ || waited >= kLongestLook) return failed();
+  short_sleeps_.store(std::min(short_sleeps_.load(std::memory_order_relaxed) + 1, kEnough),
+                      std::memory_order_relaxed);
 }
 
 }  // namespace drover

@@ -34,8 +34,9 @@ struct alignas(kCacheLine) Bell {
 /// Most pauses between two looks.
 inline constexpr int kLongestGap = 8;
 
-/// Longest look where waits are short and there are cores to spare: to sleep and to be woken, with what it does to
-/// the core's clock and caches, costs about as much.
+/// Longest look where waits are short and there are cores to spare. To sleep and to be woken takes 20 to 40 us, and
+/// what a core does then takes up to three times as long, until its clock and its caches are as they were: a message
+/// with a tensor, which takes 20 us, took 120 us.
 inline constexpr std::chrono::microseconds kLongestLook{100};
 
 /// Announces a sleep and returns the value to sleep on; look once more before sleeping.
@@ -87,37 +88,42 @@ inline void relax() noexcept {
 }
 
 /// How long to look before sleeping: longer when looking helped, shorter when it did not; and longest when the last
-/// wait went to sleep and was over so soon that looking would have been enough. One per handle; the races of several
-/// threads on it are harmless.
+/// waits went to sleep and were over so soon that looking would have been enough. One per handle; the races of
+/// several threads on it are harmless.
 class Patience {
  public:
-  Patience() noexcept = default;
+  /// May it ever look for kLongestLook?
+  explicit Patience(bool may_look_long = has_cores_to_spare()) noexcept : may_look_long_(may_look_long) {}
   /// Never looks: for attempts that are costly to others.
-  static Patience none() noexcept { return Patience(0); }
+  static Patience none() noexcept { return Patience(0, false); }
   /// Pauses to make now, with looks in between.
   [[nodiscard]] int pauses() const noexcept { return pauses_.load(std::memory_order_relaxed); }
   /// Whether to look for kLongestLook, after the pauses.
-  [[nodiscard]] bool is_long() const noexcept { return is_long_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool is_long() const noexcept { return short_sleeps_.load(std::memory_order_relaxed) >= kEnough; }
   /// Looking was enough.
   void helped() noexcept;
   /// It had to sleep after all.
   void failed() noexcept;
-  /// It had to, and the whole wait took this long.
+  /// It had to, and then came what was waited for, this long after the wait began.
   void slept(std::chrono::nanoseconds waited) noexcept;
 
  private:
-  explicit Patience(int pauses) noexcept : pauses_(pauses) {}
+  static constexpr int kEnough = 4;          // short sleeps in a row, before it looks long
+  static constexpr int kAfterFailure = -28;  // and so many more once that was in vain
+  Patience(int pauses, bool may_look_long) noexcept : pauses_(pauses), may_look_long_(may_look_long) {}
   static int first_pauses() noexcept;
   std::atomic<int> pauses_{first_pauses()};
-  std::atomic<bool> is_long_{false};
+  std::atomic<int> short_sleeps_{0};
+  const bool may_look_long_;
 };
 
 /// Calls `attempt`, which returns something that converts to bool, until that is true, or as long as `patience` has
-/// it for a wait that began then. Returns what `attempt` returned last.
+/// it for a wait that began then, and the deadline allows. Returns what `attempt` returned last.
 template <class Attempt>
-auto look_for(Patience& patience, Clock::time_point begin, Attempt attempt) {
+auto look_for(Patience& patience, Clock::time_point begin, Deadline deadline, Attempt attempt) {
   decltype(attempt()) result{};
-  const auto is_short = [&] { return Clock::now() - begin < kLongestLook; };
+  const auto end = std::min(begin + kLongestLook, deadline.moment());
+  const auto is_short = [&] { return Clock::now() < end; };
   // Looks grow apart: each one takes the cache line away from whoever is about to write it.
   for (int left = patience.pauses(), gap = 1; left > 0 || (patience.is_long() && is_short());
        left -= gap, gap = std::min(gap * 2, kLongestGap)) {
@@ -141,13 +147,17 @@ auto wait_on(Activity activity, Bell& bell,  // NOLINT(readability-function-size
   auto result = attempt();
   if (result || (!deadline.is_never() && deadline.has_passed())) return result;
   const auto begin = Clock::now();
-  result = look_for(patience, begin, attempt);
+  result = look_for(patience, begin, deadline, attempt);
   if (result) return result;
   for (SessionWatch watch(membership, activity());;) {
     const std::uint32_t announced = announce_sleep(bell);
     result = attempt();
-    if (result || deadline.has_passed()) {
+    if (result) {
       patience.slept(Clock::now() - begin);
+      return result;
+    }
+    if (deadline.has_passed()) {
+      patience.failed();
       return result;
     }
     const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline.remaining());

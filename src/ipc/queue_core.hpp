@@ -126,7 +126,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   SharedObject object_;
   QueueView view_;
   RingCursors cursors_;
-  Patience put_patience_;
+  Patience put_patience_{false};  // who takes each slot as it is freed fights with the consumer for its line
   Patience get_patience_;
   Patience bytes_patience_ = Patience::none();  // each look would take the pool's lock
   std::shared_ptr<QueueUse> use_;               // shared: with other openings of the queue in this process

@@ -71,22 +71,22 @@ PoolCore::CollectPlan PoolCore::plan_collecting() {
     if (!slot->batches.empty() && slot->batches.back().is_tiny) tiny += slot->outstanding;
   }
   const bool looks_soon = is_idle && (is_behind || pending_.size() > 0);
-  return {.patience = looks_soon ? std::chrono::nanoseconds(kRebalanceEvery) : kLongestWait, .tiny = tiny};
+  return {.patience = looks_soon ? std::chrono::nanoseconds(kRebalanceEvery) : kLongestWait,
+          .gathers = !is_idle && tiny >= kManyTiny && has_cores_to_spare()};
 }
 
 // Where threads run beside each other the collector would come for each few results, and take the mutex from those
-// who submit more often than they can: with 16 cores that cost two thirds of the tasks.
-void PoolCore::gather(std::size_t tiny) const {
-  if (tiny < kManyTiny || !has_cores_to_spare()) return;
-  const std::size_t enough = std::min(tiny / 2, kMostAtOnce);
-  for (const auto end = Clock::now() + kGather; results_.size() < enough && Clock::now() < end;) {
+// who submit more often than they can: with 16 cores that cost two thirds of the tasks. While everybody has something
+// to do it lets results gather; looking at their number would take the lines from who writes them.
+void PoolCore::gather() {
+  for (const auto end = Clock::now() + kGather; Clock::now() < end;) {
     for (int pause = 0; pause < kLongestGap; ++pause) relax();
   }
 }
 
 bool PoolCore::collect_some(std::vector<Message>& messages) {
   const CollectPlan plan = plan_collecting();
-  gather(plan.tiny);
+  if (plan.gathers) gather();
   const GetResult result = results_.get_many(messages, kMostAtOnce, Deadline::after(plan.patience));
   if (result != GetResult::got) messages.clear();
   if (result == GetResult::closed) return false;

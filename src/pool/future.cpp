@@ -64,8 +64,9 @@ WaitResult FutureState::wait(Deadline deadline) {
   if (is_done()) return WaitResult::done;
   check_may_wait();
   const auto began = Clock::now();
-  static thread_local Patience patience;
-  if (!deadline.has_passed() && look_for(patience, began, [this] { return is_done(); })) return WaitResult::done;
+  static thread_local Patience patience = has_cores_to_spare() ? Patience() : Patience::none();
+  if (!deadline.has_passed() && look_for(patience, began, deadline, [this] { return is_done(); }))
+    return WaitResult::done;
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   WaitResult result = WaitResult::done;
   for (auto status = status_.load(std::memory_order_seq_cst); status != kDone;
@@ -77,7 +78,7 @@ WaitResult FutureState::wait(Deadline deadline) {
     futex_sleep(status_, status, std::min<std::chrono::nanoseconds>(deadline.remaining(), kLongestSleep));
   }
   sleepers_.fetch_sub(1, std::memory_order_relaxed);
-  patience.slept(Clock::now() - began);
+  result == WaitResult::done ? patience.slept(Clock::now() - began) : patience.failed();
   return result;
 }
 

@@ -95,7 +95,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   // How the collector waits for results.
   struct CollectPlan {
     std::chrono::nanoseconds patience{};  // for the first
-    std::size_t tiny = 0;                 // how many are soon to come
+    bool gathers = false;                 // whether to let them come for a moment
   };
 
   // pool_core.cpp: slots and lanes.
@@ -149,7 +149,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
       DROVER_REQUIRES(mutex_);
   void complete(Arrival& arrival);
   [[nodiscard]] CollectPlan plan_collecting() DROVER_EXCLUDES(mutex_);
-  void gather(std::size_t tiny) const;
+  static void gather();
   void break_down(const std::exception_ptr& why) noexcept DROVER_EXCLUDES(mutex_);
 
   // healing.cpp: deaths.

@@ -105,11 +105,19 @@ TimelinePoint DeviceWork::point_of(std::uint64_t ticket) {
   return {.value = ticket, .slot = slot(), .pid = ::getpid()};
 }
 
+// What was signalled now is asked about later, by others or by who sends it again: then a fault is known.
 std::optional<TimelinePoint> DeviceWork::pending_point_of(std::uint64_t ticket) {
   const MutexLock lock(mutex_);
+  const bool is_new = ticket >= next_ && !is_lost_;
   signal(ticket);
+  if (!is_new) static_cast<void>(is_stream_idle());
   if (is_reached(ticket)) return std::nullopt;
   return TimelinePoint{.value = ticket, .slot = slot(), .pid = ::getpid()};
+}
+
+bool DeviceWork::is_idle() {
+  const MutexLock lock(mutex_);
+  return is_stream_idle();
 }
 
 std::uint64_t DeviceWork::latest() {

@@ -64,13 +64,16 @@ class DeviceWork {
   void lead(Stream& other) DROVER_EXCLUDES(mutex_);
   /// The moment at which a ticket is done, for others to wait for. Requires: `has_timeline`.
   [[nodiscard]] TimelinePoint point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
-  /// The same; nothing if it is known to be done. The device is not asked. Requires: `has_timeline`.
+  /// The same; nothing if it is known to be done. Throws as `is_done`, but not for a fault in what was submitted
+  /// since the last point. Requires: `has_timeline`.
   [[nodiscard]] std::optional<TimelinePoint> pending_point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
   /// Whether it is done. Throws `Errc::device_fault` if the device failed.
   [[nodiscard]] bool is_done(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
   /// Waits on the CPU until it is done. Throws as `is_done`, and `Errc::peer_lost` if the session is over while the
   /// stream waits for others.
   WaitResult wait(std::uint64_t ticket, Deadline deadline) DROVER_EXCLUDES(mutex_);
+  /// Whether all that was submitted is done. Throws as `is_done`.
+  [[nodiscard]] bool is_idle() DROVER_EXCLUDES(mutex_);
   /// The ticket of what was submitted last, also if that was cut short by an exception.
   [[nodiscard]] std::uint64_t latest() DROVER_EXCLUDES(mutex_);
   /// Whatever is submitted later happens after the point, or after it was lost. Without a timeline it waits here.

@@ -1,4 +1,5 @@
 // Tensors for other libraries of this process.
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -15,6 +16,19 @@ namespace drover {
 namespace {
 
 constexpr DlpackStream kUnordered = -1;
+// Others are streams of their own; work of those up to here comes after that of other streams, too.
+constexpr std::uintptr_t kLastCommon = 2;
+// How long who lets go waits for what seems to be done.
+constexpr std::chrono::microseconds kPatience{20};
+
+bool seems_idle(const Stream& stream) noexcept {
+  try {
+    return stream.is_idle();
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, error.what());
+    return false;
+  }
+}
 
 // A tensor that another library uses on a stream; the block waits for that stream when both are gone. Device memory
 // is known by its address until then.
@@ -32,8 +46,13 @@ class Lent {
       return;
     }
     if (stream_ == nullptr) return;
-    try {  // what is done is not waited for, and the block is given back at once
-      if (!stream_->is_idle()) tensor_.end_use(*stream_);
+    const bool is_idle = seems_idle(*stream_);
+    if (is_idle && stream_->native() > kLastCommon) return;
+    try {
+      tensor_.end_use(*stream_);
+      TensorStorage& storage = *TensorAccess::storage(tensor_);
+      // What was opened by a handle takes long to open again: it may stay until something else is used.
+      if (is_idle && !storage.dies_with_its_process()) static_cast<void>(storage.wait(Deadline::after(kPatience)));
     } catch (const std::exception& error) {  // whoever lets go cannot be told
       log(LogLevel::warn, error.what());
     }

@@ -50,8 +50,10 @@ bool MemoryState::is_for(const MappedSlab& slab, const Place& place, std::uint64
 // Whether it is of no use to this process now, and better given back some time after it is empty.
 bool MemoryState::may_become_idle(const Known& known) const {
   const MappedSlab& slab = *known.slab;
-  if (known.claims > 0 || known.imported || !is_kept_when_idle(slab.place())) return false;
-  if (!slab.is_own()) return slab.bytes() > options_.slab_bytes;
+  if (known.claims > 0 || known.imported || slab.place().is_device) return false;
+  // Others', unless more will come in them. Also where nothing is kept: their makers may have something there yet.
+  if (!slab.is_own()) return slab.bytes() != options_.slab_bytes;
+  if (!is_kept_when_idle(slab.place())) return false;
   return slab.is_for_one() || has_other_common(slab);
 }
 

@@ -103,8 +103,9 @@ DevicePtr Tensor::device_ptr() const {
 
 void Tensor::begin_use(Stream& stream) const {
   const auto& storage = TensorAccess::storage(*this);
-  if (storage->is_ready()) return;  // nothing to wait for, which takes the stream longer than to look here
   const auto work = storage->work_at(storage->place());
+  // Nothing to wait for, which takes the stream longer than to look here; also not for others of the same block.
+  if (storage->is_ready() && work->is_idle()) return;
   storage->begin_use(*work);
   work->lead(stream);
 }

@@ -1,7 +1,6 @@
 // Sleeping and waking: what must not be missed.
 #include "ipc/bell.hpp"
 
-#include <sched.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -148,20 +147,54 @@ TEST(Patience, is_longer_when_looking_helped_and_shorter_when_it_did_not) {
   EXPECT_EQ(Patience::none().pauses(), 0);
 }
 
-TEST(Patience, looks_long_after_a_sleep_that_was_short_where_there_are_cores_to_spare) {
-  cpu_set_t set;
-  ASSERT_EQ(::sched_getaffinity(0, sizeof(set), &set), 0);
-  Patience patience;
+TEST(Patience, looks_long_after_sleeps_that_were_short) {
+  Patience patience(true);
+  for (int i = 0; i < 3; ++i) patience.slept(kLongestLook / 2);
   EXPECT_FALSE(patience.is_long());
   patience.slept(kLongestLook / 2);
-  EXPECT_EQ(patience.is_long(), CPU_COUNT(&set) > 4);
+  EXPECT_TRUE(patience.is_long());
+  patience.helped();
+  EXPECT_TRUE(patience.is_long());
+}
+
+TEST(Patience, looks_long_again_only_after_many_once_that_was_in_vain) {
+  Patience patience(true);
+  for (int i = 0; i < 4; ++i) patience.slept(kLongestLook / 2);
   const int before = patience.pauses();
   patience.slept(kLongestLook * 2);
   EXPECT_FALSE(patience.is_long());
   EXPECT_LE(patience.pauses(), before);
+  for (int i = 0; i < 20; ++i) patience.slept(kLongestLook / 2);
+  EXPECT_FALSE(patience.is_long());
+  for (int i = 0; i < 20; ++i) patience.slept(kLongestLook / 2);
+  EXPECT_TRUE(patience.is_long());
+}
+
+TEST(Patience, does_not_look_long_where_it_may_not) {
+  Patience patience(false);
   Patience none = Patience::none();
-  none.slept(kLongestLook / 2);
-  EXPECT_FALSE(none.is_long());
+  for (int i = 0; i < 100; ++i) {
+    patience.slept(kLongestLook / 2);
+    none.slept(kLongestLook / 2);
+  }
+  EXPECT_FALSE(patience.is_long() || none.is_long());
+}
+
+TEST(Patience, a_long_look_ends_with_success_with_its_time_and_with_the_deadline) {
+  Patience patience(true);
+  for (int i = 0; i < 4; ++i) patience.slept(kLongestLook / 2);
+  int looks = 0;
+  EXPECT_TRUE(look_for(patience, Clock::now(), Deadline::never(), [&] { return ++looks == 5; }));
+  EXPECT_EQ(looks, 5);
+  const auto begin = Clock::now();
+  EXPECT_FALSE(look_for(patience, begin, Deadline::never(), [] { return false; }));
+  EXPECT_GE(Clock::now() - begin, kLongestLook);
+  for (int i = 0; i < 20; ++i) patience.failed();
+  for (int i = 0; i < 40; ++i) patience.slept(kLongestLook / 2);
+  ASSERT_TRUE(patience.is_long());
+  looks = 0;  // no more than the pauses when the time is over before
+  EXPECT_FALSE(look_for(patience, begin, Deadline::at(begin), [&] { return ++looks < 0; }));
+  EXPECT_LE(looks, patience.pauses());
 }
 
 }  // namespace

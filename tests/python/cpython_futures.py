@@ -3,7 +3,7 @@
     python cpython_futures.py                 all of them
     python cpython_futures.py WaitTests ...   some classes, as the test package names them
 
-Exit status 0: all passed; 1: some did not; 77: this interpreter has no such tests.
+Exit status 0: all passed; 1: some did not; 77: this interpreter has no such tests, and it is told where they are had.
 """
 
 from __future__ import annotations
@@ -22,6 +22,13 @@ NO_TESTS = 77
 # In one module up to Python 3.11, in several since.
 _WHOLE = "test.test_concurrent_futures"
 _PARTS = ("util", "executor", "test_as_completed", "test_init", "test_process_pool", "test_shutdown", "test_wait")
+
+# The package is built for one interpreter, so another one needs a build of its own.
+_ADVICE = """{prefix} (Python {version}) has no {module}. With an interpreter that has its whole test package:
+    PYTHON -m venv /tmp/venv && /tmp/venv/bin/pip install nanobind==3.1.0 cloudpickle numpy pytest
+    cmake --preset dev -B build/other -DDROVER_BUILD_PYTHON=ON -DPython_EXECUTABLE=/tmp/venv/bin/python
+    cmake --build build/other --target drover_python drover_cli
+    DROVER_BUILD_DIR=$PWD/build/other /tmp/venv/bin/python -m pytest tests/python/test_cpython_futures.py"""
 
 CLASSES = (
     "AsCompletedTests",
@@ -56,6 +63,11 @@ LEFT_OUT = {
 }
 
 
+def advice() -> str:
+    """Say what to use where this interpreter has no such tests."""
+    return _ADVICE.format(prefix=sys.base_prefix, version=sys.version.split()[0], module=_WHOLE)
+
+
 def _load() -> list[ModuleType]:
     whole = importlib.import_module(_WHOLE)
     if hasattr(whole, "ExecutorMixin"):
@@ -88,6 +100,7 @@ def main(names: list[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("test", _WHOLE):
             raise
+        print(advice())
         return NO_TESTS
     tests = unittest.TestSuite(
         unittest.defaultTestLoader.loadTestsFromTestCase(_make_class(modules, name)) for name in names or CLASSES

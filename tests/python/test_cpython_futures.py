@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cpython_futures import CLASSES, NO_TESTS
+from cpython_futures import CLASSES, NO_TESTS, advice
 
 RUNNER = Path(__file__).with_name("cpython_futures.py")
 # Ends a run that hangs; says nothing of how fast it must be.
@@ -27,7 +27,7 @@ def test_class_passes(name: str, tmp_path: Path) -> None:
         check=False,
     )
     if done.returncode == NO_TESTS:
-        pytest.skip("this interpreter has no tests of concurrent.futures: use one with its whole test package")
+        pytest.skip(advice())
     assert done.returncode == 0, done.stdout
     assert "\nRan " in done.stdout
     assert "\nRan 0 " not in done.stdout

@@ -64,9 +64,9 @@ def test_reports_show_every_worker_that_hangs() -> None:
         + """
     def await_true(look):
         end = time.monotonic() + 60
-        while not look() and time.monotonic() < end:  # each needs a while until it is where it stays
+        while not (is_seen := look()) and time.monotonic() < end:  # each needs a while until it is where it stays
             time.sleep(0.05)
-        return look()
+        return is_seen
 
     def is_reported():
         report = pool.stall_report()

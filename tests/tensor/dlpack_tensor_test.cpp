@@ -96,6 +96,19 @@ TEST_P(LentOnDevice, the_stream_of_the_other_comes_after_our_work_and_ours_after
   EXPECT_EQ(sum(tensor), 4000.0);
 }
 
+TEST_P(LentOnDevice, what_is_done_is_given_back_at_once) {
+  if (!is_gpu()) GTEST_SKIP() << "an emulated device is host memory to others, which has no streams";
+  const auto theirs = backend_of(BackendKind::cuda).open(0).create_stream();
+  Tensor tensor = zeros(memory_, DType::uint8, {1000}, place());
+  tensor.synchronize();
+  DlpackArray array = to_dlpack(tensor, static_cast<DlpackStream>(theirs->native()));
+  theirs->fill(array.base, 4, 1000);
+  ASSERT_EQ(theirs->synchronize(Deadline::never()), WaitResult::done);
+  tensor = Tensor();
+  array = {};
+  EXPECT_EQ(memory_.claimed(place()), 0U);
+}
+
 TEST_P(LentOnDevice, streams_that_cannot_be_are_refused) {
   const Tensor tensor = zeros(memory_, DType::uint8, {10}, place());
   if (!is_gpu()) GTEST_SKIP() << "an emulated device is host memory to others, which has no streams";

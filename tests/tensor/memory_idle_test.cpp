@@ -165,6 +165,18 @@ TEST_F(IdleMemory, what_its_maker_gave_back_is_let_go_by_the_receiver_at_its_nex
   EXPECT_TRUE(theirs.usage().empty());
 }
 
+TEST_F(IdleMemory, a_receiver_lets_go_of_what_was_in_use_when_it_was_done_though_nothing_is_kept) {
+  Memory theirs(other_, options(0, kShort));
+  for (const std::uint64_t bytes : {5 * kMiB, kMiB + 4096}) {
+    Memory mine(self_, options(0, kShort));
+    const Block block = mine.allocate(Place::cpu(), bytes);
+    theirs.open(send(block)).release();
+    EXPECT_EQ(theirs.usage().size(), 1U) << "its maker has a block in it";
+  }
+  wait_until([&] { return session_.file_count() == 0U; });
+  EXPECT_TRUE(theirs.usage().empty());
+}
+
 TEST_F(IdleMemory, trim_and_the_end_of_a_memory_give_everything_back) {
   {
     Memory memory(self_, options(64 * kMiB));

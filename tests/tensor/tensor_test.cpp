@@ -10,6 +10,7 @@
 
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
+#include "drover/tensor/send.hpp"
 #include "drover/tensor/serialize.hpp"
 #include "session/session_helpers.hpp"
 #include "support/expect_error.hpp"
@@ -232,6 +233,27 @@ TEST_P(TensorOnDevice, work_of_other_streams_comes_first_and_is_waited_for) {
   gate.open();
   EXPECT_EQ(sum(copied), 3000.0);
   EXPECT_TRUE(tensor.is_ready());
+}
+
+TEST_P(TensorOnDevice, work_on_the_same_memory_by_another_tensor_comes_first) {
+  const Tensor tensor = zeros(memory_, DType::uint8, {1000}, place());
+  tensor.synchronize();
+  PackedTensor packed = pack(tensor);
+  const Tensor same = unpack(memory_, packed.record, std::move(packed.lease));
+  const Tensor copied = empty(memory_, DType::uint8, {1000}, place());
+  const auto stream = backend_of(place().backend).open(place().index).create_stream();
+  {
+    Gate gate(place());
+    const Tensor source = empty(memory_, DType::uint8, {1000}, place());
+    gate.fill(source, 3);
+    tensor.copy_from(source);
+    same.begin_use(*stream);
+    stream->copy(copied.device_ptr(), same.device_ptr(), 1000);
+    same.end_use(*stream);
+    copied.end_use(*stream);
+    gate.open();
+  }
+  EXPECT_EQ(sum(copied), 3000.0);
 }
 
 TEST_P(TensorOnDevice, memory_in_use_is_not_given_back_before_the_work_is_done) {
