@@ -129,7 +129,9 @@ class Queue(SharedHandle):
         self._core = core
         self._feeder = None if self._maxsize else _Feeder(core)
         self._is_closed = False
+        self._is_writer_closed = False
         self._reader = QueueReader(core)
+        self._rlock = threading.Lock()  # what multiprocessing's own pools expect; get needs none
         self._turns: Any = None  # of coroutines
 
     def __getstate__(self) -> Any:
@@ -152,6 +154,8 @@ class Queue(SharedHandle):
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         """Put an object in. What cannot be sent raises here and now."""
         self._check_open()
+        if self._is_writer_closed:
+            raise OSError("handle is closed")  # as multiprocessing has it
         payload, tensors = _objects.dumps(obj)
         try:
             self._put(payload, tensors, block, timeout)
@@ -308,10 +312,11 @@ class _Writer:
 
     @property
     def closed(self) -> bool:
-        return self._line._is_closed
+        return self._line._is_closed or self._line._is_writer_closed
 
     def close(self) -> None:
-        self._line.close()
+        """Say that this process puts nothing more."""
+        self._line._is_writer_closed = True
 
     def send(self, obj: Any) -> None:
         self._line.put(obj)

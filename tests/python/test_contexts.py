@@ -59,6 +59,29 @@ def test_executor_of_the_standard_library() -> None:
     assert lines == ["True", "KeyError('of this kind')"]
 
 
+def test_pool_of_the_standard_library() -> None:
+    """Its class, not drover's, on drover's processes and queues; closed, and ended while it works."""
+    lines = run("""
+        import multiprocessing.pool
+        import time
+        import drover
+
+        def square(number):
+            return number * number
+
+        if __name__ == "__main__":
+            with multiprocessing.pool.Pool(2, maxtasksperchild=5, context=drover.get_context()) as pool:
+                print(pool.map(square, range(30), chunksize=2) == [n * n for n in range(30)])
+                print(sorted(pool.imap_unordered(square, range(5))), pool.apply_async(square, (7,)).get())
+                pool.close()
+                pool.join()
+            with multiprocessing.pool.Pool(2, context=drover.get_context()) as pool:
+                pool.map_async(time.sleep, [60] * 100)
+            print("ended")
+    """)
+    assert lines == ["True", "[0, 1, 4, 9, 16] 49", "ended"]
+
+
 def test_manager() -> None:
     """A server process of drover's own, with proxies in other processes."""
     lines = run("""
