@@ -92,7 +92,7 @@ inline void relax() noexcept {
 /// several threads on it are harmless.
 class Patience {
  public:
-  /// May it ever look for kLongestLook?
+  /// One that may look for kLongestLook, or never does.
   explicit Patience(bool may_look_long = has_cores_to_spare()) noexcept : may_look_long_(may_look_long) {}
   /// Never looks: for attempts that are costly to others.
   static Patience none() noexcept { return Patience(0, false); }
