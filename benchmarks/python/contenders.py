@@ -7,6 +7,7 @@ import importlib
 import multiprocessing
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,6 +16,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import drover
+
+RAY_ENDS_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -69,14 +72,20 @@ def start_ray(workers: int) -> Any:
     return ray
 
 
+def stop_ray() -> None:
+    """End the cluster, and wait a moment: its servers end after that, and would disturb whose turn is next."""
+    _ray().shutdown()
+    time.sleep(RAY_ENDS_S)
+
+
 @contextmanager
 def ray_cluster() -> Iterator[None]:
     """Have a cluster of Ray, which must not run while others are measured."""
-    ray = start_ray(2)
+    start_ray(2)
     try:
         yield
     finally:
-        ray.shutdown()
+        stop_ray()
 
 
 def _ray_queue() -> Any:
@@ -135,7 +144,7 @@ def _start_ray_pool(workers: int) -> Any:
 
 def _close_ray_pool(pool: Any) -> None:
     _close(pool)
-    _ray().shutdown()
+    stop_ray()
 
 
 def messengers() -> list[Messenger]:
@@ -186,8 +195,6 @@ def crews() -> list[Crew]:
     if loky := _module("loky"):
         found.append(Crew("loky", loky.ProcessPoolExecutor, executor_map, lambda pool: pool.shutdown()))
     if find_spec("ray"):
-        found.append(
-            Crew("ray, tasks", start_ray, _ray_map, lambda ray: ray.shutdown(), lambda array: _ray().put(array))
-        )
+        found.append(Crew("ray, tasks", start_ray, _ray_map, lambda ray: stop_ray(), lambda array: _ray().put(array)))
         found.append(Crew("ray.util.multiprocessing.Pool", _start_ray_pool, pool_map, _close_ray_pool))
     return found

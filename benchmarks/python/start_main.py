@@ -81,7 +81,7 @@ class _RayTasks:
         return self._ray.remote(function).remote(*args).future()
 
     def shutdown(self) -> None:
-        self._ray.shutdown()
+        importlib.import_module("contenders").stop_ray()
 
 
 def _ray() -> Starter:
