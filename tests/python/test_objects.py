@@ -227,3 +227,34 @@ print([name for name in ("numpy", "torch", "cupy", "jax", "numba", "cloudpickle"
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+class Lone:
+    """Something that a tensor may say all of."""
+
+
+def test_objects_sent_alone_need_no_pickle_if_a_tensor_says_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only alone, and only if there is such a tensor; whoever registers the type has the last word."""
+    tensor = _core.copied(_session.current(), b"bytes")
+    given: list[Any] = [tensor]
+    monkeypatch.setitem(_objects.alone, Lone, lambda thing: given[0])
+    payload, tensors = _objects.dumps(Lone())
+    assert (payload, tensors[0] is tensor) == (_objects._ALONE_TORCH, True)
+    assert _objects.dumps([Lone()])[0] != _objects._ALONE_TORCH
+    given[0] = None
+    assert _objects.dumps(Lone())[0] != _objects._ALONE_TORCH
+    given[0] = tensor
+    monkeypatch.setitem(_objects.reducers, Lone, lambda thing: (Lone, ()))
+    drover.register_array(Lone, lambda array: array)
+    assert Lone not in _objects.alone
+
+
+def test_sending_alone_forgets_what_the_last_object_was_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else an object that could not be sent would undo another's."""
+    called: list[str] = []
+    _objects._local.state.last = [lambda: called.append("undone")]
+    monkeypatch.setitem(_objects.alone, Lone, lambda thing: _core.copied(_session.current(), b"bytes"))
+    thing = Lone()
+    _objects.dumps(thing)
+    _objects.unsent(thing)
+    assert called == []

@@ -401,3 +401,16 @@ def test_queue_that_was_closed_for_all_says_so() -> None:
                     print("closed for all" in str(error))
     """)
     assert lines == ["True"] * 4
+
+
+def test_closed_writer_puts_nothing_more_and_the_queue_is_read_on() -> None:
+    """As workers of multiprocessing's own pools close the end that they do not use."""
+    line = drover.SimpleQueue()
+    line.put(1)
+    assert not line._writer.closed
+    line._writer.close()
+    assert line._writer.closed
+    with pytest.raises(OSError, match="handle is closed"):
+        line.put(2)
+    assert line.get() == 1
+    assert line.empty()

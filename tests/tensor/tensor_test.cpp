@@ -251,6 +251,7 @@ TEST_P(TensorOnDevice, work_on_the_same_memory_by_another_tensor_comes_first) {
     stream->copy(copied.device_ptr(), same.device_ptr(), 1000);
     same.end_use(*stream);
     copied.end_use(*stream);
+    EXPECT_EQ(stream->synchronize(Deadline::after(std::chrono::milliseconds(20))), WaitResult::timed_out);
     gate.open();
   }
   EXPECT_EQ(sum(copied), 3000.0);
