@@ -19,6 +19,8 @@ namespace {
 constexpr int kFewestPauses = 16;
 constexpr int kMostPauses = 1024;
 constexpr int kFewCores = 4;  // so many are not spared
+// A wait that slept and was over after this would have been over before without the sleep: most pauses take as long.
+constexpr std::chrono::microseconds kWorthLooking{40};
 
 long futex(Bell& bell, int operation, std::uint32_t value, const timespec* time) noexcept {
   return ::syscall(SYS_futex, &bell.word, operation, value, time, nullptr, 0);
@@ -101,10 +103,20 @@ void Patience::failed() noexcept {
                       std::memory_order_relaxed);
 }
 
+// Who looked as long as it may and slept all the same shares its core with whom it waits for, who cannot go on
+// before.
 void Patience::slept(std::chrono::nanoseconds waited) noexcept {
-  if (!may_look_long_ || waited >= kLongestLook) return failed();
-  short_sleeps_.store(std::min(short_sleeps_.load(std::memory_order_relaxed) + 1, kEnough),
-                      std::memory_order_relaxed);
+  const int short_sleeps = short_sleeps_.load(std::memory_order_relaxed);
+  const bool is_worth_it = waited < kWorthLooking && pauses() > 0;
+  if (is_worth_it && short_sleeps >= 0 && pauses() < kMostPauses) return helped();
+  if (waited < kLongestLook && (may_look_long_ || short_sleeps < 0)) {
+    short_sleeps_.store(std::min(short_sleeps + 1, kEnough), std::memory_order_relaxed);
+  } else if (is_worth_it) {
+    pauses_.store(kFewestPauses, std::memory_order_relaxed);
+    short_sleeps_.store(kAfterFailure, std::memory_order_relaxed);
+  } else {
+    failed();
+  }
 }
 
 }  // namespace drover

@@ -147,6 +147,40 @@ TEST(Patience, is_longer_when_looking_helped_and_shorter_when_it_did_not) {
   EXPECT_EQ(Patience::none().pauses(), 0);
 }
 
+// What a wait takes in which looking a little longer would have done.
+constexpr std::chrono::microseconds kBrief{10};
+
+TEST(Patience, grows_again_when_sleeps_are_so_short_that_looking_would_have_done) {
+  Patience patience(false);
+  for (int i = 0; i < 20; ++i) patience.failed();
+  const int least = patience.pauses();
+  for (int i = 0; i < 3; ++i) patience.slept(kBrief);
+  EXPECT_GE(patience.pauses(), 4 * least) << "else it would sleep for ever, since it never looks long enough";
+  patience.slept(kLongestLook * 2);
+  EXPECT_LT(patience.pauses(), 8 * least);
+}
+
+TEST(Patience, gives_up_for_a_while_when_the_longest_look_was_in_vain) {
+  Patience patience(false);
+  for (int i = 0; i < 20; ++i) patience.failed();
+  const int least = patience.pauses();
+  for (int i = 0; i < 20; ++i) patience.helped();
+  const int most = patience.pauses();
+  ASSERT_GT(most, least);
+  patience.slept(kBrief);
+  EXPECT_EQ(patience.pauses(), least) << "who is waited for had no core to run on";
+  for (int i = 0; i < 20; ++i) patience.slept(kBrief);
+  EXPECT_EQ(patience.pauses(), least);
+  for (int i = 0; i < 12; ++i) patience.slept(kBrief);
+  EXPECT_GT(patience.pauses(), least) << "it may have one by now";
+}
+
+TEST(Patience, without_pauses_stays_so) {
+  Patience none = Patience::none();
+  for (int i = 0; i < 100; ++i) none.slept(kBrief);
+  EXPECT_EQ(none.pauses(), 0);
+}
+
 TEST(Patience, looks_long_after_sleeps_that_were_short) {
   Patience patience(true);
   for (int i = 0; i < 3; ++i) patience.slept(kLongestLook / 2);
