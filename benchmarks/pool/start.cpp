@@ -68,9 +68,10 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-// With as few of the GPU's queues for each process as there can be, which makes contexts sooner.
-double start_pool_with_one_connection(std::size_t workers, const Place& place) {
-  const Variable connections("CUDA_DEVICE_MAX_CONNECTIONS", "1");
+// With as many of the GPU's queues for each worker as a process alone has, which makes contexts later.
+double start_pool_with_all_connections(std::size_t workers, const Place& place) {
+  const Variable connections("CUDA_DEVICE_MAX_CONNECTIONS", "8");
+  const Variable copies("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "4");
   return start_pool(workers, place);
 }
 
@@ -123,7 +124,7 @@ void measure_at(const Place& place, std::size_t workers, const Options& options,
   add(place.is_device ? "processes + contexts" : "processes of a session",
       [&] { return start_processes(session, place, workers); });
   if (place.is_device && place.backend == BackendKind::cuda) {
-    add("drover, one connection", [&] { return start_pool_with_one_connection(workers, place); });
+    add("drover, 8 connections each", [&] { return start_pool_with_all_connections(workers, place); });
   }
   if (!place.is_device) add("posix_spawn of /bin/true", [&] { return run_trivial_programs(workers); });
 }

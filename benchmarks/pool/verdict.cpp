@@ -64,8 +64,6 @@ void print_verdict(const std::vector<Row>& rows) {
                find(rows, four, "ready", "drover"), find(rows, four, "ready", "processes + contexts"));
     print_line(fmt::format("start of 4 workers against 1 of them, {}", place), "<= 1.5",
                find(rows, four, "ready", "drover"), bare);
-    print_line(fmt::format("the same with one connection, {}", place), "<= 1.5",
-               find(rows, four, "ready", "drover, one connection"), bare);
   }
   print_line("64 MiB tensors against bytes in pipes, last number", "> 1",
              find(rows, "4 workers, 64.0 MiB", "last number", "drover, tensors"),

@@ -1,5 +1,6 @@
 #include "drover/pool/worker_plan.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -53,7 +54,7 @@ std::vector<WorkerPlan> plan_workers(const WorkerPlanOptions& options, const Mac
     }
     plan.placement.cpus = std::move(shares[i].cpus);
     plan.threads = shares[i].threads;
-    fill_environment(plan, options, machine);
+    fill_environment(plan, options, machine, static_cast<int>(std::ranges::count(chosen, chosen[i])));
   }
   return plans;
 }

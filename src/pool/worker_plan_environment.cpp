@@ -1,5 +1,6 @@
 #include "pool/worker_plan_environment.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -10,6 +11,10 @@ constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
 constexpr const char* kBackend = "DROVER_BACKEND";
 // Lists CPUs of the whole machine: all workers would run on the same.
 constexpr const char* kOpenMpCpus = "GOMP_CPU_AFFINITY";
+constexpr const char* kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
+constexpr const char* kCopyConnections = "CUDA_DEVICE_MAX_COPY_CONNECTIONS";
+constexpr int kOwnConnections = 8;  // of a process for which nobody says how many, about
+constexpr int kOwnCopyConnections = 4;
 
 constexpr std::array kThreadVariables = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
                                          "NUMEXPR_NUM_THREADS"};
@@ -34,6 +39,14 @@ std::string visible_gpus(const DeviceInfo& own, const WorkerPlanOptions& options
     if (is_other && !device.info.is_mig_instance) text += "," + uuid_text(device.info);
   }
   return text;
+}
+
+// The driver makes contexts one after another, each the sooner the fewer queues of the GPU it gets: workers of one
+// GPU share what a process alone would have. Clients of MPS have a few of their server's.
+void share_connections(WorkerPlan& plan, const WorkerPlanOptions& options, const Machine& machine, int sharers) {
+  if (sharers < 2 || options.mps || machine.set.contains(kConnections)) return;
+  plan.environment.emplace_back(kConnections, std::to_string(std::max(1, kOwnConnections / sharers)));
+  set_unless_told(plan, machine, kCopyConnections, std::to_string(std::max(1, kOwnCopyConnections / sharers)));
 }
 
 void show_gpu(WorkerPlan& plan, const DeviceInfo& own, const WorkerPlanOptions& options, const Machine& machine) {
@@ -72,17 +85,18 @@ std::map<std::string, std::string> placement_variables() {
   const auto look = [&](const char* name) {
     if (const char* const text = std::getenv(name); text != nullptr) found[name] = text;
   };
-  for (const char* const name : {kVisible, kBackend, kOpenMpCpus}) look(name);
+  for (const char* const name : {kVisible, kBackend, kOpenMpCpus, kConnections, kCopyConnections}) look(name);
   for (const char* const name : kThreadVariables) look(name);
   for (const auto& variable : kGpuVariables) look(variable.name);
   return found;
 }
 
-void fill_environment(WorkerPlan& plan, const WorkerPlanOptions& options, const Machine& machine) {
+void fill_environment(WorkerPlan& plan, const WorkerPlanOptions& options, const Machine& machine, int sharers) {
   if (!plan.device) {
     hide_gpus(plan, machine);
   } else if (plan.device->info.backend == BackendKind::cuda) {
     show_gpu(plan, plan.device->info, options, machine);
+    share_connections(plan, options, machine, sharers);
   }
   show_emulated_devices(plan, machine);
   limit_threads(plan, options, machine);

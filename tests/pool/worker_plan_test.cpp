@@ -336,6 +336,37 @@ TEST(WorkerEnvironment, keeps_what_the_user_has_set) {
   EXPECT_EQ(value_of(plan, "CUDA_VISIBLE_DEVICES"), "GPU-ab000000-0000-0000-0000-000000000000");
 }
 
+// Those for kernels, and those for copies.
+std::string connections_of(const WorkerPlanOptions& options, const Machine& machine, std::size_t worker = 0) {
+  const auto plan = plan_workers(options, machine).at(worker);
+  return value_of(plan, "CUDA_DEVICE_MAX_CONNECTIONS") + " " + value_of(plan, "CUDA_DEVICE_MAX_COPY_CONNECTIONS");
+}
+
+constexpr const char* kLeftAlone = "(not given) (not given)";
+
+TEST(WorkerEnvironment, workers_of_one_gpu_share_the_queues_of_one_process) {
+  const auto machine = machine_with(2);
+  EXPECT_EQ(connections_of({.workers = 2}, machine), kLeftAlone) << "one worker on each GPU";
+  EXPECT_EQ(connections_of({.workers = 4}, machine), "4 2");
+  EXPECT_EQ(connections_of({.devices = "cuda:0*3"}, machine), "2 1");
+  EXPECT_EQ(connections_of({.devices = "cuda:0*4"}, machine), "2 1");
+  EXPECT_EQ(connections_of({.devices = "cuda:0*64"}, machine), "1 1");
+  const WorkerPlanOptions mix{.devices = "cuda:0*2,cuda:1,cpu*2"};
+  EXPECT_EQ(connections_of(mix, machine, 0), "4 2");
+  EXPECT_EQ(connections_of(mix, machine, 2), kLeftAlone) << "alone on the other GPU";
+  EXPECT_EQ(connections_of(mix, machine, 3), kLeftAlone) << "without a device";
+  EXPECT_EQ(connections_of({.devices = "cuda:0*4", .mps = true}, machine), kLeftAlone) << "clients of MPS";
+  EXPECT_EQ(connections_of({.workers = 4}, machine_with(1, 8, BackendKind::host)), kLeftAlone) << "emulated";
+}
+
+TEST(WorkerEnvironment, keeps_the_users_number_of_queues) {
+  auto machine = machine_with(1);
+  machine.set = {{"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
+  EXPECT_EQ(connections_of({.workers = 4}, machine), kLeftAlone) << "which is for copies, too";
+  machine.set = {{"CUDA_DEVICE_MAX_COPY_CONNECTIONS", "8"}};
+  EXPECT_EQ(connections_of({.workers = 4}, machine), "2 (not given)");
+}
+
 TEST(WorkerEnvironment, keeps_one_librarys_number_of_threads) {
   auto machine = machine_with(1, 4);
   machine.set = {{"MKL_NUM_THREADS", "9"}};

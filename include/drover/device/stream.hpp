@@ -41,9 +41,9 @@ class StreamEvent {
 /// `upload` and `download` wait for the work before them and for the copy: on return the memory is free for use.
 ///
 /// Streams have no order among each other but by events and timelines. A GPU has few queues for them, 8 unless
-/// CUDA_DEVICE_MAX_CONNECTIONS says up to 32. Once that many streams of a process wait, all its other streams, its
-/// blocking copies and even the making of streams wait too. So submit what will store a value before the wait for it,
-/// or keep waiting streams fewer than that.
+/// CUDA_DEVICE_MAX_CONNECTIONS says 1 to 32, as it does for workers that share a GPU. Once that many streams of a
+/// process wait, all its other streams, its blocking copies and even the making of streams wait too. So submit what
+/// will store a value before the wait for it, or keep waiting streams fewer than that.
 ///
 /// A range outside live device memory is `Errc::invalid_argument` at once, as far as the device can tell: GPUs carve
 /// small allocations from blocks of 2 MiB. Work that fails on the device is reported by a later call as
