@@ -8,7 +8,8 @@ usage() {
 usage: setup.sh [--offline-ok] [--no-venv] [--benchmarks] [--with PACKAGE]...
 
 Installs the missing packages with apt-get (as root or by passwordless sudo) and the Python tools of
-requirements-dev.txt in .venv. A second call finds everything present and is instant.
+requirements-dev.txt in .venv. A second call finds everything present and is instant. CPython's tests of process pools
+are unpacked in .venv where the interpreter has none; if that fails, one test is skipped.
 
   --offline-ok     install nothing; say what is missing and succeed
   --no-venv        packages only, for building the C++ library without linting and testing
@@ -126,6 +127,29 @@ make_venv() {
   echo "$key" >"$stamp"
 }
 
+# CPython's own tests of process pools, where the interpreter comes without them, as some that are built from source do.
+# Unpacked, since installing the package would bring another interpreter along. Tried once for each .venv.
+unpack_pool_tests() {
+  local folder=$root/.venv/cpython-tests package
+  if [[ -d $folder || ! -d $root/.venv ]] || python3 -c "$has_pool_tests" 2>/dev/null; then return; fi
+  package=$(tests_package)
+  if $offline_ok; then
+    say "skipped (--offline-ok): CPython's tests of process pools, from $package"
+    return
+  fi
+  say "unpacking CPython's tests of process pools from $package"
+  mkdir "$folder"
+  (
+    download() { apt-get download -qq -o APT::Sandbox::User=root "$package"; }
+    cd "$folder" && { download || { apt update && download; }; } && dpkg-deb -x ./*.deb . && rm ./*.deb
+  ) || say "going on without: a test is skipped. To try again: rm -r .venv/cpython-tests"
+}
+
+# The package of Debian and Ubuntu that has the tests of the interpreter's version.
+tests_package() {
+  echo "libpython$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || echo 3)-testsuite"
+}
+
 if $want_venv; then packages+=("${tools[@]}"); fi
 if $want_venv && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
 # The Python package is compiled against the headers of the interpreter in .venv.
@@ -133,10 +157,8 @@ has_python_headers='import os, sysconfig; os.stat(sysconfig.get_path("include") 
 if $want_venv && ! python3 -c "$has_python_headers" 2>/dev/null; then packages+=(python3-dev); fi
 # CPython's own tests of multiprocessing are run with the Python package; Debian has them in a package of their own.
 has_python_tests='import importlib.util as u, sys; sys.exit(u.find_spec("test._test_multiprocessing") is None)'
-if $want_venv && ! python3 -c "$has_python_tests" 2>/dev/null; then
-  version="$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || echo 3)"
-  packages+=("libpython$version-testsuite")
-fi
+if $want_venv && ! python3 -c "$has_python_tests" 2>/dev/null; then packages+=("$(tests_package)"); fi
+has_pool_tests='import importlib.util as u, sys; sys.exit(u.find_spec("test.test_concurrent_futures") is None)'
 mapfile -t missing < <(missing_packages "${packages[@]}")
 if ((${#missing[@]} > 0)); then install_packages "${missing[@]}"; fi
 if $want_peers; then
@@ -146,4 +168,7 @@ if $want_peers; then
     say "going on without ${missing[*]}: benchmarks leave out what needs them"
   fi
 fi
-if $want_venv; then make_venv; fi
+if $want_venv; then
+  make_venv
+  unpack_pool_tests
+fi

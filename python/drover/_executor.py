@@ -41,6 +41,10 @@ def _initialize(initializer: Callable[..., object], *initargs: Any) -> None:
         raise
 
 
+class WorkerLost(PeerLost, BrokenProcessPool):
+    """The worker that ran a call is gone. Programs that know of process pools catch it; but only that call failed."""
+
+
 class Future(futures.Future):
     """A result to come, which asyncio.wrap_future takes too."""
 
@@ -78,7 +82,7 @@ class Future(futures.Future):
             self.set_running_or_notify_cancel()
             return
         except PeerLost as error:
-            self.set_exception(executor._broken_by(error) or error)
+            self.set_exception(executor._broken_by(error) or WorkerLost(error.message, error.remedy))
             return
         except BaseException as error:
             self.set_exception(error)
@@ -91,6 +95,43 @@ class Future(futures.Future):
             self.set_exception(error)
         else:
             self.set_result(value)
+
+
+class _MapResults:
+    """What gives the results of map. It keeps no executor: one whose work is done ends, even if nobody reads them."""
+
+    def __init__(self, executor: Executor, calls: _core.Calls) -> None:
+        self._executor = weakref.ref(executor)
+        self._calls = calls
+        self._is_broken = False
+
+    def close(self, executor: Executor) -> None:
+        """All calls are done. From now on the executor may be gone."""
+        self._is_broken = executor._cannot_start()
+        executor._forget(self._calls)
+
+    def give(self, end: float | None) -> Iterator[Any]:
+        """Wait for each result in its turn."""
+        calls = self._calls
+        try:
+            for index in range(len(calls)):
+                if not calls.wait_one(index, None if end is None else max(0.0, end - time.monotonic())):
+                    raise futures.TimeoutError
+                try:
+                    raw = calls.take(index)
+                except PeerLost as error:
+                    raise self._broken_by(error) or WorkerLost(error.message, error.remedy) from None
+                except Cancelled as error:
+                    raise futures.CancelledError from error
+                yield result_of(raw)
+        finally:
+            calls.cancel()
+
+    def _broken_by(self, error: PeerLost) -> BrokenProcessPool | None:
+        executor = self._executor()
+        if executor is not None:
+            return executor._broken_by(error)
+        return BrokenProcessPool(str(error)) if self._is_broken else None
 
 
 class Executor(futures.Executor):
@@ -120,7 +161,7 @@ class Executor(futures.Executor):
         options.setdefault("name", "executor")
         self._pool = _OwnPool(max_workers, initializer, initargs, max_tasks_per_child, **options)
         self._max_workers = len(self._pool._core.numbers())
-        self._pending: set[Future | _core.Calls] = set()
+        self._pending: dict[Future | _core.Calls, None] = {}  # in the order in which they came
         self._lock = threading.Lock()  # never held while code of the program runs
         self._is_shut_down = False
         self._is_joined = False
@@ -134,17 +175,21 @@ class Executor(futures.Executor):
                 raise self._broken
             if self._is_shut_down:
                 raise RuntimeError(_SHUT_DOWN)
-            self._pending.add(work)
+            self._pending[work] = None
 
     def _forget(self, work: Future | _core.Calls) -> None:
         """It is done."""
-        self._pending.discard(work)
+        self._pending.pop(work, None)
 
     def _broken_by(self, error: PeerLost) -> BrokenProcessPool | None:
         """Tell whether an error is that of a pool whose workers cannot be started, and remember it."""
-        if self._broken is None and not self._is_shut_down and not self._pool._core.numbers():
+        if self._broken is None and self._cannot_start():
             self._broken = BrokenProcessPool(str(error))
         return self._broken
+
+    def _cannot_start(self) -> bool:
+        """Tell whether all workers were given up."""
+        return not self._is_shut_down and not self._pool._core.numbers()
 
     def _refusal(self, error: BaseException) -> BaseException:
         """Give what concurrent.futures raises when a task cannot be submitted."""
@@ -196,30 +241,16 @@ class Executor(futures.Executor):
         items = zip(*iterables, strict=False)
         calls.set_items(chunks_of(items, chunksize) if is_chunked else items)
         self._begin(calls)
+        reader = _MapResults(self, calls)
         try:
             calls.feed(is_bounded=False)
         finally:
-            calls.close(functools.partial(self._forget, calls))  # so this lives until all are done
-        results = self._results(calls, end)
+            calls.close(functools.partial(reader.close, self))  # so this lives until all are done
+        results = reader.give(end)
         given = (item for chunk in results for item in chunk) if is_chunked else results
         if not _progress.is_wanted(progress):
             return given
         return _progress.Counted(given, progress, _functions.title_of(fn), _progress.length_of(*iterables))
-
-    def _results(self, calls: _core.Calls, end: float | None) -> Iterator[Any]:
-        try:
-            for index in range(len(calls)):
-                if not calls.wait_one(index, None if end is None else max(0.0, end - time.monotonic())):
-                    raise futures.TimeoutError
-                try:
-                    raw = calls.take(index)
-                except PeerLost as error:
-                    raise self._broken_by(error) or error from None
-                except Cancelled as error:
-                    raise futures.CancelledError from error
-                yield result_of(raw)
-        finally:
-            calls.cancel()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls, and end the workers when those that it has are done."""
@@ -227,13 +258,21 @@ class Executor(futures.Executor):
             is_first = not self._is_shut_down
             self._is_shut_down = True
         if cancel_futures:
-            for work in list(self._pending):
-                work.cancel()
+            self._cancel_pending()
         self._pool.close()
         if wait:
             self._join()
         elif is_first:
             threading.Thread(target=self._join, name="drover executor").start()
+
+    def _cancel_pending(self) -> None:
+        """Give up what has not begun, but for the oldest futures: for each of those a worker is there or to come."""
+        workers = self._max_workers
+        for work in list(self._pending):
+            is_future = isinstance(work, Future)
+            if not is_future or workers <= 0:
+                work.cancel()
+            workers -= 1 if is_future else work.under_way
 
     def _abort(self) -> None:
         """Take no more calls, and end the workers now, with what they run."""

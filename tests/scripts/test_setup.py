@@ -250,6 +250,60 @@ def test_python_without_venv_needs_a_package(machine: Machine) -> None:
     assert "apt-get install -y --no-install-recommends libpython3.11-testsuite\n" in machine.run().stderr
 
 
+def without_pool_tests(machine: Machine) -> None:
+    """Let the interpreter have its test package, but for the tests of process pools."""
+    python = machine.bin / "python3"
+    case = "  *test_concurrent_futures*) exit 1 ;;\n  *version_info*) echo 3.11 ;;\n  --version)"
+    python.write_text(python.read_text(encoding="utf-8").replace("  --version)", case, 1), encoding="utf-8")
+    machine.has(f"{PACKAGES} {TOOLS}")
+
+
+def test_pool_tests_are_unpacked_once(machine: Machine) -> None:
+    """From the package for the interpreter's version, after lists were fetched if need be; nothing is installed."""
+    without_pool_tests(machine)
+    machine.program("id", "echo 0")
+    machine.program(
+        "apt-get",
+        f'echo "apt-get $*" >> {machine.log}\n'
+        f"if [ $1 = update ]; then : > {machine.tree}/updated; exit 0; fi\n"
+        f"[ -e {machine.tree}/updated ] && : > libpython3.11-testsuite_3.11.2_all.deb",
+    )
+    machine.program("dpkg-deb", f'echo "dpkg-deb $*" >> {machine.log}; : > "$3/unpacked"')
+    done = machine.run()
+    assert (done.returncode, machine.run().stdout) == (0, "")
+    download = "apt-get download -qq -o APT::Sandbox::User=root libpython3.11-testsuite"
+    assert machine.calls()[1:] == [
+        download,
+        "apt-get update",
+        download,
+        "dpkg-deb -x ./libpython3.11-testsuite_3.11.2_all.deb .",
+    ]
+    assert [path.name for path in (machine.tree / ".venv/cpython-tests").iterdir()] == ["unpacked"]
+
+
+@pytest.mark.parametrize("user", [0, 1000], ids=["no such package", "no rights"])
+def test_pool_tests_may_be_missing(machine: Machine, user: int) -> None:
+    """One test is skipped then; it is not tried with each call of make."""
+    without_pool_tests(machine)
+    machine.program("id", f"echo {user}")
+    machine.program("apt-get", f'echo "apt-get $1" >> {machine.log}; exit 100')
+    done = machine.run()
+    assert done.returncode == 0
+    assert "setup: going on without: a test is skipped. To try again: rm -r .venv/cpython-tests\n" in done.stdout
+    calls = machine.calls()
+    assert (machine.run().stdout, machine.calls()) == ("", calls)
+
+
+def test_offline_ok_unpacks_no_pool_tests(machine: Machine) -> None:
+    """And says so, where there is a .venv."""
+    without_pool_tests(machine)
+    (machine.tree / ".venv").mkdir()
+    done = machine.run("--offline-ok")
+    assert done.returncode == 0
+    assert "CPython's tests of process pools, from libpython3.11-testsuite\n" in done.stdout
+    assert machine.calls() == []
+
+
 def test_failing_pip_leaves_no_stamp(machine: Machine) -> None:
     """The next call tries again."""
     machine.has(f"{PACKAGES} {TOOLS}")
