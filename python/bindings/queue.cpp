@@ -44,6 +44,7 @@ class PyQueue {
   [[nodiscard]] std::string handle() const { return queue_.handle().to_string(); }
 
   int put(nb::handle payload, nb::handle tensors, const Timeout& timeout) {
+    memory_.collect();
     const Bytes bytes(payload);
     if (nb::len(tensors) != 0) return put_with(bytes.bytes(), to_tensors(tensors), timeout);
     if (bytes.bytes().size() < kSmall) return put_small(bytes.bytes(), timeout);
@@ -51,6 +52,7 @@ class PyQueue {
   }
 
   nb::object get(const Timeout& timeout) {
+    memory_.collect();
     Message message;
     const GetResult result = await(
         timeout, [&](Deadline deadline) { return queue_.get(message, deadline); },

@@ -152,8 +152,11 @@ std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> keeper) {
           }};
 }
 
-nb::tuple import_array(const PySession& session, nb::handle capsule, std::optional<std::uintptr_t> stream) {
+// Libraries change the strides of dimensions with one index when they give arrays away: `strides` are the real ones.
+nb::tuple import_array(const PySession& session, nb::handle capsule, std::optional<std::uintptr_t> stream,
+                       const std::optional<std::vector<std::int64_t>>& strides) {
   DlpackArray array = take_over(capsule);
+  if (strides) array.layout = TensorLayout::strided(array.layout.dtype(), array.layout.shape(), Dims(*strides), 0);
   array.keeper = dropped_with_lock(std::move(array.keeper));
   const Imported imported = import_tensor(session.memory, array, {.stream = stream});
   return nb::make_tuple(imported.tensor, to_string(imported.way));
@@ -235,7 +238,7 @@ void bind_tensor(nb::module_& module) {
              nb::arg("shape"), nb::arg("strides"), nb::arg("device"), nb::arg("stream"),
              "An array on a GPU, after what the stream was given, if it lies in shared memory; else None.");
   module.def("import_array", &import_array, nb::arg("session"), nb::arg("capsule"), nb::arg("stream").none(),
-             "(tensor, way) of another library's array.");
+             nb::arg("strides").none() = nb::none(), "(tensor, way) of another library's array.");
 }
 
 }  // namespace drover::python

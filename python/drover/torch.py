@@ -171,11 +171,17 @@ def _reduce(tensor: torch.Tensor) -> Any:
 
 
 def _alone(tensor: torch.Tensor) -> _core.Tensor | None:
-    """Give what says all of a tensor but for the rest of its storage, if it is one on a GPU in a slab."""
+    """Give what says all of a tensor but for the rest of its storage, if it is one on a GPU."""
     if not tensor.is_cuda or tensor.requires_grad or tensor.dim() > _MOST_DIMENSIONS or not _is_simple(tensor):
         return None
     name = _NAMES.get(tensor.dtype)
-    return None if name is None else _find(tensor, name, tensor.shape, tensor.stride())
+    if name is None:
+        return None
+    own = _find(tensor, name, tensor.shape, tensor.stride())
+    # What is not in a slab may have to be copied, which leaves out what lies between its elements.
+    if own is not None or tensor.numel() == 0 or not tensor.is_contiguous():
+        return own
+    return _import_tensor(tensor)
 
 
 def _find(memory: torch.Tensor | UntypedStorage, dtype: str, shape: Any, strides: Any) -> _core.Tensor | None:
@@ -250,13 +256,15 @@ def _import(storage: UntypedStorage) -> _core.Tensor:
     return _import_tensor(torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage))
 
 
-def _import_tensor(flat: torch.Tensor) -> _core.Tensor:
-    if not flat.is_cuda:
-        return _core.import_array(_session.current(), flat.__dlpack__(), None)[0]
-    if flat.device.index != torch.cuda.current_device():  # torch gives away arrays of the current device only
-        with torch.cuda.device(flat.device):
-            return _import_tensor(flat)
-    return _core.import_array(_session.current(), flat.__dlpack__(stream=-1), _stream(flat.device.index))[0]
+def _import_tensor(tensor: torch.Tensor) -> _core.Tensor:
+    if not tensor.is_cuda:
+        return _core.import_array(_session.current(), tensor.__dlpack__(), None)[0]
+    index = tensor.device.index
+    if index != torch.cuda.current_device():  # torch gives away arrays of the current device only
+        with torch.cuda.device(index):
+            return _import_tensor(tensor)
+    capsule = tensor.__dlpack__(stream=-1)
+    return _core.import_array(_session.current(), capsule, _stream(index), tensor.stride())[0]
 
 
 def _join(tensors: list[_core.Tensor]) -> tuple[list[_core.Tensor], list[_objects.Part]]:

@@ -91,9 +91,14 @@ void DeviceWorks::retire(RetiredBlock block) {
   retired_count_ = retired_.size();
 }
 
+bool DeviceWorks::has_retired_without_keeper() {
+  const MutexLock lock(mutex_);
+  return std::ranges::any_of(retired_, [](const RetiredBlock& block) { return block.keeper == nullptr; });
+}
+
 // One thread at a time, so that none finds nothing while another looks. Uses are asked and waited for without the
 // mutex that whoever submits work needs.
-std::vector<RetiredBlock> DeviceWorks::take_ended(Deadline patience) {
+std::vector<RetiredBlock> DeviceWorks::take_ended(Deadline patience, Keepers keepers) {
   const bool is_patient = !patience.has_passed();
   if (!is_patient && !taking_.try_lock()) return {};
   if (is_patient) taking_.lock();
@@ -104,7 +109,8 @@ std::vector<RetiredBlock> DeviceWorks::take_ended(Deadline patience) {
   retired_count_ = in_hand.size();  // who needs memory waits for what this thread finds out
   for (RetiredBlock& block : in_hand) {
     if (is_patient) std::ranges::for_each(block.uses, [&](const auto& use) { wait_for_end(use, patience); });
-    auto& into = std::ranges::all_of(block.uses, has_ended) ? ended : going_on;
+    const bool may_end = keepers == Keepers::go || block.keeper == nullptr;
+    auto& into = may_end && std::ranges::all_of(block.uses, has_ended) ? ended : going_on;
     into.push_back(std::move(block));
   }
   const MutexLock last(mutex_);

@@ -50,9 +50,7 @@ class Lent {
     if (is_idle && stream_->native() > kLastCommon) return;
     try {
       tensor_.end_use(*stream_);
-      TensorStorage& storage = *TensorAccess::storage(tensor_);
-      // What was opened by a handle takes long to open again: it may stay until something else is used.
-      if (is_idle && !storage.dies_with_its_process()) static_cast<void>(storage.wait(Deadline::after(kPatience)));
+      if (is_idle) static_cast<void>(TensorAccess::storage(tensor_)->wait(Deadline::after(kPatience)));
     } catch (const std::exception& error) {  // whoever lets go cannot be told
       log(LogLevel::warn, error.what());
     }

@@ -64,8 +64,10 @@ Tensor shared(const Memory& memory, const DlpackArray& array, const PointerInfo&
                               .size = info.size,
                               .buffer_id = info.buffer_id,
                               .form = way == ImportWay::retained ? SlabForm::memory : SlabForm::handle};
-  auto storage = std::make_shared<TensorStorage>(memory, foreign, array.keeper);
-  return TensorAccess::make(std::move(storage), moved(array.layout, info.offset_of(range_of(array).begin)));
+  const Range range = range_of(array);
+  const KeptBytes kept{.begin = range.begin, .bytes = range.bytes, .keeper = array.keeper};
+  auto storage = std::make_shared<TensorStorage>(memory, foreign, kept);
+  return TensorAccess::make(std::move(storage), moved(array.layout, info.offset_of(range.begin)));
 }
 
 // All bytes from the first to the last in one piece; then, if there are others in between, the elements alone.

@@ -23,6 +23,15 @@ struct ForeignMemory {
   friend bool operator==(const ForeignMemory&, const ForeignMemory&) = default;
 };
 
+/// Bytes of such an allocation that stay what they are as long as somebody has their keeper.
+struct KeptBytes {
+  DevicePtr begin;
+  std::uint64_t bytes = 0;
+  std::shared_ptr<void> keeper;  ///< shared: with whatever else needs the memory
+
+  [[nodiscard]] std::uint64_t end() const noexcept { return begin.address + bytes; }
+};
+
 /// The file of a slab that is known by a handle: the handle, whose it is, and what it names.
 [[nodiscard]] Fd make_handle_file(const Device& device, const ForeignMemory& memory);
 

@@ -68,6 +68,8 @@ std::vector<SlabUsage> Memory::usage() const {
   state_->release_retired(Deadline::after({}));
   return state_->usage();
 }
+void Memory::collect() const noexcept { state_->release_retired(Deadline::after({})); }
+
 void Memory::trim() { static_cast<void>(state_->trim()); }
 
 }  // namespace drover

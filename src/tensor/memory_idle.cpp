@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <limits>
 
 #include "drover/base/bytes.hpp"
 #include "drover/base/config.hpp"
+#include "drover/device/select.hpp"
 #include "tensor/host_shortage.hpp"
 #include "tensor/memory_state.hpp"
 
@@ -16,11 +18,22 @@ namespace {
 constexpr std::uint64_t kMostIdle = kGiB;
 constexpr std::uint64_t kShareOfMachine = 16;
 constexpr const char* kVariable = "DROVER_IDLE_MEMORY";
+// What is open by a handle keeps memory of another process from being freed, so it is not kept long, nor much of it:
+// to open and close it takes 80 to 480 us.
+constexpr int kShareOfTime = 40;
+constexpr std::uint64_t kShareOfDevice = 64;
 
 std::uint64_t default_idle_bytes() {
   const auto pages = static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 0L));
   const std::uint64_t machine = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   return std::min(kMostIdle, std::min(machine, container_memory().value_or(machine)) / kShareOfMachine);
+}
+
+std::uint64_t share_of_device(const Place& place) {
+  if (!place.is_device) return std::numeric_limits<std::uint64_t>::max();
+  const auto& devices = backend_of(place.backend).devices();
+  const auto index = static_cast<std::size_t>(place.index);
+  return index < devices.size() ? devices[index].memory_total / kShareOfDevice : 0;
 }
 
 }  // namespace
@@ -50,7 +63,9 @@ bool MemoryState::is_for(const MappedSlab& slab, const Place& place, std::uint64
 // Whether it is of no use to this process now, and better given back some time after it is empty.
 bool MemoryState::may_become_idle(const Known& known) const {
   const MappedSlab& slab = *known.slab;
-  if (known.claims > 0 || known.imported || slab.place().is_device) return false;
+  if (known.claims > 0 || known.imported) return false;
+  if (slab.is_by_handle()) return idle_bytes_ > 0;
+  if (slab.place().is_device) return false;
   // Others', unless more will come in them. Also where nothing is kept: their makers may have something there yet.
   if (!slab.is_own()) return slab.bytes() != options_.slab_bytes;
   if (!is_kept_when_idle(slab.place())) return false;
@@ -66,11 +81,16 @@ bool MemoryState::has_other_common(const MappedSlab& slab) const {
 
 // What may be kept without exceeding the budget, if `more` is claimed.
 std::uint64_t MemoryState::idle_room(const Place& place, std::uint64_t more) const {
+  const std::uint64_t most = std::min(idle_bytes_, share_of_device(place));
   const auto budget = options_.budgets.find(place);
-  if (budget == options_.budgets.end()) return idle_bytes_;
+  if (budget == options_.budgets.end()) return most;
   const auto claimed = claimed_.find(place);
   const std::uint64_t used = more + (claimed == claimed_.end() ? 0 : claimed->second);
-  return std::min(idle_bytes_, budget->second - std::min(budget->second, used));
+  return std::min(most, budget->second - std::min(budget->second, used));
+}
+
+std::chrono::milliseconds MemoryState::idle_time_of(const MappedSlab& slab) const noexcept {
+  return slab.is_by_handle() ? options_.idle_time / kShareOfTime : options_.idle_time;
 }
 
 // A slab that nobody but this process has open is another's that let go of it: its memory goes with our mapping.
@@ -104,6 +124,7 @@ std::vector<MemoryState::Known> MemoryState::take_idle_above(const Place& place,
 
 // Also finds those that became empty by others, after the last block of this process in them had ended.
 bool MemoryState::look_after_idle() noexcept {
+  release_retired_without_keeper();
   const bool is_short = is_host_short_of_memory();
   std::vector<Known> dropped;
   const MutexLock lock(mutex_);
@@ -119,11 +140,22 @@ bool MemoryState::look_after_idle() noexcept {
   dropped = take_if([&](const Known& known) DROVER_NO_THREAD_ANALYSIS {  // with the mutex held
     if (known.idle_since == Clock::time_point() || !may_become_idle(known) || !is_idle(known)) return false;
     const bool is_left = !known.slab->is_own() && known.slab->is_alone();
-    return is_short || is_left || now - known.idle_since >= options_.idle_time;
+    return is_short || is_left || now - known.idle_since >= idle_time_of(*known.slab);
   });
   if (!dropped.empty()) works_.bury_without_keeper();
-  return std::ranges::any_of(
-      slabs_, [this](const auto& each) DROVER_REQUIRES(mutex_) { return may_become_idle(each.second); });
+  return works_.has_retired_without_keeper() ||
+         std::ranges::any_of(
+             slabs_, [this](const auto& each) DROVER_REQUIRES(mutex_) { return may_become_idle(each.second); });
+}
+
+// Keepers of other libraries may want a lock that whoever waits for this thread has. Nor does this begin a look: it
+// is part of one.
+void MemoryState::release_retired_without_keeper() noexcept {
+  for (auto& [keeper, lease, slab, uses] : works_.take_ended(Deadline::after({}), Keepers::stay)) {
+    const std::uint64_t bytes = lease.bytes();
+    lease.release();
+    static_cast<void>(end_claim(slab, bytes));
+  }
 }
 
 }  // namespace drover

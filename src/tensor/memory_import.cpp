@@ -1,5 +1,6 @@
 // Memory of other libraries in a MemoryState: made a slab once, and given back when nobody in the session uses it.
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,15 +10,24 @@
 #include "tensor/memory_state.hpp"
 
 namespace drover {
+namespace {
+
+// Somebody who keeps memory open by a handle for more to come closes it in a part of this.
+constexpr std::chrono::milliseconds kClosingPatience{250};
+constexpr std::chrono::milliseconds kBetweenLooks{2};
+
+}  // namespace
 
 MemoryState::~MemoryState() {
   later_.stop();
+  soon_.stop();
   if (membership_->self() == kNobody) {  // keepers of other libraries must not run here
     // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): leaked on purpose; without memory the child ends here
     static_cast<void>(new std::map<std::uint64_t, Known>(std::move(slabs_)));
     return;
   }
   release_retired(Deadline::never());
+  await_closing();
   for (const auto& [generation, known] : slabs_) {
     if (!known.imported || is_over(known)) continue;
     log(LogLevel::warn,
@@ -27,10 +37,32 @@ MemoryState::~MemoryState() {
   }
 }
 
-Block MemoryState::import_memory(const ForeignMemory& memory, const std::shared_ptr<void>& keeper) {
+// Waits for those who keep open what they have let go of.
+void MemoryState::await_closing() noexcept {
+  const auto is_closing = [this](const auto& entry) {
+    const Known& known = entry.second;
+    return known.imported && known.claims == 0 && SlabBook::is_only(*known.imported->anchor) && !is_over(known);
+  };
+  const auto deadline = Deadline::after(kClosingPatience);
+  const auto has_any = [&] {
+    const MutexLock lock(mutex_);
+    return std::ranges::any_of(slabs_, is_closing);
+  };
+  while (has_any() && !deadline.has_passed()) std::this_thread::sleep_for(kBetweenLooks);
+}
+
+// Bytes inside of others that are kept need no keeper of their own. Else a tensor that is sent again and again would
+// have one for each time.
+std::shared_ptr<void> MemoryState::Import::keep(const KeptBytes& bytes) {
+  const auto after = kept.upper_bound(bytes.begin.address);
+  if (after != kept.begin() && bytes.end() <= std::prev(after)->second.end()) return nullptr;
+  return std::exchange(kept[bytes.begin.address], bytes).keeper;
+}
+
+Block MemoryState::import_memory(const ForeignMemory& memory, const KeptBytes& kept) {
   static_cast<void>(membership_->require_self());
   release_retired(Deadline::after({}));
-  if (Block block = import_again(memory, keeper); block.is_open()) return block;
+  if (Block block = import_again(memory, kept); block.is_open()) return block;
   const auto slab = MappedSlab::make(membership_, memory);
   const auto anchor = std::make_shared<const Lease>(slab->book().allocate(memory.size));
   if (!anchor->is_open()) {
@@ -39,14 +71,16 @@ Block MemoryState::import_memory(const ForeignMemory& memory, const std::shared_
   }
   Lease lease = anchor->share();
   const MutexLock lock(mutex_);
-  auto imported = std::make_unique<Import>(Import{.memory = memory, .keepers = {keeper}, .anchor = anchor});
+  auto imported = std::make_unique<Import>(Import{.memory = memory, .anchor = anchor});
+  static_cast<void>(imported->keep(kept));
   slabs_.try_emplace(slab->book().object().handle().generation, Known{.slab = slab, .imported = std::move(imported)});
   ++imports_;
   return claim(std::move(lease), slab);
 }
 
 // While a copy of the anchor is held, the import is not over.
-Block MemoryState::import_again(const ForeignMemory& memory, const std::shared_ptr<void>& keeper) {
+Block MemoryState::import_again(const ForeignMemory& memory, const KeptBytes& kept) {
+  std::shared_ptr<void> replaced;  // goes without the mutex
   std::shared_ptr<MappedSlab> slab;
   std::shared_ptr<const Lease> anchor;
   {
@@ -56,9 +90,7 @@ Block MemoryState::import_again(const ForeignMemory& memory, const std::shared_p
     if (at == slabs_.end()) return {};
     slab = at->second.slab;
     anchor = at->second.imported->anchor;
-    auto& keepers = at->second.imported->keepers;
-    const auto is_same = [&](const auto& kept) { return !kept.owner_before(keeper) && !keeper.owner_before(kept); };
-    if (std::ranges::none_of(keepers, is_same)) keepers.push_back(keeper);
+    replaced = at->second.imported->keep(kept);
   }
   Lease lease = anchor->share();
   const MutexLock lock(mutex_);

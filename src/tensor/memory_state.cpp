@@ -22,6 +22,8 @@ namespace {
 constexpr std::chrono::milliseconds kLedgerPatience{100};
 // How long memory that is needed waits for work that still uses it.
 constexpr std::chrono::seconds kWorkPatience{10};
+// When memory is looked after that work still uses, or that is open by a handle.
+constexpr std::chrono::milliseconds kSoon{20};
 // Between attempts to get memory that was given back a moment ago.
 constexpr std::chrono::milliseconds kFirstPause{1};
 constexpr std::chrono::milliseconds kLastPause{64};
@@ -63,7 +65,8 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
       options_(std::move(options)),
       idle_bytes_(idle_bytes_of(options_)),
       works_(membership_, options_.ordering),
-      later_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)), [this] { return look_after_idle(); }) {
+      later_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)), [this] { return look_after_idle(); }),
+      soon_(kSoon, [this] { return look_after_idle(); }) {
   require(options_.slab_bytes >= kMiB, "a slab of less than 1 MiB was asked for", "leave slab_bytes as it is");
 }
 
@@ -244,7 +247,7 @@ Block MemoryState::claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab)
 
 void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
   if (membership_->self() == kNobody) return;
-  if (end_claim(slab, bytes)) later_.begin();
+  if (end_claim(slab, bytes)) (slab->is_by_handle() ? soon_ : later_).begin();
 }
 
 // Returns whether the slab is to be looked after later.
@@ -298,9 +301,11 @@ void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::share
                        .uses = std::move(uses)};
   block.state_.reset();
   works_.retire(std::move(retired));
+  soon_.begin();
 }
 
 void MemoryState::release_retired(Deadline patience) noexcept {
+  if (membership_->self() == kNobody) return;
   if (works_.has_retired()) {
     for (auto& [keeper, lease, slab, uses] : works_.take_ended(patience)) {
       const std::uint64_t bytes = lease.bytes();

@@ -34,10 +34,10 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
 
   [[nodiscard]] Block allocate(const Place& place, std::uint64_t bytes) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] Block open(Lease&& lease) DROVER_EXCLUDES(mutex_);
-  /// All of an allocation of another library, which lives as long as `keeper`: that is held until nobody in the
-  /// session has a lease on the block. The same block for the same memory. Throws as `MappedSlab::make`.
-  [[nodiscard]] Block import_memory(const ForeignMemory& memory, const std::shared_ptr<void>& keeper)
-      DROVER_EXCLUDES(mutex_);
+  /// All of an allocation of another library. The keeper of those bytes that are used is held until nobody in the
+  /// session has a lease on the block, or has it open. The same block for the same memory. Throws as
+  /// `MappedSlab::make`.
+  [[nodiscard]] Block import_memory(const ForeignMemory& memory, const KeptBytes& kept) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t claimed(const Place& place) const DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<SlabUsage> usage() const DROVER_EXCLUDES(mutex_);
   /// Returns whether there was anything to give back.
@@ -61,8 +61,11 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   // make another but this process.
   struct Import {
     ForeignMemory memory;
-    std::vector<std::shared_ptr<void>> keepers;  // shared: with whatever else needs the memory
-    std::shared_ptr<const Lease> anchor;         // shared: with threads that are sharing it, without the mutex
+    std::shared_ptr<const Lease> anchor;           // shared: with threads that are sharing it, without the mutex
+    std::map<std::uint64_t, KeptBytes> kept = {};  // by where they begin
+
+    // Returns a keeper that is not needed any more.
+    std::shared_ptr<void> keep(const KeptBytes& bytes);
   };
   struct Known {
     std::shared_ptr<MappedSlab> slab;
@@ -99,9 +102,11 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] bool keep_idle(Known& known) DROVER_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t idle_room(const Place& place, std::uint64_t more = 0) const DROVER_REQUIRES(mutex_);
   [[nodiscard]] std::vector<Known> take_idle_above(const Place& place, std::uint64_t most) DROVER_REQUIRES(mutex_);
+  [[nodiscard]] std::chrono::milliseconds idle_time_of(const MappedSlab& slab) const noexcept;
+  void release_retired_without_keeper() noexcept DROVER_EXCLUDES(mutex_);
   bool look_after_idle() noexcept DROVER_EXCLUDES(mutex_);
-  [[nodiscard]] Block import_again(const ForeignMemory& memory, const std::shared_ptr<void>& keeper)
-      DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] Block import_again(const ForeignMemory& memory, const KeptBytes& kept) DROVER_EXCLUDES(mutex_);
+  void await_closing() noexcept DROVER_EXCLUDES(mutex_);
   [[nodiscard]] static bool is_over(const Known& known) noexcept;
   [[nodiscard]] std::vector<Known> take_if(const std::function<bool(const Known&)>& is_taken) DROVER_REQUIRES(mutex_);
   void end_imports() noexcept DROVER_EXCLUDES(mutex_);
@@ -117,7 +122,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   bool has_new_slabs_ DROVER_GUARDED_BY(mutex_) = false;
   std::atomic<std::size_t> imports_{0};  // of the slabs
   DeviceWorks works_;                    // after the slabs, so that all work ends before the memory goes
-  LateLook later_;                       // last: it uses everything
+  LateLook later_;                       // last, with the next: they use everything
+  LateLook soon_;
 };
 
 }  // namespace drover

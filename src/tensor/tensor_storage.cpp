@@ -27,8 +27,8 @@ TensorStorage::TensorStorage(Memory memory, const Place& place, std::uint64_t by
 TensorStorage::TensorStorage(Memory memory, Lease&& lease, std::vector<TimelinePoint> origins)
     : memory_(std::move(memory)), block_(memory_.state_->open(std::move(lease))), origins_(std::move(origins)) {}
 
-TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const std::shared_ptr<void>& keeper)
-    : memory_(std::move(memory)), block_(memory_.state_->import_memory(foreign, keeper)) {}
+TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const KeptBytes& kept)
+    : memory_(std::move(memory)), block_(memory_.state_->import_memory(foreign, kept)) {}
 
 // Their work was submitted before the message was: a stream never waits for what may never come.
 void TensorStorage::check(const Memory& memory, const Lease& lease, std::span<const TimelinePoint> points) {

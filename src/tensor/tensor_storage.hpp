@@ -26,7 +26,7 @@ class TensorStorage {
   /// Memory that came from elsewhere, ready at these points.
   TensorStorage(Memory memory, Lease&& lease, std::vector<TimelinePoint> origins);
   /// Memory of another library; see MemoryState::import_memory.
-  TensorStorage(Memory memory, const ForeignMemory& foreign, const std::shared_ptr<void>& keeper);
+  TensorStorage(Memory memory, const ForeignMemory& foreign, const KeptBytes& kept);
   /// Throws `Errc::invalid_argument` if a lease that came from elsewhere is of another session, `Errc::corrupt` if
   /// points that came with it cannot be, `Errc::peer_lost` if one is lost.
   static void check(const Memory& memory, const Lease& lease, std::span<const TimelinePoint> points);

@@ -251,14 +251,16 @@ def forms(tensor: Any) -> list[Any]:
 
 
 @on_gpu
+@pytest.mark.parametrize("is_in_slab", [True, False], ids=["slab", "torch"])
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-def test_gpu_tensors_in_slabs_come_back_in_every_form(dtype: Any) -> None:
+def test_gpu_tensors_come_back_in_every_form(dtype: Any, is_in_slab: bool) -> None:
     """Alone, where most need no pickle, and in a structure; always as the same memory."""
-    made = torch.arange(60, device="cuda").reshape(6, 10).to(dtype)
-    tensor = drover.torch.tensor(made, device="cuda")
+    tensor = torch.arange(60, device="cuda").reshape(6, 10).to(dtype)
+    if is_in_slab:
+        tensor = drover.torch.tensor(tensor, device="cuda")
     is_known = dtype not in (torch.bool, torch.float8_e4m3fn, torch.uint16)
     assert (drover.torch._alone(tensor) is not None) is is_known
-    assert drover.torch._alone(made) is None
+    assert (drover.torch._alone(tensor.t()) is not None) is (is_known and is_in_slab)
     line = drover.Queue()
     for view in forms(tensor):
         line.put(view)
@@ -282,9 +284,10 @@ def test_gpu_tensors_with_gradients_keep_them() -> None:
 
 
 @on_gpu
-def test_gpu_tensors_sent_alone_come_after_the_work_on_them() -> None:
+@pytest.mark.parametrize("zeros", [drover.torch.zeros, torch.zeros], ids=["slab", "torch"])
+def test_gpu_tensors_sent_alone_come_after_the_work_on_them(zeros: Any) -> None:
     """Of the current stream of who sends, and before that of who gets them."""
-    tensor = drover.torch.zeros(1 << 24, dtype=torch.int64, device="cuda")
+    tensor = zeros(1 << 24, dtype=torch.int64, device="cuda")
     line = drover.Queue()
     for number in range(20):
         with torch.cuda.stream(torch.cuda.Stream()):
@@ -293,6 +296,55 @@ def test_gpu_tensors_sent_alone_come_after_the_work_on_them() -> None:
             line.put(tensor)
         with torch.cuda.stream(torch.cuda.Stream()):
             assert int(line.get()[-1]) == number
+
+
+@on_gpu
+def test_gpu_memory_of_torch_comes_back_when_who_got_it_is_done() -> None:
+    """However often it was sent, and although it stays open there for a moment; fresh tensors do not pile up."""
+    lines = run("""
+        import time
+        import torch
+        import drover
+
+        MIB = 1 << 20
+
+        def take(tensors, results):
+            torch.zeros(1, device="cuda")
+            while (got := tensors.get()) is not None:
+                results.put(int(got[-1]))
+
+        tensors, results = drover.Queue(), drover.Queue()
+        child = drover.Process(target=take, args=(tensors, results))
+        child.start()
+
+        def send(tensor, number):
+            tensor[-1] = number
+            tensors.put(tensor)
+            assert results.get() == number
+
+        def comes_back():
+            deadline = time.monotonic() + 20
+            while torch.cuda.memory_allocated() > before and time.monotonic() < deadline:
+                tensors.put(torch.zeros(1, dtype=torch.uint8))  # of the CPU; looks after memory
+                results.get()
+            return torch.cuda.memory_allocated() - before
+
+        before = torch.cuda.memory_allocated()
+        same = torch.zeros(8 * MIB, dtype=torch.uint8, device="cuda")
+        for number in range(100):
+            send(same, number)
+        del same
+        print(comes_back())
+        most = 0
+        for number in range(100):
+            send(torch.zeros(64 * MIB, dtype=torch.uint8, device="cuda"), number)
+            most = max(most, torch.cuda.memory_allocated() - before)
+        print(comes_back(), most <= 24 * 64 * MIB)
+        tensors.put(None)
+        child.join()
+        print(child.exitcode)
+    """)
+    assert lines == ["0", "0 True", "0"]
 
 
 def test_arrays_of_unknown_libraries_are_an_error() -> None:

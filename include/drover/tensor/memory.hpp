@@ -76,9 +76,10 @@ struct MemoryOptions {
   Ordering ordering = Ordering::timelines;              ///< of work on what is sent
   /// Host memory of slabs without blocks that is kept for the next ones, since new pages cost most of the time of a
   /// large copy; 0 gives it back at once. Unless given, what `DROVER_IDLE_MEMORY` says, else 1 GiB, or a 16th of the
-  /// machine's memory if that is less. On devices one slab is kept, whatever this says.
+  /// machine's memory if that is less. On devices one slab is kept, whatever this says; and what others
+  /// allocated and this one opened by a handle: at most this, and a 64th of the device's memory.
   std::optional<std::uint64_t> idle_bytes;
-  /// For how long it is kept; less if the machine is short of memory.
+  /// For how long it is kept; less if the machine is short of memory. What is open by a handle: a 40th of it.
   std::chrono::milliseconds idle_time{2000};
 };
 
@@ -125,6 +126,9 @@ class Memory {
   [[nodiscard]] std::uint64_t claimed(const Place& place) const;
   /// All slabs that are mapped here. Waits for other users of their ledgers, a moment.
   [[nodiscard]] std::vector<SlabUsage> usage() const;
+  /// Gives back to other libraries what nobody uses any more, as every use of the memory does; at once if there is
+  /// nothing. For programs that have sent memory of theirs, and do something else for long.
+  void collect() const noexcept;
   /// Gives back every slab of its own that has no block in use, idle ones too, and every other in which this process
   /// has none.
   void trim();
