@@ -57,6 +57,7 @@ class PyQueue {
     const GetResult result = await(
         timeout, [&](Deadline deadline) { return queue_.get(message, deadline); },
         [](GetResult got) { return got != GetResult::timed_out; });
+    memory_.collect();  // whoever answers has often let go of what it was sent
     if (result != GetResult::got) return nb::int_(static_cast<int>(result));
     return unpack_message(std::move(message));
   }

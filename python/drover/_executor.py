@@ -107,8 +107,10 @@ class _MapResults:
 
     def close(self, executor: Executor) -> None:
         """All calls are done. From now on the executor may be gone."""
-        self._is_broken = executor._cannot_start()
-        executor._forget(self._calls)
+        try:
+            self._is_broken = executor._cannot_start()
+        finally:
+            executor._forget(self._calls)
 
     def give(self, end: float | None) -> Iterator[Any]:
         """Wait for each result in its turn."""

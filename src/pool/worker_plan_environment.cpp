@@ -15,6 +15,7 @@ constexpr const char* kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
 constexpr const char* kCopyConnections = "CUDA_DEVICE_MAX_COPY_CONNECTIONS";
 constexpr int kOwnConnections = 8;  // of a process for which nobody says how many, about
 constexpr int kOwnCopyConnections = 4;
+constexpr int kFewestConnections = 2;  // so that one stream that waits does not stop all others
 
 constexpr std::array kThreadVariables = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
                                          "NUMEXPR_NUM_THREADS"};
@@ -45,7 +46,8 @@ std::string visible_gpus(const DeviceInfo& own, const WorkerPlanOptions& options
 // GPU share what a process alone would have. Clients of MPS have a few of their server's.
 void share_connections(WorkerPlan& plan, const WorkerPlanOptions& options, const Machine& machine, int sharers) {
   if (sharers < 2 || options.mps || machine.set.contains(kConnections)) return;
-  plan.environment.emplace_back(kConnections, std::to_string(std::max(1, kOwnConnections / sharers)));
+  plan.environment.emplace_back(kConnections,
+                                std::to_string(std::max(kFewestConnections, kOwnConnections / sharers)));
   set_unless_told(plan, machine, kCopyConnections, std::to_string(std::max(1, kOwnCopyConnections / sharers)));
 }
 

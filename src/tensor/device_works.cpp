@@ -42,15 +42,14 @@ bool has_ended(const WorkTicket& use) noexcept {
   }
 }
 
-// All streams first, and then what they used.
-DeviceWorks::~DeviceWorks() {
-  auto retired = take_all();
+// All streams first, and then what they used. In a forked child another thread may have held the mutex for ever.
+DeviceWorks::~DeviceWorks() DROVER_NO_THREAD_ANALYSIS {
   if (membership_->self() == kNobody) {  // keepers of other libraries must not run here either
     // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): leaked on purpose; without memory the child ends here
-    static_cast<void>(new std::vector<RetiredBlock>(std::move(retired)));
+    static_cast<void>(new std::vector<RetiredBlock>(std::move(retired_)));
     return;
   }
-  for (const auto& block : retired) {
+  for (const auto& block : take_all()) {
     for (const auto& use : block.uses) finish(*use.work);
   }
 }
@@ -91,14 +90,9 @@ void DeviceWorks::retire(RetiredBlock block) {
   retired_count_ = retired_.size();
 }
 
-bool DeviceWorks::has_retired_without_keeper() {
-  const MutexLock lock(mutex_);
-  return std::ranges::any_of(retired_, [](const RetiredBlock& block) { return block.keeper == nullptr; });
-}
-
 // One thread at a time, so that none finds nothing while another looks. Uses are asked and waited for without the
 // mutex that whoever submits work needs.
-std::vector<RetiredBlock> DeviceWorks::take_ended(Deadline patience, Keepers keepers) {
+std::vector<RetiredBlock> DeviceWorks::take_ended(Deadline patience) {
   const bool is_patient = !patience.has_passed();
   if (!is_patient && !taking_.try_lock()) return {};
   if (is_patient) taking_.lock();
@@ -109,8 +103,7 @@ std::vector<RetiredBlock> DeviceWorks::take_ended(Deadline patience, Keepers kee
   retired_count_ = in_hand.size();  // who needs memory waits for what this thread finds out
   for (RetiredBlock& block : in_hand) {
     if (is_patient) std::ranges::for_each(block.uses, [&](const auto& use) { wait_for_end(use, patience); });
-    const bool may_end = keepers == Keepers::go || block.keeper == nullptr;
-    auto& into = may_end && std::ranges::all_of(block.uses, has_ended) ? ended : going_on;
+    auto& into = std::ranges::all_of(block.uses, has_ended) ? ended : going_on;
     into.push_back(std::move(block));
   }
   const MutexLock last(mutex_);

@@ -31,9 +31,6 @@ struct RetiredBlock {
   std::vector<WorkTicket> uses;
 };
 
-/// Whether blocks whose keepers would go with them are taken.
-enum class Keepers : std::uint8_t { go, stay };
-
 /// Safe for all threads.
 class DeviceWorks {
  public:
@@ -55,11 +52,8 @@ class DeviceWorks {
   void retire(RetiredBlock block) DROVER_EXCLUDES(mutex_);
   /// Whether any are kept.
   [[nodiscard]] bool has_retired() const noexcept { return retired_count_.load(std::memory_order_relaxed) != 0; }
-  /// Whether any are kept that end nothing of another library.
-  [[nodiscard]] bool has_retired_without_keeper() DROVER_EXCLUDES(mutex_);
   /// Those whose uses have ended since, or end until the deadline.
-  [[nodiscard]] std::vector<RetiredBlock> take_ended(Deadline patience, Keepers keepers = Keepers::go)
-      DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<RetiredBlock> take_ended(Deadline patience) DROVER_EXCLUDES(mutex_);
 
  private:
   [[nodiscard]] std::vector<std::shared_ptr<DeviceWork>> all() DROVER_EXCLUDES(mutex_);

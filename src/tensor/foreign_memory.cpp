@@ -37,9 +37,9 @@ HandleNote read_note(const Fd& file, std::uint64_t slab_bytes) {
               "let all processes of a session use the same drover");
 }
 
-Error memory_gone(const HandleNote& note, const std::string& reason) {
+Error memory_gone(std::int64_t pid, const std::string& reason) {
   return Error(Errc::peer_lost,
-               fmt::format("memory that a library of process {} allocated cannot be opened: {}", note.pid, reason),
+               fmt::format("memory that a library of process {} allocated cannot be opened: {}", pid, reason),
                "import it with may_share = false, or copy it, if it must outlive its maker");
 }
 
@@ -49,7 +49,7 @@ bool is_gone(std::int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) != 0 
 DevicePtr own_address(const Device& device, const HandleNote& note) {
   const PointerInfo info = device.describe({note.base});
   const bool is_same = info.is_device && info.base.address == note.base && info.buffer_id == note.buffer_id;
-  if (!is_same) throw memory_gone(note, "it was freed");
+  if (!is_same) throw memory_gone(note.pid, "it was freed");
   return info.base;
 }
 
@@ -67,17 +67,21 @@ Fd make_handle_file(const Device& device, const ForeignMemory& memory) {
   return file;
 }
 
+void require_maker(std::int64_t pid) {
+  if (is_gone(pid)) throw memory_gone(pid, "that process is gone");
+}
+
 // A driver may still open what a dead process had; it is not to be relied upon.
 HandleMemory open_handle_file(const Place& place, const Fd& file, std::uint64_t bytes) {
   const HandleNote note = read_note(file, bytes);
   Device& device = backend_of(place.backend).open(place.index);
-  if (note.pid == ::getpid()) return {.opened = nullptr, .address = own_address(device, note)};
-  if (is_gone(note.pid)) throw memory_gone(note, "that process is gone");
+  if (note.pid == ::getpid()) return {.opened = nullptr, .address = own_address(device, note), .maker = note.pid};
+  require_maker(note.pid);
   try {
-    return {.opened = device.open_ipc(note.handle, note.size), .address = {}};
+    return {.opened = device.open_ipc(note.handle, note.size), .address = {}, .maker = note.pid};
   } catch (const Error& error) {
     if (error.code() != Errc::corrupt) throw;
-    throw memory_gone(note, error.message());
+    throw memory_gone(note.pid, error.message());
   }
 }
 

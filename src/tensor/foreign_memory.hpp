@@ -39,7 +39,11 @@ struct KeptBytes {
 struct HandleMemory {
   std::unique_ptr<DeviceMemory> opened;  ///< of another process
   DevicePtr address;                     ///< of this one's own: where it lies
+  std::int64_t maker = 0;                ///< the process that allocated it
 };
+
+/// Throws `Errc::peer_lost` if a process that allocated such memory is gone.
+void require_maker(std::int64_t pid);
 
 /// Opens it, for a slab of `bytes`. Throws `Errc::corrupt` if it is no such file, `Errc::peer_lost` if the memory, or
 /// the process that allocated it, is gone.

@@ -95,6 +95,7 @@ std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
     HandleMemory memory = open_handle_file(opened->place_, file, slab_bytes(spec));
     opened->device_ = std::move(memory.opened);
     opened->address_ = memory.address;
+    opened->maker_ = memory.maker;
   } else {
     Backend& backend = backend_of(opened->place_.backend);
     const auto slab = backend.import_slab(opened->place_.index, file, slab_bytes(spec));
@@ -131,6 +132,10 @@ bool MappedSlab::make_known_to(Device& device) {
     log(LogLevel::warn, error.what());
   }
   return at->second != nullptr;
+}
+
+void MappedSlab::check_maker() const {
+  if (maker_ != 0) require_maker(maker_);
 }
 
 bool MappedSlab::is_alone() const noexcept { return header_of(book_->object().data()).openers.load() <= 1; }

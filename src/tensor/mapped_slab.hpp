@@ -51,6 +51,8 @@ class MappedSlab {
   /// Whether it is memory that one process allocated for itself, and the others opened by a handle. They must close
   /// it before that one frees it.
   [[nodiscard]] bool is_by_handle() const noexcept { return form_ == SlabForm::handle; }
+  /// Throws `Errc::peer_lost` if it was opened by a handle and the process that allocated it is gone.
+  void check_maker() const;
   /// Whether there is no block in it; may change at any time unless this process alone allocates there.
   [[nodiscard]] bool is_empty() const noexcept { return book_->ledger().used_blocks() == 0; }
   /// Makes host memory known to a device, once, so that copies run at full speed and do not wait. Returns whether it
@@ -66,7 +68,8 @@ class MappedSlab {
   bool is_for_one_ = false;
   mutable std::atomic<bool> is_new_{false};  // one for a large block, into which nothing was written yet
   SlabForm form_ = SlabForm::memory;
-  DevicePtr address_;  // of memory that is used where it lies
+  DevicePtr address_;       // of memory that is used where it lies
+  std::int64_t maker_ = 0;  // the process that allocated what was opened by a handle
   Mapping host_;
   std::unique_ptr<DeviceMemory> device_;
   Mutex mutex_;

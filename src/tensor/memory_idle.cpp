@@ -122,40 +122,33 @@ std::vector<MemoryState::Known> MemoryState::take_idle_above(const Place& place,
   return take_if([&](const Known& known) { return std::ranges::count(surplus, &known) > 0; });
 }
 
-// Also finds those that became empty by others, after the last block of this process in them had ended.
-bool MemoryState::look_after_idle() noexcept {
-  release_retired_without_keeper();
-  const bool is_short = is_host_short_of_memory();
+// Also finds those that became empty by others, after the last block of this process in them had ended. Returns
+// whether there will be more to do. Nothing here may ask a stream, or end a keeper of another library: the one would
+// break into the graph that another thread captures, the other may want a lock that whoever waits for this thread
+// has.
+bool MemoryState::look_after_idle(bool is_by_handle) noexcept {
+  const bool is_short = !is_by_handle && is_host_short_of_memory();
   std::vector<Known> dropped;
   const MutexLock lock(mutex_);
   const auto now = Clock::now();
+  const auto is_mine = [&](const Known& known) DROVER_NO_THREAD_ANALYSIS {  // with the mutex held, likewise below
+    return known.slab->is_by_handle() == is_by_handle && may_become_idle(known);
+  };
   for (auto& [generation, known] : slabs_) {
-    if (!may_become_idle(known)) continue;
+    if (!is_mine(known)) continue;
     if (!is_idle(known)) {
       known.idle_since = {};
     } else if (known.idle_since == Clock::time_point()) {
       known.idle_since = now;
     }
   }
-  dropped = take_if([&](const Known& known) DROVER_NO_THREAD_ANALYSIS {  // with the mutex held
-    if (known.idle_since == Clock::time_point() || !may_become_idle(known) || !is_idle(known)) return false;
+  dropped = take_if([&](const Known& known) DROVER_NO_THREAD_ANALYSIS {
+    if (known.idle_since == Clock::time_point() || !is_mine(known) || !is_idle(known)) return false;
     const bool is_left = !known.slab->is_own() && known.slab->is_alone();
     return is_short || is_left || now - known.idle_since >= idle_time_of(*known.slab);
   });
   if (!dropped.empty()) works_.bury_without_keeper();
-  return works_.has_retired_without_keeper() ||
-         std::ranges::any_of(
-             slabs_, [this](const auto& each) DROVER_REQUIRES(mutex_) { return may_become_idle(each.second); });
-}
-
-// Keepers of other libraries may want a lock that whoever waits for this thread has. Nor does this begin a look: it
-// is part of one.
-void MemoryState::release_retired_without_keeper() noexcept {
-  for (auto& [keeper, lease, slab, uses] : works_.take_ended(Deadline::after({}), Keepers::stay)) {
-    const std::uint64_t bytes = lease.bytes();
-    lease.release();
-    static_cast<void>(end_claim(slab, bytes));
-  }
+  return std::ranges::any_of(slabs_, [&](const auto& each) { return is_mine(each.second); });
 }
 
 }  // namespace drover

@@ -37,8 +37,14 @@ MemoryState::~MemoryState() {
   }
 }
 
-// Waits for those who keep open what they have let go of.
+// Waits for those who keep open what they have let go of, and lets go of what this process does: they may wait, too.
 void MemoryState::await_closing() noexcept {
+  {
+    std::vector<Known> closed;
+    const MutexLock lock(mutex_);
+    closed = take_if(
+        [](const Known& known) { return !known.imported && known.slab->is_by_handle() && known.claims == 0; });
+  }
   const auto is_closing = [this](const auto& entry) {
     const Known& known = entry.second;
     return known.imported && known.claims == 0 && SlabBook::is_only(*known.imported->anchor) && !is_over(known);
@@ -51,12 +57,22 @@ void MemoryState::await_closing() noexcept {
   while (has_any() && !deadline.has_passed()) std::this_thread::sleep_for(kBetweenLooks);
 }
 
-// Bytes inside of others that are kept need no keeper of their own. Else a tensor that is sent again and again would
-// have one for each time.
-std::shared_ptr<void> MemoryState::Import::keep(const KeptBytes& bytes) {
-  const auto after = kept.upper_bound(bytes.begin.address);
-  if (after != kept.begin() && bytes.end() <= std::prev(after)->second.end()) return nullptr;
-  return std::exchange(kept[bytes.begin.address], bytes).keeper;
+// The newest of the same bytes is enough, and of those inside of its own: else a tensor that is sent again and again
+// would have one for each time. The older one is not: torch takes the bytes from a storage that is resized.
+std::vector<std::shared_ptr<void>> MemoryState::Import::keep(const KeptBytes& bytes) {
+  std::vector<std::shared_ptr<void>> replaced;
+  if (bytes.keeper.use_count() == 0) return replaced;  // none; one may well point to nothing
+  for (auto at = keepers.lower_bound({bytes.begin.address, 0});
+       at != keepers.end() && at->first.first < bytes.end();) {
+    if (at->first.second > bytes.end()) {
+      ++at;
+      continue;
+    }
+    replaced.push_back(std::move(at->second));
+    at = keepers.erase(at);
+  }
+  keepers.try_emplace({bytes.begin.address, bytes.end()}, bytes.keeper);
+  return replaced;
 }
 
 Block MemoryState::import_memory(const ForeignMemory& memory, const KeptBytes& kept) {
@@ -80,7 +96,7 @@ Block MemoryState::import_memory(const ForeignMemory& memory, const KeptBytes& k
 
 // While a copy of the anchor is held, the import is not over.
 Block MemoryState::import_again(const ForeignMemory& memory, const KeptBytes& kept) {
-  std::shared_ptr<void> replaced;  // goes without the mutex
+  std::vector<std::shared_ptr<void>> replaced;  // goes without the mutex
   std::shared_ptr<MappedSlab> slab;
   std::shared_ptr<const Lease> anchor;
   {

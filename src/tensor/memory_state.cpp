@@ -22,7 +22,7 @@ namespace {
 constexpr std::chrono::milliseconds kLedgerPatience{100};
 // How long memory that is needed waits for work that still uses it.
 constexpr std::chrono::seconds kWorkPatience{10};
-// When memory is looked after that work still uses, or that is open by a handle.
+// When memory is looked after that is open by a handle.
 constexpr std::chrono::milliseconds kSoon{20};
 // Between attempts to get memory that was given back a moment ago.
 constexpr std::chrono::milliseconds kFirstPause{1};
@@ -65,8 +65,9 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
       options_(std::move(options)),
       idle_bytes_(idle_bytes_of(options_)),
       works_(membership_, options_.ordering),
-      later_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)), [this] { return look_after_idle(); }),
-      soon_(kSoon, [this] { return look_after_idle(); }) {
+      later_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)),
+             [this] { return look_after_idle(false); }),
+      soon_(kSoon, [this] { return look_after_idle(true); }) {
   require(options_.slab_bytes >= kMiB, "a slab of less than 1 MiB was asked for", "leave slab_bytes as it is");
 }
 
@@ -217,9 +218,16 @@ Block MemoryState::open(Lease&& lease) {
 
 std::shared_ptr<MappedSlab> MemoryState::mapped(const Lease& lease) {
   const ObjectHandle& handle = lease.slab();
+  std::shared_ptr<MappedSlab> idle;
   {
     const MutexLock lock(mutex_);
-    if (const auto known = slabs_.find(handle.generation); known != slabs_.end()) return known->second.slab;
+    const auto known = slabs_.find(handle.generation);
+    if (known != slabs_.end() && known->second.claims > 0) return known->second.slab;
+    if (known != slabs_.end()) idle = known->second.slab;
+  }
+  if (idle != nullptr) {
+    idle->check_maker();
+    return idle;
   }
   return MappedSlab::open(SlabBook::open(membership_, handle));
 }
@@ -301,7 +309,6 @@ void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::share
                        .uses = std::move(uses)};
   block.state_.reset();
   works_.retire(std::move(retired));
-  soon_.begin();
 }
 
 void MemoryState::release_retired(Deadline patience) noexcept {

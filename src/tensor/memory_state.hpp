@@ -61,11 +61,11 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   // make another but this process.
   struct Import {
     ForeignMemory memory;
-    std::shared_ptr<const Lease> anchor;           // shared: with threads that are sharing it, without the mutex
-    std::map<std::uint64_t, KeptBytes> kept = {};  // by where they begin
+    std::shared_ptr<const Lease> anchor;  // shared: with threads that are sharing it, without the mutex
+    std::map<std::pair<std::uint64_t, std::uint64_t>, std::shared_ptr<void>> keepers = {};  // by their first and end
 
-    // Returns a keeper that is not needed any more.
-    std::shared_ptr<void> keep(const KeptBytes& bytes);
+    // Returns those that are not needed any more.
+    std::vector<std::shared_ptr<void>> keep(const KeptBytes& bytes);
   };
   struct Known {
     std::shared_ptr<MappedSlab> slab;
@@ -103,8 +103,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] std::uint64_t idle_room(const Place& place, std::uint64_t more = 0) const DROVER_REQUIRES(mutex_);
   [[nodiscard]] std::vector<Known> take_idle_above(const Place& place, std::uint64_t most) DROVER_REQUIRES(mutex_);
   [[nodiscard]] std::chrono::milliseconds idle_time_of(const MappedSlab& slab) const noexcept;
-  void release_retired_without_keeper() noexcept DROVER_EXCLUDES(mutex_);
-  bool look_after_idle() noexcept DROVER_EXCLUDES(mutex_);
+  bool look_after_idle(bool is_by_handle) noexcept DROVER_EXCLUDES(mutex_);
   [[nodiscard]] Block import_again(const ForeignMemory& memory, const KeptBytes& kept) DROVER_EXCLUDES(mutex_);
   void await_closing() noexcept DROVER_EXCLUDES(mutex_);
   [[nodiscard]] static bool is_over(const Known& known) noexcept;

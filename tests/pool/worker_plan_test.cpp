@@ -350,7 +350,7 @@ TEST(WorkerEnvironment, workers_of_one_gpu_share_the_queues_of_one_process) {
   EXPECT_EQ(connections_of({.workers = 4}, machine), "4 2");
   EXPECT_EQ(connections_of({.devices = "cuda:0*3"}, machine), "2 1");
   EXPECT_EQ(connections_of({.devices = "cuda:0*4"}, machine), "2 1");
-  EXPECT_EQ(connections_of({.devices = "cuda:0*64"}, machine), "1 1");
+  EXPECT_EQ(connections_of({.devices = "cuda:0*64"}, machine), "2 1");
   const WorkerPlanOptions mix{.devices = "cuda:0*2,cuda:1,cpu*2"};
   EXPECT_EQ(connections_of(mix, machine, 0), "4 2");
   EXPECT_EQ(connections_of(mix, machine, 2), kLeftAlone) << "alone on the other GPU";

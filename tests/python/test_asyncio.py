@@ -197,4 +197,4 @@ def test_futures_of_an_executor_are_cancelled_and_fail_in_asyncio() -> None:
         asyncio.run(main())
     """)
     told = [line for line in lines if "drover[" not in line]
-    assert told == ["timed out", "0.3 True", "TypeError", "PeerLost", "[0, 1, 2, 3, 4]"]
+    assert told == ["timed out", "0.3 True", "TypeError", "WorkerLost", "[0, 1, 2, 3, 4]"]

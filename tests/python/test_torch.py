@@ -347,6 +347,44 @@ def test_gpu_memory_of_torch_comes_back_when_who_got_it_is_done() -> None:
     assert lines == ["0", "0 True", "0"]
 
 
+@on_gpu
+def test_gpu_graphs_are_captured_while_memory_that_was_received_is_closed() -> None:
+    """Which happens on another thread, and must not break into the capture."""
+    lines = run("""
+        import time
+        import torch
+        import drover
+
+        def send(tensors, is_done):
+            tensors.put(torch.arange(1000, device="cuda"))
+            is_done.wait()
+
+        tensors, is_done = drover.Queue(), drover.Event()
+        child = drover.Process(target=send, args=(tensors, is_done))
+        child.start()
+        x = torch.zeros(1000, device="cuda")
+        x += 1
+        torch.cuda.synchronize()
+        got = tensors.get()
+        print(int(got.sum()))
+        torch.cuda._sleep(100_000_000)  # so that work goes on when it is let go
+        y = got + 1
+        del got
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            x += 1
+            time.sleep(0.3)
+            x += 1
+        graph.replay()
+        torch.cuda.synchronize()
+        print(float(x[0]), int(y[-1]))
+        is_done.set()
+        child.join()
+        print(child.exitcode)
+    """)
+    assert lines == ["499500", "3.0 1000", "0"]
+
+
 def test_arrays_of_unknown_libraries_are_an_error() -> None:
     """As a newer drover might send them."""
     with pytest.raises(pickle.UnpicklingError, match="library 200"):

@@ -1,4 +1,5 @@
 // Memory of other libraries between real processes: who dies, and what becomes of the memory and its keeper.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -6,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
 #include "drover/ipc/queue.hpp"
 #include "drover/session/session.hpp"
@@ -30,7 +32,7 @@ Tensor receive_tensor(const Memory& memory, Queue& queue) {
 
 }  // namespace
 
-// Has memory of another library, sends it, stays until killed or let go.
+// Has memory of another library, sends it twice, stays until killed or let go.
 DROVER_PEER_BODY(foreign_producer) {
   std::string handle;
   const Session session = accept_session(peer, &handle);
@@ -39,7 +41,7 @@ DROVER_PEER_BODY(foreign_producer) {
   ForeignNumbers numbers(Place::parse(peer.parameter("place")), peer.parameter("kind"), kCount);
   const Imported imported = import_tensor(memory, numbers.array());
   ASSERT_EQ(imported.way, way_of(peer.parameter("kind")));
-  ASSERT_EQ(put(queue, imported.tensor), PutResult::put);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(put(queue, imported.tensor), PutResult::put);
   peer.reach("sent");
 }
 
@@ -148,6 +150,19 @@ TEST_P(ForeignCrash, memory_behind_a_handle_does_not_and_who_comes_later_is_told
   expect_error(Errc::peer_lost, [&] { static_cast<void>(get(queue_, memory_, tensor)); },
                {"that process is gone", "import it with may_share = false"});
   EXPECT_EQ(sum(full(memory_, DType::uint8, {100}, 2, place())), 200.0) << "the rest goes on";
+}
+
+TEST_P(ForeignCrash, nor_is_it_used_by_who_still_has_it_open) {
+  const Memory memory(session_, {.idle_bytes = kGiB, .idle_time = std::chrono::hours(1)});
+  auto producer = peer("foreign_producer", "allocated");
+  producer.hold_at(0, "sent");
+  start(producer, "sent");
+  EXPECT_EQ(sum(receive_tensor(memory, queue_)), static_cast<double>(kCount * (kCount - 1) / 2));
+  const auto slabs = memory.usage();
+  ASSERT_EQ(std::ranges::count(slabs, false, &SlabUsage::is_own), 1) << "open for more to come";
+  kill(producer);
+  Tensor tensor;
+  expect_error(Errc::peer_lost, [&] { static_cast<void>(get(queue_, memory, tensor)); }, {"that process is gone"});
 }
 
 DROVER_INSTANTIATE_ON_DEVICES(ForeignCrash);

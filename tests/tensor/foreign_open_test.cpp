@@ -1,6 +1,7 @@
 // Memory of other libraries that was opened by a handle: how long it stays open, and what its maker keeps meanwhile.
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <thread>
 
@@ -130,9 +131,33 @@ TEST_P(ForeignOpen, a_tensor_that_is_sent_again_and_again_has_one_keeper) {
   for (int i = 0; i < 100; ++i) static_cast<void>(sent(numbers.array(first)));
   EXPECT_EQ(numbers.kept(), 1);
   static_cast<void>(sent(numbers.array()));
-  EXPECT_EQ(numbers.kept(), 1) << "who keeps all keeps a part that begins there";
+  EXPECT_EQ(numbers.kept(), 1) << "who keeps all keeps a part of it";
   static_cast<void>(sent(numbers.array(first, 400)));
-  EXPECT_EQ(numbers.kept(), 1) << "nor does a part in the middle need its own";
+  EXPECT_EQ(numbers.kept(), 2);
+  static_cast<void>(sent(numbers.array()));
+  EXPECT_EQ(numbers.kept(), 1);
+}
+
+// A library may take bytes from an array that is kept, as torch does if a storage is resized, and give them to
+// another.
+TEST_P(ForeignOpen, the_newest_keeper_is_the_one_that_counts) {
+  ForeignNumbers numbers(place(), "allocated", kCount);
+  auto one = std::make_shared<int>();
+  auto two = std::make_shared<int>();
+  const auto kept_by = [&](const std::shared_ptr<int>& keeper, std::int64_t count) {
+    DlpackArray array = numbers.array(TensorLayout::contiguous(DType::int32, {count}));
+    array.keeper = keeper;
+    return array;
+  };
+  const Tensor first = sent(kept_by(one, 10));
+  const Tensor second = sent(kept_by(two, 10));
+  EXPECT_EQ(one.use_count(), 1);
+  EXPECT_EQ(two.use_count(), 2);
+  const Tensor smaller = sent(kept_by(one, 5));
+  EXPECT_EQ(one.use_count(), 2) << "what lies inside of older bytes is kept for itself";
+  EXPECT_EQ(two.use_count(), 2);
+  const Tensor without = sent(kept_by(nullptr, 10));
+  EXPECT_EQ(two.use_count(), 2) << "who gives no keeper replaces none";
 }
 
 TEST_P(ForeignOpen, parts_beside_each_other_have_a_keeper_each) {
@@ -155,15 +180,38 @@ TEST_P(ForeignOpen, a_maker_that_ends_waits_for_those_who_are_about_to_close_it)
   EXPECT_EQ(numbers.kept(), 0);
 }
 
-TEST_P(ForeignOpen, what_work_still_used_is_given_back_by_itself_when_that_is_done) {
+// What asks a stream breaks into a graph that another thread captures, and keepers want locks of their libraries.
+TEST_P(ForeignOpen, nothing_is_given_back_behind_the_back_of_a_program) {
   ForeignNumbers numbers(place(), "allocated", kCount);
   Gate gate(place());
+  gate.hold(import_tensor(*here_, numbers.array()).tensor);
   gate.hold(sent(numbers.array()));
-  std::this_thread::sleep_for(kLong);
-  EXPECT_GT(there_->claimed(place()), 0U);
   gate.open();
-  EXPECT_TRUE(eventually([&] { return there_->claimed(place()) == 0; }));
+  static_cast<void>(gate.stream().synchronize(Deadline::never()));
+  std::this_thread::sleep_for(kLong);
+  EXPECT_EQ(numbers.kept(), 1);
+  there_->collect();
+  EXPECT_EQ(there_->claimed(place()), 0U);
   EXPECT_TRUE(eventually([&] { return open_in(*there_) == 0; }));
+  here_->collect();
+  EXPECT_EQ(numbers.kept(), 0);
+}
+
+TEST_P(ForeignOpen, those_who_have_each_others_do_not_wait_for_each_other) {
+  keep_long();
+  here_.emplace(sender_, MemoryOptions{.idle_bytes = kGiB, .idle_time = std::chrono::hours(1)});
+  ForeignNumbers mine(place(), "allocated", kCount);
+  ForeignNumbers theirs(place(), "allocated", kCount);
+  static_cast<void>(sent(mine.array()));
+  ASSERT_EQ(put(there_queue_, import_tensor(*there_, theirs.array()).tensor), PutResult::put);
+  Tensor got;
+  ASSERT_EQ(get(queue_, *here_, got, Deadline::after(std::chrono::seconds(10))), GetResult::got);
+  got = Tensor();
+  const CapturedLog log(LogLevel::warn);
+  std::thread other([this] { there_.reset(); });
+  here_.reset();
+  other.join();
+  EXPECT_FALSE(log.contains("while other processes use it"));
 }
 
 TEST_P(ForeignOpen, a_process_that_ends_closes_it) {
