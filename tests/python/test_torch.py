@@ -378,6 +378,7 @@ def test_gpu_graphs_are_captured_while_memory_that_was_received_is_closed() -> N
         graph.replay()
         torch.cuda.synchronize()
         print(float(x[0]), int(y[-1]))
+        tensors.put("anything, which gives back what is done")
         is_done.set()
         child.join()
         print(child.exitcode)
