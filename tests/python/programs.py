@@ -13,11 +13,12 @@ import time
 import uuid
 from pathlib import Path
 
-__all__ = ["Program", "run"]
+__all__ = ["Program", "run", "run_tests_of_cpython"]
 
 _MARK = "DROVER_TEST_PROGRAM"
 # Ends a run that has gone wrong; says nothing of how fast it must be.
 _LIMIT_S = 90.0
+_SUITE_LIMIT_S = 240.0
 
 
 class Program:
@@ -122,3 +123,22 @@ def run(source: str, *arguments: str, from_stdin: bool = False, status: int = 0)
         ended = program.wait()
         assert ended == status, f"status {ended}:\n{program.output}"
         return program.lines()
+
+
+def run_tests_of_cpython(runner: str, folder: Path, *names: str) -> tuple[int, str]:
+    """Run classes of CPython's tests in a folder where they may leave files; give the status and what was written."""
+    with subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name(runner)), *names],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            text, _ = process.communicate(timeout=_SUITE_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # it writes the stacks of its threads
+            text, _ = process.communicate()
+            raise AssertionError(f"it hangs:\n{text}") from None
+    return process.returncode, text

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from cpython_futures import CLASSES, LEFT_OUT, NO_TESTS, advice
+from programs import run_tests_of_cpython
 
-RUNNER = Path(__file__).with_name("cpython_futures.py")
-# Ends a run that hangs; says nothing of how fast it must be.
-LIMIT_S = 240
 # Left out where they exist; not every version of Python has them.
 NOT_EVERYWHERE = {
     "ProcessPoolExecutorTest.test_max_tasks_per_child_defaults_to_spawn_context",
@@ -23,24 +18,11 @@ NOT_EVERYWHERE = {
 
 
 def run_tests(folder: Path, name: str) -> tuple[int, str]:
-    """Run a class of tests in a folder where they may leave files; the exit status, and what was written."""
-    with subprocess.Popen(
-        [sys.executable, str(RUNNER), name],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            text, _ = process.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGABRT)  # it writes the stacks of its threads
-            text, _ = process.communicate()
-            pytest.fail(f"it hangs:\n{text}")
-    if process.returncode == NO_TESTS:
+    """Run a class of tests; the exit status, and what was written."""
+    status, text = run_tests_of_cpython("cpython_futures.py", folder, name)
+    if status == NO_TESTS:
         pytest.skip(advice())
-    return process.returncode, text
+    return status, text
 
 
 @pytest.mark.parametrize(("name", "least"), CLASSES.items())

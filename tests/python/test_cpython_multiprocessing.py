@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 import textwrap
@@ -11,36 +10,16 @@ from pathlib import Path
 
 import pytest
 from cpython_cases import CLASSES, LEFT_OUT, NO_TESTS
+from programs import run_tests_of_cpython
 
-RUNNER = Path(__file__).with_name("cpython_suite.py")
-# Ends a run that hangs; says nothing of how fast it must be.
-LIMIT_S = 240
+RUNNER = "cpython_suite.py"
 REMEDY = "this interpreter has no test package; on Debian 12 it is libpython3.11-testsuite: `make setup` installs it"
-
-
-def run_suite(folder: Path, *names: str) -> tuple[int, str]:
-    """Run some of the tests in a folder where they may leave files; the exit status, and what was written."""
-    with subprocess.Popen(
-        [sys.executable, str(RUNNER), *names],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            text, _ = process.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGABRT)  # it writes the stacks of its threads
-            text, _ = process.communicate()
-            pytest.fail(f"it hangs:\n{text}")
-    return process.returncode, text
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_class_passes(name: str, tmp_path: Path) -> None:
     """Every test of the class passes but for those that are left out, and those do not pass by chance."""
-    status, text = run_suite(tmp_path, name)
+    status, text = run_tests_of_cpython(RUNNER, tmp_path, name)
     if status == NO_TESTS:
         pytest.skip(REMEDY)
     assert status == 0, text
@@ -65,10 +44,10 @@ def test_what_they_test_is_drovers() -> None:
     """
     ran = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
-        cwd=RUNNER.parent,
+        cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=240,
         check=False,
     )
     if ran.returncode == NO_TESTS:
@@ -79,7 +58,7 @@ def test_what_they_test_is_drovers() -> None:
 
 def test_name_that_does_not_exist_is_noticed(tmp_path: Path) -> None:
     """A class that another version of Python has no more is not passed over."""
-    status, text = run_suite(tmp_path, "WithProcessesTestNothing")
+    status, text = run_tests_of_cpython(RUNNER, tmp_path, "WithProcessesTestNothing")
     if status == NO_TESTS:
         pytest.skip(REMEDY)
     assert status == 1, text
