@@ -45,7 +45,7 @@ void MemoryState::await_closing() noexcept {
     closed = take_if(
         [](const Known& known) { return !known.imported && known.slab->is_by_handle() && known.claims == 0; });
   }
-  const auto is_closing = [this](const auto& entry) {
+  const auto is_closing = [](const auto& entry) {
     const Known& known = entry.second;
     return known.imported && known.claims == 0 && SlabBook::is_only(*known.imported->anchor) && !is_over(known);
   };

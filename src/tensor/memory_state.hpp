@@ -62,7 +62,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   struct Import {
     ForeignMemory memory;
     std::shared_ptr<const Lease> anchor;  // shared: with threads that are sharing it, without the mutex
-    std::map<std::pair<std::uint64_t, std::uint64_t>, std::shared_ptr<void>> keepers = {};  // by their first and end
+    std::map<std::pair<std::uint64_t, std::uint64_t>, std::shared_ptr<void>> keepers;  // by their first and end
 
     // Returns those that are not needed any more.
     std::vector<std::shared_ptr<void>> keep(const KeptBytes& bytes);
