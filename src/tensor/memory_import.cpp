@@ -121,7 +121,7 @@ bool MemoryState::is_over(const Known& known) noexcept {
 
 // Keepers belong to other libraries, and do what they like when they go: not under the mutex.
 void MemoryState::end_imports() noexcept {
-  if (imports_ == 0) return;
+  if (imports_ == 0 || membership_->self() == kNobody) return;
   std::vector<Known> ended;
   const MutexLock lock(mutex_);
   ended = take_if([](const Known& known) { return known.imported && is_over(known); });

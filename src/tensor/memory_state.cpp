@@ -312,7 +312,6 @@ void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::share
 }
 
 void MemoryState::release_retired(Deadline patience) noexcept {
-  if (membership_->self() == kNobody) return;
   if (works_.has_retired()) {
     for (auto& [keeper, lease, slab, uses] : works_.take_ended(patience)) {
       const std::uint64_t bytes = lease.bytes();

@@ -51,6 +51,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   /// Releases those whose uses have ended since, or end until the deadline. Gives back imported memory that nobody
   /// uses any more.
   void release_retired(Deadline patience) noexcept DROVER_EXCLUDES(mutex_);
+  /// Gives back imported memory that nobody uses any more, and asks no device. Nothing in a forked child.
+  void end_imports() noexcept DROVER_EXCLUDES(mutex_);
   /// What this process does on its devices.
   [[nodiscard]] DeviceWorks& works() noexcept { return works_; }
   [[nodiscard]] const std::shared_ptr<Membership>& membership() const noexcept { return membership_; }
@@ -108,7 +110,6 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   void await_closing() noexcept DROVER_EXCLUDES(mutex_);
   [[nodiscard]] static bool is_over(const Known& known) noexcept;
   [[nodiscard]] std::vector<Known> take_if(const std::function<bool(const Known&)>& is_taken) DROVER_REQUIRES(mutex_);
-  void end_imports() noexcept DROVER_EXCLUDES(mutex_);
   [[noreturn]] void throw_exhausted(const Error& error, const Place& place) const DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::string who_holds_what(const Place& place) const DROVER_EXCLUDES(mutex_);
 

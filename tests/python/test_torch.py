@@ -325,7 +325,7 @@ def test_gpu_memory_of_torch_comes_back_when_who_got_it_is_done() -> None:
         def comes_back():
             deadline = time.monotonic() + 20
             while torch.cuda.memory_allocated() > before and time.monotonic() < deadline:
-                tensors.put(torch.zeros(1, dtype=torch.uint8))  # of the CPU; looks after memory
+                tensors.put(drover.zeros(1, dtype="uint8"))  # who has shared memory looks after what it had
                 results.get()
             return torch.cuda.memory_allocated() - before
 
@@ -378,7 +378,7 @@ def test_gpu_graphs_are_captured_while_memory_that_was_received_is_closed() -> N
         graph.replay()
         torch.cuda.synchronize()
         print(float(x[0]), int(y[-1]))
-        tensors.put("anything, which gives back what is done")
+        drover.empty(1)  # gives back what is done
         is_done.set()
         child.join()
         print(child.exitcode)

@@ -190,10 +190,11 @@ TEST_P(ForeignOpen, nothing_is_given_back_behind_the_back_of_a_program) {
   static_cast<void>(gate.stream().synchronize(Deadline::never()));
   std::this_thread::sleep_for(kLong);
   EXPECT_EQ(numbers.kept(), 1);
-  there_->collect();
-  EXPECT_EQ(there_->claimed(place()), 0U);
+  EXPECT_EQ(there_->claimed(place()), 0U) << "who asks looks after it first";
   EXPECT_TRUE(eventually([&] { return open_in(*there_) == 0; }));
   here_->collect();
+  EXPECT_EQ(numbers.kept(), 1) << "whether the work is done is a question to a stream, too";
+  EXPECT_EQ(here_->claimed(place()), 0U);
   EXPECT_EQ(numbers.kept(), 0);
 }
 

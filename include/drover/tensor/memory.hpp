@@ -126,8 +126,8 @@ class Memory {
   [[nodiscard]] std::uint64_t claimed(const Place& place) const;
   /// All slabs that are mapped here. Waits for other users of their ledgers, a moment.
   [[nodiscard]] std::vector<SlabUsage> usage() const;
-  /// Gives back to other libraries what nobody uses any more, as every use of the memory does; at once if there is
-  /// nothing. For programs that have sent memory of theirs, and do something else for long.
+  /// Gives back to other libraries what nobody uses any more, as every use of the memory does; returns at once if
+  /// there is nothing, and asks no device. For programs that have sent such memory, and do something else for long.
   void collect() const noexcept;
   /// Gives back every slab of its own that has no block in use, idle ones too, and every other in which this process
   /// has none.
