@@ -239,7 +239,7 @@ def test_what_was_submitted_is_done_before_the_program_ends() -> None:
 
         def say(text):
             time.sleep(0.1)
-            print(text, flush=True)
+            print(text + "\\n", end="", flush=True)  # at once: others print beside it
 
         if __name__ == "__main__":
             kept = drover.Executor(1)
