@@ -28,6 +28,8 @@ _SHUT_DOWN = "cannot schedule new futures after shutdown"
 class _OwnPool(Pool):
     """The pool of an executor, which ends when nobody can ask for its results any more."""
 
+    _is_executors = True
+
     def __del__(self) -> None:
         """That is how it should be."""
 

@@ -85,7 +85,7 @@ class _Starting:
         self.kept.append(shared)
 
 
-def _start_payload(initializer: Any, initargs: Iterable[Any]) -> tuple[bytes, Any, list[Any]]:
+def _start_payload(initializer: Any, initargs: Iterable[Any], is_executors: bool) -> tuple[bytes, Any, list[Any]]:
     """Give what workers are told before their first task, and what must live as long as they may be started."""
     told = preparation_of("worker")
     told["authkey"] = bytes(told["authkey"])
@@ -96,7 +96,7 @@ def _start_payload(initializer: Any, initargs: Iterable[Any]) -> tuple[bytes, An
     finally:
         context.set_spawning_popen(None)
     tracker = (os.getpid(), process.current_process().name, resource_tracker.getfd())
-    return pickle.dumps((told, beside, tracker)), tensors, starting.kept
+    return pickle.dumps((told, beside, tracker, is_executors)), tensors, starting.kept
 
 
 def _say_how_workers_start() -> None:
@@ -140,6 +140,8 @@ class Pool(TaskCalls):
     print goes: "inherited", "forwarded" with the worker's name before each line, "discarded", or a file's path.
     """
 
+    _is_executors = False  # whether what cannot be sent back is told as concurrent.futures does
+
     def __init__(  # noqa: PLR0913 (multiprocessing's, and ours by their names)
         self,
         processes: int | None = None,
@@ -168,7 +170,7 @@ class Pool(TaskCalls):
         options.opens_device = devices is not None or bool(placement)
         options.set_limits(start_limit, idle_limit, stall_report_after)
         options.set_output(output)
-        payload, tensors, self._kept = _start_payload(initializer, initargs)
+        payload, tensors, self._kept = _start_payload(initializer, initargs, self._is_executors)
         options.set_start(payload, tensors)
         _say_how_workers_start()
         util._flush_std_streams()

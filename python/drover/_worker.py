@@ -29,10 +29,11 @@ def start(payload: bytes, tensors: Sequence[_core.Tensor]) -> None:
     worker = _core.this_worker()
     _session._current = worker.session
     os.environ.pop(_session.session_variable, None)  # what this process starts is not in the session by itself
-    _core.set_worker_functions(prepare=_prepare, loads=_objects.loads, dumps=_dumps, fail=_fail, known=_known)
+    told, beside, tracker, is_executors = pickle.loads(payload)
+    dumps, fail = (_executors_dumps, _executors_fail) if is_executors else (_dumps, _fail)
+    _core.set_worker_functions(prepare=_prepare, loads=_objects.loads, dumps=dumps, fail=fail, known=_known)
     _ignore_interrupts()
     _tell_stacks()
-    told, beside, tracker = pickle.loads(payload)
     _become_child(worker, *tracker)
     told["name"] = worker.name
     own = process.current_process()
@@ -91,11 +92,41 @@ def _dumps(result: Any) -> tuple[bytes, Sequence[_core.Tensor]]:
         raise MaybeEncodingError(error, result) from None
 
 
+def _executors_dumps(result: Any) -> tuple[bytes, Sequence[_core.Tensor]]:
+    """Let the error of sending a result be that of its call, as concurrent.futures does."""
+    try:
+        return _objects.dumps(result)
+    except Exception as error:
+        _note(error, f"the result of a call, of type {type(result).__qualname__}, cannot be sent")
+        raise
+
+
 def _fail(error: BaseException) -> tuple[bytes, Sequence[_core.Tensor]]:
     """Write an exception so that it is raised as itself, with this process's traceback as its cause."""
     try:
-        written = _objects.dumps(ExceptionWithTraceback(error, error.__traceback__))
-        _objects.loads(*written)  # what cannot be read here cannot be read there
+        return _write(error)
     except Exception as reason:
-        return _objects.dumps(ExceptionWithTraceback(MaybeEncodingError(reason, error), error.__traceback__))
+        return _write(MaybeEncodingError(reason, error), error.__traceback__)
+
+
+def _executors_fail(error: BaseException) -> tuple[bytes, Sequence[_core.Tensor]]:
+    """Write an exception that cannot be sent as the error of sending it, with its own traceback before that one's."""
+    try:
+        return _write(error)
+    except Exception as reason:
+        reason.__cause__ = error
+        _note(reason, f"the error of a call, of type {type(error).__qualname__}, cannot be sent")
+        return _fail(reason)
+
+
+def _write(error: BaseException, traceback: Any = None) -> tuple[bytes, Sequence[_core.Tensor]]:
+    written = _objects.dumps(ExceptionWithTraceback(error, traceback or error.__traceback__))
+    _objects.loads(*written)  # what cannot be read here cannot be read there
     return written
+
+
+def _note(error: Exception, what: str) -> None:
+    """Say where an error was raised, which is not in the code that the user reads. Python 3.10 has no notes."""
+    if hasattr(error, "add_note"):
+        worker = _core.this_worker()
+        error.add_note(f"{what} by {worker.name} (pid {os.getpid()}); let calls give what can be pickled")

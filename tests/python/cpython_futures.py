@@ -55,7 +55,7 @@ CLASSES = {
     "WaitTests": 8,
     "ProcessPoolExecutorTest": 15 if sys.version_info >= (3, 11) else 13,
     "ProcessPoolShutdownTest": 8,
-    "ExecutorDeadlockTest": 7,
+    "ExecutorDeadlockTest": 8,
     "InitializerMixin": 1,
     "FailingInitializerMixin": 1,
 }
@@ -78,9 +78,6 @@ LEFT_OUT = {
     "ExecutorDeadlockTest.test_error_at_task_pickle": _AT_SUBMIT,
     "ExecutorDeadlockTest.test_error_at_task_unpickle": _OWN_ERROR,
     "ExecutorDeadlockTest.test_exit_at_task_unpickle": _OWN_ERROR,
-    "ExecutorDeadlockTest.test_error_during_result_pickle_on_worker": (
-        "differs: a result that cannot be sent raises MaybeEncodingError, as it does in multiprocessing.Pool"
-    ),
     "ExecutorDeadlockTest.test_error_during_result_unpickle_in_result_handler": _OWN_ERROR,
     "ExecutorDeadlockTest.test_exit_during_result_unpickle_in_result_handler": _OWN_ERROR,
     "ExecutorDeadlockTest.test_gh105829_should_not_deadlock_if_wakeup_pipe_full": _THREAD,
