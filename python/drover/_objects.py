@@ -81,8 +81,14 @@ class _Maker:
             pickle.Pickler.dispatch_table.__set__(self._pickler, table)
             self._table = table
         self.inline = inline
-        self._pickler.dump(thing)
-        self._pickler.clear_memo()
+        try:
+            self._pickler.dump(thing)
+        except BaseException:
+            # This refers to itself, and would keep what was to be sent until garbage is collected.
+            self.tensors, self._large, self.joins = [], [], []
+            raise
+        finally:
+            self._pickler.clear_memo()
         parts, tensors, large = self._parts, self.tensors, self._large
         payload = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()

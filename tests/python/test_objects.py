@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import collections
 import copyreg
+import gc
 import pickle
 import random
 import subprocess
 import sys
 import threading
 import types
+import weakref
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -214,6 +216,26 @@ def test_library_of_an_unknown_version_is_no_obstacle(monkeypatch: pytest.Monkey
     with pytest.warns(UserWarning, match=r"numba.cuda go its own way"):
         assert round_trip([{1}]) == [{1}]
     assert round_trip([{2}]) == [{2}]
+
+
+@pytest.mark.parametrize("error", [ValueError, TypeError], ids=["raised", "tried-again-by-value"])
+def test_what_could_not_be_sent_is_not_kept(error: type[Exception]) -> None:
+    """Until garbage is collected: its memory may be another process's, who waits for it."""
+
+    class Bad:
+        def __reduce__(self) -> Any:
+            raise error
+
+    array = drover.zeros(100_000)
+    seen = weakref.ref(array)
+    gc.disable()
+    try:
+        with pytest.raises(error):
+            _objects.dumps([array, {"x": Bad()}])
+        del array
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def test_libraries_are_not_imported_for_those_who_do_not_use_them() -> None:
