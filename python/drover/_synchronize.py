@@ -46,9 +46,9 @@ class _LockBase(SharedHandle):
 
         `acquired_after_death` is set if the last holder died with it: what the lock guards may be half changed.
         """
-        result = self._core.acquire(_timeout(block, timeout))
+        result = self._core.acquire(None if block and timeout is None else _timeout(block, timeout))
         self.acquired_after_death = result == 2
-        return bool(result)
+        return result != 0
 
     def release(self) -> None:
         """Give the lock back."""
@@ -56,11 +56,12 @@ class _LockBase(SharedHandle):
 
     def __enter__(self) -> bool:
         """Acquire it for a block of statements."""
-        return self.acquire()
+        self.acquired_after_death = self._core.acquire(None) == 2
+        return True
 
     def __exit__(self, *_: object) -> None:
         """Release it."""
-        self.release()
+        self._core.release()
 
 
 class Lock(_LockBase):
