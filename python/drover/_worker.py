@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import pickle
@@ -29,11 +30,11 @@ def start(payload: bytes, tensors: Sequence[_core.Tensor]) -> None:
     worker = _core.this_worker()
     _session._current = worker.session
     os.environ.pop(_session.session_variable, None)  # what this process starts is not in the session by itself
+    _ignore_interrupts()
+    _tell_stacks()
     told, beside, tracker, is_executors = pickle.loads(payload)
     dumps, fail = (_executors_dumps, _executors_fail) if is_executors else (_dumps, _fail)
     _core.set_worker_functions(prepare=_prepare, loads=_objects.loads, dumps=dumps, fail=fail, known=_known)
-    _ignore_interrupts()
-    _tell_stacks()
     _become_child(worker, *tracker)
     told["name"] = worker.name
     own = process.current_process()
@@ -127,6 +128,6 @@ def _write(error: BaseException, traceback: Any = None) -> tuple[bytes, Sequence
 
 def _note(error: Exception, what: str) -> None:
     """Say where an error was raised, which is not in the code that the user reads. Python 3.10 has no notes."""
-    if hasattr(error, "add_note"):
+    with contextlib.suppress(AttributeError, TypeError):  # of strange exceptions, too
         worker = _core.this_worker()
         error.add_note(f"{what} by {worker.name} (pid {os.getpid()}); let calls give what can be pickled")

@@ -42,65 +42,68 @@ def test_futures_have_results_and_errors() -> None:
     ]
 
 
+_NOT_SENT = """
+import sys, threading
+import drover
+from drover.pool import RemoteTraceback
+
+class NotSent(Exception):
+    pass
+
+class Twice(Exception):
+    def __init__(self, a, b):
+        super().__init__(a)
+
+class Bad:
+    def __init__(self, error):
+        self.error = error
+    def __reduce__(self):
+        raise self.error
+
+class BadError(Exception):
+    def __reduce__(self):
+        raise NotSent("an error")
+
+class Endless(Exception):
+    def __reduce__(self):
+        raise Endless("again")
+
+def give(kind):
+    if kind == "lock":
+        return threading.Lock()
+    return Bad(NotSent("a result")) if kind == "bad" else Bad(Twice(1, 2))
+
+def fail(kind):
+    raise kind("of the call")
+
+def report(call, *args):
+    try:
+        print(call(*args))
+    except Exception as error:
+        where = str(error.__cause__) if isinstance(error.__cause__, RemoteTraceback) else ""
+        told = " ".join([str(error), *getattr(error, "__notes__", ())])
+        is_told = sys.version_info < (3, 11) or "cannot be sent" in told or "Error sending result" in told
+        print(type(error).__name__, "__reduce__" in where, "BadError: of the call" in where, is_told)
+
+if __name__ == "__main__":
+    with drover.Executor(2) as executor:
+        executor._pool.wait_ready()
+        pids = [worker["pid"] for worker in executor.workers()]
+        report(executor.submit(give, "lock").result)
+        report(executor.submit(give, "bad").result)
+        report(list, executor.map(give, ["bad"] * 2))
+        report(list, executor.map(give, ["bad"] * 4, chunksize=2))
+        report(executor.submit(fail, BadError).result)
+        report(executor.submit(give, "twice").result)
+        report(executor.submit(fail, Endless).result)
+        report(executor.submit(abs, -3).result)
+        print(pids == [worker["pid"] for worker in executor.workers()])
+"""
+
+
 def test_what_cannot_be_sent_back_raises_the_error_of_sending_it() -> None:
     """As in concurrent.futures, with what the call raised in the traceback; what even so cannot be sent is told."""
-    lines = run("""
-        import sys, threading
-        import drover
-        from drover.pool import RemoteTraceback
-
-        class NotSent(Exception):
-            pass
-
-        class Twice(Exception):
-            def __init__(self, a, b):
-                super().__init__(a)
-
-        class Bad:
-            def __init__(self, error):
-                self.error = error
-            def __reduce__(self):
-                raise self.error
-
-        class BadError(Exception):
-            def __reduce__(self):
-                raise NotSent("an error")
-
-        class Endless(Exception):
-            def __reduce__(self):
-                raise Endless("again")
-
-        def give(kind):
-            if kind == "lock":
-                return threading.Lock()
-            return Bad(NotSent("a result")) if kind == "bad" else Bad(Twice(1, 2))
-
-        def fail(kind):
-            raise kind("of the call")
-
-        def report(call, *args):
-            try:
-                print(call(*args))
-            except Exception as error:
-                where = str(error.__cause__) if isinstance(error.__cause__, RemoteTraceback) else ""
-                told = " ".join([str(error), *getattr(error, "__notes__", ())])
-                is_told = sys.version_info < (3, 11) or "cannot be sent" in told or "Error sending result" in told
-                print(type(error).__name__, "__reduce__" in where, "BadError: of the call" in where, is_told)
-
-        if __name__ == "__main__":
-            with drover.Executor(2) as executor:
-                executor._pool.wait_ready()
-                pids = [worker["pid"] for worker in executor.workers()]
-                report(executor.submit(give, "lock").result)
-                report(executor.submit(give, "bad").result)
-                report(list, executor.map(give, ["bad"] * 2))
-                report(list, executor.map(give, ["bad"] * 4, chunksize=2))
-                report(executor.submit(fail, BadError).result)
-                report(executor.submit(give, "twice").result)
-                report(executor.submit(fail, Endless).result)
-                report(executor.submit(abs, -3).result)
-                print(pids == [worker["pid"] for worker in executor.workers()])
-    """)
+    lines = run(_NOT_SENT)
     assert lines == [
         "TypeError False False True",
         "NotSent True False True",
