@@ -1,5 +1,6 @@
 // Tensors: as buffers for Python, and to and from other libraries by DLPack.
 #include "drover/tensor/tensor.hpp"
+#include "drover/device/capture_notice.hpp"
 
 #include <array>
 #include <memory>
@@ -116,7 +117,10 @@ void end_capsule(PyObject* capsule, const char* name) noexcept {
 }
 
 nb::object give_away(const Tensor& tensor, std::optional<std::intptr_t> stream, const nb::object& max_version) {
-  const DlpackArray array = tensor.place().is_device ? to_dlpack(tensor, stream.value_or(1)) : to_dlpack(tensor);
+  const DlpackArray array = [&] {  // which may wait for the elements
+    const Released free;
+    return tensor.place().is_device ? to_dlpack(tensor, stream.value_or(1)) : to_dlpack(tensor);
+  }();
   if (max_version.is_none() || nb::cast<int>(max_version[0]) < 1) {
     return nb::steal(PyCapsule_New(export_dlpack_unversioned(array), kOld,
                                    [](PyObject* capsule) { end_capsule<dlpack::DLManagedTensor>(capsule, kOld); }));
@@ -230,6 +234,9 @@ void bind_tensor(nb::module_& module) {
              const nb::object&, const nb::object&) { return give_away(self, stream, max_version); },
           nb::kw_only(), nb::arg("stream").none() = nb::none(), nb::arg("max_version").none() = nb::none(),
           nb::arg("dl_device").none() = nb::none(), nb::arg("copy").none() = nb::none());
+  nb::class_<CaptureNotice>(module, "CaptureNotice", "As long as it lives, the program captures a graph.")
+      .def(nb::init<>())
+      .def_static("exists", &CaptureNotice::exists, "Whether there are any.");
   module.def("empty", &allocate, nb::arg("session"), nb::arg("dtype"), nb::arg("shape"), nb::arg("place") = "cpu",
              nb::arg("is_zeroed") = false, nb::call_guard<Released>(), "New shared memory.");
   module.def("copied", &copied, nb::arg("session"), nb::arg("buffer"), "A tensor of bytes, copied from a buffer.");

@@ -7,6 +7,7 @@ is there, and then sends its tensors by handle.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import os
 import pickle
@@ -28,6 +29,28 @@ _FLOATS = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.co
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 _NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in _FLOATS + _INTEGERS}
 _chosen: list[Any] = []  # the allocator, once torch has it
+
+
+def _notice_captures(graph: Any) -> None:
+    """Let drover know while torch captures a graph: what it waits for then, to unmap memory, does not break in."""
+    begin, end = graph.capture_begin, graph.capture_end
+
+    @functools.wraps(begin)
+    def capture_begin(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._drover_notice = _core.CaptureNotice()
+        return begin(self, *args, **kwargs)
+
+    @functools.wraps(end)
+    def capture_end(self: Any) -> Any:
+        try:
+            return end(self)
+        finally:
+            self._drover_notice = None
+
+    graph.capture_begin, graph.capture_end = capture_begin, capture_end
+
+
+_notice_captures(torch.cuda.CUDAGraph)
 
 
 def empty(*size: Any, dtype: torch.dtype | None = None, device: Any = "cpu") -> torch.Tensor:

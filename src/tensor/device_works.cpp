@@ -93,28 +93,55 @@ void DeviceWorks::retire(RetiredBlock block) {
 // One thread at a time, so that none finds nothing while another looks. Uses are asked and waited for without the
 // mutex that whoever submits work needs.
 std::vector<RetiredBlock> DeviceWorks::take_ended(Deadline patience) {
-  const bool is_patient = !patience.has_passed();
-  if (!is_patient && !taking_.try_lock()) return {};
-  if (is_patient) taking_.lock();
-  const std::scoped_lock lock(std::adopt_lock, taking_);
-  std::vector<RetiredBlock> ended;
-  std::vector<RetiredBlock> going_on;
-  auto in_hand = take_all();
-  retired_count_ = in_hand.size();  // who needs memory waits for what this thread finds out
-  for (RetiredBlock& block : in_hand) {
-    if (is_patient) std::ranges::for_each(block.uses, [&](const auto& use) { wait_for_end(use, patience); });
-    auto& into = std::ranges::all_of(block.uses, has_ended) ? ended : going_on;
-    into.push_back(std::move(block));
+  if (patience.has_passed()) {
+    if (!taking_.try_lock()) return {};
+  } else {
+    taking_.lock();
   }
-  const MutexLock last(mutex_);
-  std::ranges::move(going_on, std::back_inserter(retired_));
-  retired_count_ = retired_.size();
-  return ended;
+  const std::scoped_lock lock(std::adopt_lock, taking_);
+  auto [ended, going_on] = sort_out(take_all(), patience);
+  put_back(std::move(going_on));
+  return std::move(ended);
 }
 
+bool DeviceWorks::release_ended_of_others(const std::function<void(RetiredBlock&)>& release) {
+  if (!taking_.try_lock()) return true;
+  const std::scoped_lock lock(std::adopt_lock, taking_);
+  auto blocks = take_all();
+  const auto others = std::ranges::partition(
+      blocks, [](const RetiredBlock& block) { return block.keeper != nullptr || !block.slab->is_opened(); });
+  auto [ended, going_on] =
+      sort_out({std::make_move_iterator(others.begin()), std::make_move_iterator(others.end())}, Deadline::after({}));
+  blocks.erase(others.begin(), others.end());
+  std::ranges::for_each(ended, release);
+  const bool has_more = !going_on.empty();
+  std::ranges::move(going_on, std::back_inserter(blocks));
+  put_back(std::move(blocks));
+  return has_more;
+}
+
+DeviceWorks::Sorted DeviceWorks::sort_out(std::vector<RetiredBlock> blocks, Deadline patience) {
+  const bool is_patient = !patience.has_passed();
+  Sorted sorted;
+  for (RetiredBlock& block : blocks) {
+    if (is_patient) std::ranges::for_each(block.uses, [&](const auto& use) { wait_for_end(use, patience); });
+    auto& into = std::ranges::all_of(block.uses, has_ended) ? sorted.ended : sorted.going_on;
+    into.push_back(std::move(block));
+  }
+  return sorted;
+}
+
+// Those in hand still count: who needs memory waits for what the thread that has them finds out.
 std::vector<RetiredBlock> DeviceWorks::take_all() {
   const MutexLock lock(mutex_);
+  retired_count_ = retired_.size();
   return std::exchange(retired_, {});
+}
+
+void DeviceWorks::put_back(std::vector<RetiredBlock> blocks) {
+  const MutexLock lock(mutex_);
+  std::ranges::move(blocks, std::back_inserter(retired_));
+  retired_count_ = retired_.size();
 }
 
 }  // namespace drover

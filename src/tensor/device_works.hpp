@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -54,8 +55,18 @@ class DeviceWorks {
   [[nodiscard]] bool has_retired() const noexcept { return retired_count_.load(std::memory_order_relaxed) != 0; }
   /// Those whose uses have ended since, or end until the deadline.
   [[nodiscard]] std::vector<RetiredBlock> take_ended(Deadline patience) DROVER_EXCLUDES(mutex_);
+  /// Calls `release` for those without a keeper in memory of other processes whose uses have ended. Returns whether
+  /// there are more of these. Who needs memory waits meanwhile.
+  [[nodiscard]] bool release_ended_of_others(const std::function<void(RetiredBlock&)>& release)
+      DROVER_EXCLUDES(mutex_);
 
  private:
+  struct Sorted {
+    std::vector<RetiredBlock> ended;
+    std::vector<RetiredBlock> going_on;
+  };
+  [[nodiscard]] static Sorted sort_out(std::vector<RetiredBlock> blocks, Deadline patience);
+  void put_back(std::vector<RetiredBlock> blocks) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<std::shared_ptr<DeviceWork>> all() DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<RetiredBlock> take_all() DROVER_EXCLUDES(mutex_);
 

@@ -1,14 +1,12 @@
 // Tensors for other libraries of this process.
-#include <chrono>
-#include <exception>
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "drover/base/log.hpp"
 #include "drover/tensor/dlpack.hpp"
+#include "tensor/captured_uses.hpp"
 #include "tensor/lent_regions.hpp"
 #include "tensor/tensor_access.hpp"
 
@@ -16,20 +14,6 @@ namespace drover {
 namespace {
 
 constexpr DlpackStream kUnordered = -1;
-// Others are streams of their own; work of those up to here comes after that of other streams, too.
-constexpr std::uintptr_t kLastCommon = 2;
-// How long who lets go waits for what seems to be done.
-constexpr std::chrono::microseconds kPatience{20};
-
-bool seems_idle(const Stream& stream) noexcept {
-  try {
-    return stream.is_idle();
-  } catch (const std::exception& error) {
-    log(LogLevel::debug, error.what());
-    return false;
-  }
-}
-
 // A tensor that another library uses on a stream; the block waits for that stream when both are gone. Device memory
 // is known by its address until then.
 class Lent {
@@ -46,19 +30,16 @@ class Lent {
       return;
     }
     if (stream_ == nullptr) return;
-    const bool is_idle = seems_idle(*stream_);
-    if (is_idle && stream_->native() > kLastCommon) return;
-    try {
-      tensor_.end_use(*stream_);
-      if (is_idle) static_cast<void>(TensorAccess::storage(tensor_)->wait(Deadline::after(kPatience)));
-    } catch (const std::exception& error) {  // whoever lets go cannot be told
-      log(LogLevel::warn, error.what());
+    if (seems_capturing(*stream_)) {
+      end_lending_after_capture(tensor_, std::move(stream_));
+    } else {
+      end_lending(tensor_, *stream_);
     }
   }
 
  private:
   const Tensor tensor_;
-  const std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> stream_;
   std::unique_ptr<LentRegions::Entry> entry_;
 };
 

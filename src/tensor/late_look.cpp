@@ -10,14 +10,10 @@
 #include "drover/base/log.hpp"
 
 namespace drover {
-namespace {
-
-constexpr int kMostSeldom = 16;  // periods between two looks
-
-}  // namespace
 
 struct LateLook::State {
-  State(std::chrono::milliseconds every, std::function<bool()> task) : period(every), look(std::move(task)) {}
+  State(std::chrono::milliseconds every, std::function<bool()> task, int seldom)
+      : period(every), look(std::move(task)), most_seldom(seldom) {}
 
   // Ends in the moment in which it says so: who begins after that starts another.
   void run() DROVER_EXCLUDES(mutex) {
@@ -32,7 +28,7 @@ struct LateLook::State {
   // Waits for its time; false if it is told to stop. The mutex is given back while it waits.
   bool sleep() DROVER_EXCLUDES(mutex) {
     const MutexLock lock(mutex);
-    periods = is_asked ? 1 : std::min(2 * periods, kMostSeldom);
+    periods = is_asked ? 1 : std::min(2 * periods, most_seldom);
     is_asked = false;
     const auto until = std::chrono::steady_clock::now() + periods * period;
     const auto is_over = [&]() DROVER_REQUIRES(mutex) { return is_stopping || (is_asked && periods > 1); };
@@ -42,6 +38,7 @@ struct LateLook::State {
 
   const std::chrono::milliseconds period;
   const std::function<bool()> look;
+  const int most_seldom;
   Mutex mutex;
   ConditionVariable changed;
   bool is_running DROVER_GUARDED_BY(mutex) = false;
@@ -50,8 +47,8 @@ struct LateLook::State {
   int periods DROVER_GUARDED_BY(mutex) = 1;        // that it sleeps
 };
 
-LateLook::LateLook(std::chrono::milliseconds period, std::function<bool()> look)
-    : state_(std::make_shared<State>(period, std::move(look))), process_(::getpid()) {}
+LateLook::LateLook(std::chrono::milliseconds period, std::function<bool()> look, int most_seldom)
+    : state_(std::make_shared<State>(period, std::move(look), most_seldom)), process_(::getpid()) {}
 
 LateLook::~LateLook() { stop(); }
 

@@ -10,12 +10,12 @@
 
 namespace drover {
 
-/// Calls `look` some time after `begin`, and again, more and more seldom, until it returns false. Safe for all
-/// threads.
+/// Calls `look` some time after `begin`, and again, more and more seldom, until it returns false: at last every
+/// `most_seldom` periods. Safe for all threads.
 class LateLook {
  public:
   /// `look` is called without any mutex of this class, and may not throw.
-  LateLook(std::chrono::milliseconds period, std::function<bool()> look);
+  LateLook(std::chrono::milliseconds period, std::function<bool()> look, int most_seldom = 16);
   /// As `stop`.
   ~LateLook();
   LateLook(const LateLook&) = delete;

@@ -80,6 +80,7 @@ std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& 
 
 std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
   auto opened = std::make_shared<MappedSlab>();
+  opened->is_opened_ = true;
   const ObjectSpec& spec = book->object().spec();
   opened->place_ = place_from(marks_of(spec));
   opened->form_ = form_from(marks_of(spec));

@@ -39,6 +39,8 @@ class MappedSlab {
   [[nodiscard]] std::uint64_t bytes() const noexcept { return slab_bytes(book_->object().spec()); }
   /// Whether this process made its memory, and allocates in it.
   [[nodiscard]] bool is_own() const noexcept { return is_own_; }
+  /// Whether this process has opened it, and neither made nor imported its memory.
+  [[nodiscard]] bool is_opened() const noexcept { return is_opened_; }
   /// Whether it was made for one large block at a time. Of others it is not known.
   [[nodiscard]] bool is_for_one() const noexcept { return is_for_one_; }
   /// Copies into host memory: by the system where nobody has touched the pages yet, which takes half the time of
@@ -65,6 +67,7 @@ class MappedSlab {
   Place place_;
   std::shared_ptr<SlabBook> book_;  // shared: with the leases
   bool is_own_ = false;
+  bool is_opened_ = false;
   bool is_for_one_ = false;
   mutable std::atomic<bool> is_new_{false};  // one for a large block, into which nothing was written yet
   SlabForm form_ = SlabForm::memory;

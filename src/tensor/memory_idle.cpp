@@ -123,9 +123,8 @@ std::vector<MemoryState::Known> MemoryState::take_idle_above(const Place& place,
 }
 
 // Also finds those that became empty by others, after the last block of this process in them had ended. Returns
-// whether there will be more to do. Nothing here may ask a stream, or end a keeper of another library: the one would
-// break into the graph that another thread captures, the other may want a lock that whoever waits for this thread
-// has.
+// whether there will be more to do. Nothing here, nor below, may end a keeper of another library, which may want a
+// lock that whoever waits for this thread has.
 bool MemoryState::look_after_idle(bool is_by_handle) noexcept {
   const bool is_short = !is_by_handle && is_host_short_of_memory();
   std::vector<Known> dropped;
@@ -149,6 +148,15 @@ bool MemoryState::look_after_idle(bool is_by_handle) noexcept {
   });
   if (!dropped.empty()) works_.bury_without_keeper();
   return std::ranges::any_of(slabs_, [&](const auto& each) { return is_mine(each.second); });
+}
+
+// Memory of others, who may wait for it; one's own is looked after when it is needed. Returns as the one above.
+bool MemoryState::look_after_retired() noexcept {
+  return works_.release_ended_of_others([this](RetiredBlock& block) {
+    const std::uint64_t bytes = block.lease.bytes();
+    block.lease.release();
+    if (end_claim(block.slab, bytes) && !block.slab->is_by_handle()) later_.begin();
+  });
 }
 
 }  // namespace drover

@@ -37,7 +37,8 @@ MemoryState::~MemoryState() {
   }
 }
 
-// Waits for those who keep open what they have let go of, and lets go of what this process does: they may wait, too.
+// Waits for those who have let go, or do so now, but not closed it; and closes what this process has open: they may
+// wait, too.
 void MemoryState::await_closing() noexcept {
   {
     std::vector<Known> closed;
@@ -47,7 +48,7 @@ void MemoryState::await_closing() noexcept {
   }
   const auto is_closing = [](const auto& entry) {
     const Known& known = entry.second;
-    return known.imported && known.claims == 0 && SlabBook::is_only(*known.imported->anchor) && !is_over(known);
+    return known.imported && known.claims == 0 && !is_over(known);
   };
   const auto deadline = Deadline::after(kClosingPatience);
   const auto has_any = [&] {

@@ -13,6 +13,7 @@
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
+#include "tensor/captured_uses.hpp"
 #include "tensor/host_shortage.hpp"
 
 namespace drover {
@@ -22,8 +23,10 @@ namespace {
 constexpr std::chrono::milliseconds kLedgerPatience{100};
 // How long memory that is needed waits for work that still uses it.
 constexpr std::chrono::seconds kWorkPatience{10};
-// When memory is looked after that is open by a handle.
+// When memory of others is looked after that is open by a handle, or was in use when it was let go.
 constexpr std::chrono::milliseconds kSoon{20};
+// In periods. Whoever ends waits a quarter of a second for it, and it may take two looks and what it stays open.
+constexpr int kSoonAtLast = 2;
 // Between attempts to get memory that was given back a moment ago.
 constexpr std::chrono::milliseconds kFirstPause{1};
 constexpr std::chrono::milliseconds kLastPause{64};
@@ -67,7 +70,13 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
       works_(membership_, options_.ordering),
       later_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)),
              [this] { return look_after_idle(false); }),
-      soon_(kSoon, [this] { return look_after_idle(true); }) {
+      soon_(
+          kSoon,
+          [this] {
+            const bool has_retired = look_after_retired();
+            return look_after_idle(true) || has_retired;
+          },
+          kSoonAtLast) {
   require(options_.slab_bytes >= kMiB, "a slab of less than 1 MiB was asked for", "leave slab_bytes as it is");
 }
 
@@ -308,10 +317,14 @@ void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::share
                        .slab = std::move(block.slab_),
                        .uses = std::move(uses)};
   block.state_.reset();
+  const bool is_others = retired.keeper == nullptr && retired.slab->is_opened();
   works_.retire(std::move(retired));
+  if (is_others) soon_.begin();
 }
 
 void MemoryState::release_retired(Deadline patience) noexcept {
+  if (membership_->self() == kNobody) return;
+  look_after_captured_uses();
   if (works_.has_retired()) {
     for (auto& [keeper, lease, slab, uses] : works_.take_ended(patience)) {
       const std::uint64_t bytes = lease.bytes();

@@ -49,7 +49,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   void retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keeper = nullptr) noexcept
       DROVER_EXCLUDES(mutex_);
   /// Releases those whose uses have ended since, or end until the deadline. Gives back imported memory that nobody
-  /// uses any more.
+  /// uses any more. Nothing in a forked child.
   void release_retired(Deadline patience) noexcept DROVER_EXCLUDES(mutex_);
   /// Gives back imported memory that nobody uses any more, and asks no device. Nothing in a forked child.
   void end_imports() noexcept DROVER_EXCLUDES(mutex_);
@@ -106,6 +106,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] std::vector<Known> take_idle_above(const Place& place, std::uint64_t most) DROVER_REQUIRES(mutex_);
   [[nodiscard]] std::chrono::milliseconds idle_time_of(const MappedSlab& slab) const noexcept;
   bool look_after_idle(bool is_by_handle) noexcept DROVER_EXCLUDES(mutex_);
+  bool look_after_retired() noexcept DROVER_EXCLUDES(mutex_);
   [[nodiscard]] Block import_again(const ForeignMemory& memory, const KeptBytes& kept) DROVER_EXCLUDES(mutex_);
   void await_closing() noexcept DROVER_EXCLUDES(mutex_);
   [[nodiscard]] static bool is_over(const Known& known) noexcept;

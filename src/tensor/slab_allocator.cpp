@@ -81,8 +81,10 @@ bool mark_ends(Piece& piece) noexcept {
     auto streams = piece.other_streams;
     streams.push_back(piece.kind.stream);
     for (const auto stream : streams) {
+      const auto borrowed = device.borrow_stream(stream);
+      require(!borrowed->is_capturing(), "its stream captures a graph", "free memory before or after the capture");
       piece.ends.push_back(device.create_event());
-      device.borrow_stream(stream)->record(*piece.ends.back());
+      borrowed->record(*piece.ends.back());
     }
     return true;
   } catch (const std::exception& error) {

@@ -106,11 +106,15 @@ void Tensor::begin_use(Stream& stream) const {
   const auto work = storage->work_at(storage->place());
   // Nothing to wait for, which takes the stream longer than to look here; also not for others of the same block.
   if (storage->is_ready() && work->is_idle()) return;
+  if (stream.is_capturing()) return synchronize();  // a graph can wait for nothing that is not in it
   storage->begin_use(*work);
   work->lead(stream);
 }
 
 void Tensor::end_use(Stream& stream, std::initializer_list<Tensor> made_from) const {
+  require(
+      !stream.is_capturing(), "a tensor was used, or sent, on a stream that captures a graph",
+      "send and let go of tensors before or after the capture; those that the graph uses live as long as it does");
   const auto& storage = TensorAccess::storage(*this);
   for (const Tensor& source : made_from) storage->derive_from(*TensorAccess::storage(source));
   const auto work = storage->work_at(storage->place());

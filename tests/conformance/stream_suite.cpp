@@ -277,22 +277,25 @@ TEST_P(BackendSuite, submitted_range_outside_live_memory_is_an_error_at_once) {
 }
 
 TEST_P(BackendSuite, freeing_memory_waits_for_the_work_that_uses_it) {
-  const auto host = registered(kBytes);
-  const auto stream = device().create_stream();
-  auto memory = device().allocate(kBytes);
-  const auto values = numbers(kCount, 11);
-  device().upload(memory->ptr(), values.data(), kBytes);
-  const Gate gate;
-  gate.hold(*stream);
-  stream->download(host.memory.data(), memory->ptr(), kBytes);
-  std::thread opener([&] {
-    std::this_thread::sleep_for(milliseconds(10));
-    gate.open();
-  });
-  memory.reset();
-  opener.join();
-  EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
-  EXPECT_EQ(reinterpret_cast<std::uint32_t*>(host.memory.data())[kCount - 1], values.back());
+  const auto slab = backend().create_slab(0, kBytes);
+  for (const bool is_mapped : {false, true}) {
+    const auto host = registered(kBytes);
+    const auto stream = device().create_stream();
+    auto memory = is_mapped ? device().map(*slab) : device().allocate(kBytes);
+    const auto values = numbers(kCount, 11);
+    device().upload(memory->ptr(), values.data(), kBytes);
+    const Gate gate;
+    gate.hold(*stream);
+    stream->download(host.memory.data(), memory->ptr(), kBytes);
+    std::thread opener([&] {
+      std::this_thread::sleep_for(milliseconds(10));
+      gate.open();
+    });
+    memory.reset();
+    opener.join();
+    EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
+    EXPECT_EQ(reinterpret_cast<std::uint32_t*>(host.memory.data())[kCount - 1], values.back()) << is_mapped;
+  }
 }
 
 TEST_P(BackendSuite, many_threads_share_one_stream) {

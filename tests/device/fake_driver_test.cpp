@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/bytes.hpp"
+#include "drover/device/capture_notice.hpp"
 #include "drover/device/select.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
@@ -37,9 +38,19 @@ class FakeDriver : public testing::Test {
 
 Device& gpu(int index) { return backend_of(BackendKind::cuda).open(index); }
 
-DevicePtr foreign(fake::MemoryKind kind) {
+template <class Function>
+Function function_of_driver(const char* name) {
   static void* const library = ::dlopen(DROVER_FAKE_LIBCUDA, RTLD_NOW);
-  const auto allocate = reinterpret_cast<fake::Allocate>(::dlsym(library, "fake_allocate"));
+  return reinterpret_cast<Function>(::dlsym(library, name));
+}
+
+void exchange_capture_mode(int& mode) {
+  const auto exchange = function_of_driver<int (*)(int*)>("cuThreadExchangeStreamCaptureMode");
+  ASSERT_TRUE(exchange != nullptr && exchange(&mode) == 0);
+}
+
+DevicePtr foreign(fake::MemoryKind kind) {
+  const auto allocate = function_of_driver<fake::Allocate>("fake_allocate");
   return {allocate == nullptr ? 0 : allocate(static_cast<int>(kind), kBytes)};
 }
 
@@ -116,14 +127,73 @@ TEST_F(FakeDriver, slabs_are_mapped_for_the_open_devices_that_reach_them) {
   }
 }
 
+DROVER_PEER_BODY(capture_mode) {
+  static_cast<void>(gpu(0).allocate(kBytes));
+  static_cast<void>(gpu(0).create_stream()->is_idle());
+  int mode = 1;
+  exchange_capture_mode(mode);
+  EXPECT_EQ(mode, 0) << "what drover did within its calls is this thread's mode since";
+  EXPECT_EQ(gpu(0).create_stream()->synchronize(Deadline::never()), WaitResult::done);
+  exchange_capture_mode(mode);
+  EXPECT_EQ(mode, 1) << "the mode that the program chose is lost";
+}
+
+TEST_F(FakeDriver, mode_of_a_thread_in_captures_is_as_it_was_after_each_call) {
+  const ScopedEnvironment captured("FAKE_CAPTURE", "1");
+  run("capture_mode");
+}
+
+// How it waits for the work before memory is unmapped.
+DROVER_PEER_BODY(unmapping_in_capture) {
+  const auto synchronizations = [] {
+    const FaultSeam seam("cuCtxSynchronize", 1, {.times = 0});
+    static_cast<void>(gpu(0).map(*backend_of(BackendKind::cuda).create_slab(0, kBytes)));
+    return seam.calls();
+  };
+  EXPECT_EQ(synchronizations(), 1);
+  {
+    const CaptureNotice one;
+    const CaptureNotice two;
+    EXPECT_EQ(synchronizations(), 0) << "it would break into the capture";
+  }
+  EXPECT_EQ(synchronizations(), 1);
+  const CaptureNotice capture;
+  const FaultSeam no_memory("cuMemAlloc", 2);
+  EXPECT_EQ(synchronizations(), 1) << "that there is no byte left is no reason not to wait";
+}
+
+TEST_F(FakeDriver, memory_is_unmapped_without_breaking_into_captures_that_were_told) { run("unmapping_in_capture"); }
+
+DROVER_PEER_BODY(borrowed_capturing) {
+  const auto owner = gpu(0).create_stream();
+  const auto borrowed = gpu(0).borrow_stream(owner->native());
+  EXPECT_TRUE(borrowed->is_capturing());
+  EXPECT_FALSE(borrowed->is_idle());
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(borrowed->synchronize(Deadline::never())); },
+               {"while it captures a graph", "after it has ended"});
+}
+
+TEST_F(FakeDriver, borrowed_stream_that_captures_is_not_idle_and_not_waited_for) {
+  const ScopedEnvironment captured("FAKE_CAPTURE", "2");
+  run("borrowed_capturing");
+}
+
 // This program once more, with the stand-in driver in place of a GPU.
-TEST_F(FakeDriver, conformance_of_foreign_memory_holds) {
+void expect_conformance() {
   const ProgramResult result =
       run_program({.executable = own_executable(),
                    .arguments = {"--gtest_filter=Cuda/BackendSuite.foreign_*:Cuda/IpcProcesses.*"}});
   EXPECT_TRUE(result.status.is_success()) << result.output;
+  EXPECT_EQ(result.output.find("failed with code"), std::string::npos) << result.output;
   EXPECT_NE(result.output.find("foreign_handle_is_not_opened"), std::string::npos) << result.output;
   EXPECT_NE(result.output.find("[  PASSED  ] 1"), std::string::npos) << "most were skipped:\n" << result.output;
+}
+
+TEST_F(FakeDriver, conformance_of_foreign_memory_holds) { expect_conformance(); }
+
+TEST_F(FakeDriver, conformance_of_foreign_memory_holds_while_some_thread_captures_a_graph) {
+  const ScopedEnvironment captured("FAKE_CAPTURE", "1");
+  expect_conformance();
 }
 
 }  // namespace drover::test

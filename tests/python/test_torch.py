@@ -386,6 +386,137 @@ def test_gpu_graphs_are_captured_while_memory_that_was_received_is_closed() -> N
     assert lines == ["499500", "3.0 1000", "0"]
 
 
+def test_captures_are_told_from_begin_to_end() -> None:
+    """By what stands for a graph of torch, however the capture ends."""
+
+    class Graph:
+        def capture_begin(self, pool: object = None) -> object:
+            return pool
+
+        def capture_end(self) -> None:
+            assert _core.CaptureNotice.exists()
+            raise RuntimeError
+
+    drover.torch._notice_captures(Graph)
+    graph = Graph()
+    assert not _core.CaptureNotice.exists()
+    assert graph.capture_begin(pool=3) == 3
+    assert _core.CaptureNotice.exists()
+    with pytest.raises(RuntimeError):
+        graph.capture_end()
+    assert not _core.CaptureNotice.exists()
+    graph.capture_begin()
+    del graph
+    assert not _core.CaptureNotice.exists()
+    assert torch.cuda.CUDAGraph.capture_begin.__wrapped__
+
+
+@on_gpu
+def test_gpu_graphs_are_captured_while_another_thread_sends_and_receives() -> None:
+    """And closes what it received: nothing of it breaks into the capture, though CUDA's strictest mode is on."""
+    lines = run("""
+        import threading
+        import time
+        import torch
+        import drover
+
+        def answer(tensors, answers):
+            while (tensor := tensors.get()) is not None:
+                answers.put((tensor + 1, int(tensor[-1])))
+
+        def exchange():  # without torch, which breaks in by itself where it loads a kernel or waits
+            while not is_over.is_set():
+                number = len(counts) % len(made)
+                tensors.put(made[number])
+                tensor, last = answers.get()
+                counts.append(last == number)
+                kept[:] = [tensor]
+                del tensor
+                if len(counts) % 2 == 0:
+                    kept.clear()
+                    time.sleep(0.15)  # so that what was received is closed
+
+        tensors, answers = drover.Queue(), drover.Queue()
+        child = drover.Process(target=answer, args=(tensors, answers), daemon=True)
+        child.start()
+        x = torch.zeros(1000, device="cuda")
+        x += 1
+        made = [torch.full((1 << 20,), n, device="cuda") for n in range(40)]
+        tensors.put(x)
+        answers.get()
+        is_over, counts, kept = threading.Event(), [], []
+        thread = threading.Thread(target=exchange)
+        thread.start()
+        try:
+            for _ in range(5):
+                before = len(counts)
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):  # whose mode is the strictest, "global"
+                    x += 1
+                    time.sleep(0.5)
+                    x += 1
+                print(len(counts) > before + 1)
+                graph.replay()
+            torch.cuda.synchronize()
+        finally:
+            is_over.set()
+            thread.join()
+        print(float(x[0]), all(counts))
+        kept.clear()
+        tensors.put(None)
+        child.join()
+        print(child.exitcode)
+    """)
+    assert lines == ["True"] * 5 + ["11.0 True", "0"]
+
+
+@on_gpu
+def test_gpu_tensors_are_received_in_a_capture_and_not_sent() -> None:
+    """What is sent would be there only when the graph is launched; it is told, and the capture goes on."""
+    lines = run("""
+        import torch
+        import drover
+
+        def echo(tensors, answers):
+            while (tensor := tensors.get()) is not None:
+                answers.put(tensor * 2)
+
+        tensors, answers = drover.Queue(), drover.Queue()
+        child = drover.Process(target=echo, args=(tensors, answers), daemon=True)
+        child.start()
+        x = torch.ones(1000, device="cuda")
+        tensors.put(x)
+        tensors.put(x)
+        dropped = answers.get()
+        sum = torch.zeros(1000, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            received = answers.get()
+            sum += received
+            del dropped
+            try:
+                tensors.put(sum)
+            except drover.InvalidArgument as error:
+                print(error)
+            answer = [received, {"x": x}]
+            try:
+                tensors.put(answer)
+            except drover.InvalidArgument as error:
+                print(error.remedy)
+        for _ in range(3):
+            graph.replay()
+        tensors.put(sum)
+        print(float(answers.get()[0]))
+        del graph, received, answer
+        tensors.put(None)
+        child.join()
+        print(child.exitcode)
+    """)
+    assert "captures a graph" in lines[0]
+    assert "before or after the capture" in lines[-3]
+    assert lines[-2:] == ["12.0", "0"]
+
+
 def test_arrays_of_unknown_libraries_are_an_error() -> None:
     """As a newer drover might send them."""
     with pytest.raises(pickle.UnpicklingError, match="library 200"):

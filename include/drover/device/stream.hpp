@@ -78,9 +78,14 @@ class Stream {
 
   /// The stream as other libraries know it; see Device::borrow_stream.
   [[nodiscard]] virtual std::uintptr_t native() const noexcept = 0;
-  /// Whether all submitted work is done; does not block.
+  /// Whether it captures a graph: then what it is given is not done, but becomes part of the graph. Nothing that
+  /// others wait for may be submitted, and it waits for nothing that is not in the graph. No stream of emulated
+  /// devices does.
+  [[nodiscard]] virtual bool is_capturing() const = 0;
+  /// Whether all submitted work is done; does not block. False of a borrowed stream that captures a graph.
   [[nodiscard]] virtual bool is_idle() const = 0;
-  /// Blocks this thread until all work submitted before is done.
+  /// Blocks this thread until all work submitted before is done. Throws `Errc::invalid_argument` for a borrowed
+  /// stream that captures a graph.
   virtual WaitResult synchronize(Deadline deadline) const = 0;
 
  protected:

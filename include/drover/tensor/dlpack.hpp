@@ -136,7 +136,9 @@ using DlpackStream = std::intptr_t;
 /// A tensor as an array for another library, which shares the elements and keeps them alive until it lets go. What
 /// `stream` does from now on comes after the work on the tensor; and the memory is not given back before what
 /// `stream` was given until then is done. Host memory, and that of emulated devices, has no streams: it is ready on
-/// return. Throws as `Tensor::begin_use`, and `Errc::invalid_argument` for a stream that cannot be.
+/// return. If `stream` captures a graph, the elements are there on return, and when they are let go during a capture,
+/// the memory is given back after it. Throws as `Tensor::begin_use`, and `Errc::invalid_argument` for a stream that
+/// cannot be.
 [[nodiscard]] DlpackArray to_dlpack(const Tensor& tensor, DlpackStream stream = 1);
 
 /// Takes an array over. Its deleter is called exactly once: when the last copy of the result's keeper goes, in

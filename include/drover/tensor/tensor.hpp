@@ -114,10 +114,12 @@ class Tensor {
 
   /// What `stream` does from now on comes after all that goes on with the elements. Throws `Errc::peer_lost` if they
   /// are known to be lost, `Errc::invalid_argument` for host memory. Requires: a stream of the device where they lie;
-  /// this tensor lives until `end_use`.
+  /// this tensor lives until `end_use`. If the stream captures a graph, this waits until the elements are there.
   void begin_use(Stream& stream) const;
   /// What drover does with the elements from now on comes after all that `stream` was given; they stay that long.
   /// `made_from` are the tensors of which `stream` made these elements: if those prove to be lost, so are these.
+  /// Throws `Errc::invalid_argument` if the stream captures a graph, which may be launched at any time and any number
+  /// of times: who has the graph sees to it that the tensor lives as long.
   void end_use(Stream& stream, std::initializer_list<Tensor> made_from = {}) const;
   /// Waits until nothing goes on with the elements. Throws `Errc::peer_lost` if they are lost, `Errc::device_fault`
   /// if the device failed, and `Errc::timed_out`.

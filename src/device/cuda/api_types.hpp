@@ -62,6 +62,7 @@ inline constexpr CUresult kInvalidHandle = 400;
 inline constexpr CUresult kNotFound = 500;
 inline constexpr CUresult kNotReady = 600;
 inline constexpr CUresult kNotSupported = 801;
+inline constexpr CUresult kCaptureImplicit = 906;
 
 // Flags and attributes.
 inline constexpr int kAttributeRdmaVmm = 110;
@@ -74,6 +75,8 @@ inline constexpr int kGranularityMinimum = 0;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr unsigned kHostRegisterDeviceMap = 2;
+inline constexpr int kCaptureRelaxed = 2;
+inline constexpr int kCaptureNone = 0;
 inline constexpr unsigned kWaitGeq = 0;
 inline constexpr unsigned kWriteDefault = 0;
 inline constexpr unsigned kIpcLazyPeerAccess = 1;

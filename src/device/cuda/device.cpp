@@ -11,28 +11,55 @@
 #include "device/own.hpp"
 #include "device/timelines.hpp"
 #include "drover/base/trace.hpp"
+#include "drover/device/capture_notice.hpp"
 
 namespace drover::cuda {
+namespace {
+
+// The mode becomes this thread's, and this thread's the mode.
+void exchange(int& capture_mode) noexcept {
+  check_quietly(driver().cuThreadExchangeStreamCaptureMode(&capture_mode),
+                "cuThreadExchangeStreamCaptureMode failed with code");
+}
+
+}  // namespace
 
 CurrentContext::CurrentContext(const CudaDevice& device) {
   fork_guard::check();
   check(driver().cuCtxGetCurrent(&before_), "cuCtxGetCurrent", device.facts("the context"));
-  if (before_ == device.context()) return;
-  check(driver().cuCtxSetCurrent(device.context()), "cuCtxSetCurrent", device.facts("the context"));
-  is_changed_ = true;
+  if (before_ != device.context()) {
+    check(driver().cuCtxSetCurrent(device.context()), "cuCtxSetCurrent", device.facts("the context"));
+    is_changed_ = true;
+  }
+  exchange(capture_mode_);
 }
 
 CurrentContext::~CurrentContext() {
+  exchange(capture_mode_);
   if (is_changed_) check_quietly(driver().cuCtxSetCurrent(before_), "cuCtxSetCurrent failed with code");
 }
 
 QuietContext::QuietContext(const CudaDevice& device) noexcept {
   check_quietly(driver().cuCtxGetCurrent(&before_), "cuCtxGetCurrent failed with code");
   check_quietly(driver().cuCtxSetCurrent(device.context()), "cuCtxSetCurrent failed with code");
+  exchange(capture_mode_);
 }
 
 QuietContext::~QuietContext() {
+  exchange(capture_mode_);
   check_quietly(driver().cuCtxSetCurrent(before_), "cuCtxSetCurrent failed with code");
+}
+
+// cuCtxSynchronize breaks into every graph that is captured in the context, whatever the mode. To free an allocation
+// is to wait too, and breaks into none; but until the device is done no other thread can give it work, on which what
+// it does may well depend.
+void await_work() noexcept {
+  CUdeviceptr any = 0;
+  if (CaptureNotice::exists() && driver().cuMemAlloc(&any, 1) == kSuccess) {
+    check_quietly(driver().cuMemFree(any), "cuMemFree failed with code");
+  } else {
+    check_quietly(driver().cuCtxSynchronize(), "cuCtxSynchronize failed with code");
+  }
 }
 
 CudaDevice::CudaDevice(CudaBackend& backend, const DeviceInfo& info, CUdevice ordinal)

@@ -54,7 +54,8 @@ class CudaDevice final : public Device {
 };
 
 /// Makes a device's context current for a scope and restores what was current before, since other libraries in
-/// this thread rely on theirs. Throws `Errc::forked` in a forked child.
+/// this thread rely on theirs. Nor do calls in the scope break into graphs that the program captures: they are about
+/// what is ours, of which no graph knows. Throws `Errc::forked` in a forked child.
 class CurrentContext {
  public:
   explicit CurrentContext(const CudaDevice& device);
@@ -64,6 +65,7 @@ class CurrentContext {
 
  private:
   CUcontext before_ = nullptr;
+  int capture_mode_ = kCaptureRelaxed;
   bool is_changed_ = false;
 };
 
@@ -77,6 +79,11 @@ class QuietContext {
 
  private:
   CUcontext before_ = nullptr;
+  int capture_mode_ = kCaptureRelaxed;
 };
+
+/// Waits until the device of the current context has done all that was submitted to it, by anyone. Requires: one of
+/// the above is in scope.
+void await_work() noexcept;
 
 }  // namespace drover::cuda

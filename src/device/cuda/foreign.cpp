@@ -95,7 +95,7 @@ CudaIpcMemory::CudaIpcMemory(CudaDevice& device, const IpcHandle& handle, std::s
 
 CudaIpcMemory::~CudaIpcMemory() {
   const QuietContext context(device_);
-  check_quietly(driver().cuCtxSynchronize(), "cuCtxSynchronize failed with code");
+  await_work();
   check_quietly(driver().cuIpcCloseMemHandle(ptr().address), "cuIpcCloseMemHandle failed with code");
 }
 

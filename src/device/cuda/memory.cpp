@@ -104,7 +104,7 @@ CudaSlabMapping::CudaSlabMapping(CudaDevice& device, const CudaSlab& slab)
 CudaSlabMapping::~CudaSlabMapping() {
   const QuietContext context(device_);
   // Unmapping does not wait by itself: work in flight would fault.
-  check_quietly(driver().cuCtxSynchronize(), "cuCtxSynchronize failed with code");
+  await_work();
   check_quietly(driver().cuMemUnmap(ptr().address, size()), "cuMemUnmap failed with code");
   check_quietly(driver().cuMemAddressFree(ptr().address, size()), "cuMemAddressFree failed with code");
 }
@@ -119,7 +119,7 @@ CudaHostRegistration::CudaHostRegistration(CudaDevice& device, std::span<std::by
 
 CudaHostRegistration::~CudaHostRegistration() {
   const QuietContext context(device_);
-  check_quietly(driver().cuCtxSynchronize(), "cuCtxSynchronize failed with code");
+  await_work();
   check_quietly(driver().cuMemHostUnregister(begin_), "cuMemHostUnregister failed with code");
 }
 

@@ -11,6 +11,11 @@
 #include "device/timelines.hpp"
 
 namespace drover::cuda {
+namespace {
+
+constexpr const char* kAfterCapture = "wait for it before the capture begins, or after it has ended";
+
+}  // namespace
 
 CudaStream::CudaStream(CudaDevice& device) : device_(device), live_(device.counters().streams) {
   const CurrentContext context(device_);
@@ -104,12 +109,26 @@ void CudaStream::wait(TimelineWord& word, std::uint64_t value) {
         device_.facts("a timeline word"));
 }
 
+bool CudaStream::is_capturing() const {
+  const CurrentContext context(device_);
+  int status = kCaptureNone;
+  const CUresult result = driver().cuStreamIsCapturing(handle_, &status);
+  // The default stream, while a stream that waits for it captures.
+  if (result == kCaptureImplicit) return true;
+  check(result, "cuStreamIsCapturing", device_.facts("a stream"));
+  return status != kCaptureNone;
+}
+
+// To ask a stream that captures for its work makes the capture fail. Those that are ours are captured by nobody.
 bool CudaStream::is_idle() const {
+  if (is_borrowed_ && is_capturing()) return false;
   const CurrentContext context(device_);
   return is_done(driver().cuStreamQuery(handle_), "cuStreamQuery", device_.facts("a stream"));
 }
 
 WaitResult CudaStream::synchronize(Deadline deadline) const {
+  if (is_borrowed_)
+    require(!is_capturing(), "a stream was to be waited for while it captures a graph", kAfterCapture);
   if (!deadline.is_never()) return poll_until("stream.synchronize", [this] { return is_idle(); }, deadline);
   const CurrentContext context(device_);
   check(driver().cuStreamSynchronize(handle_), "cuStreamSynchronize", device_.facts("a stream"));

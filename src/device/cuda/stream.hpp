@@ -42,6 +42,7 @@ class CudaStream final : public Stream {
   void signal(TimelineWord& word, std::uint64_t value) override;
   void wait(TimelineWord& word, std::uint64_t value) override;
   [[nodiscard]] std::uintptr_t native() const noexcept override { return reinterpret_cast<std::uintptr_t>(handle_); }
+  [[nodiscard]] bool is_capturing() const override;
   [[nodiscard]] bool is_idle() const override;
   WaitResult synchronize(Deadline deadline) const override;
 

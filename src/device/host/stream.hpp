@@ -103,6 +103,7 @@ class HostStream final : public Stream {
   void signal(TimelineWord& word, std::uint64_t value) override;
   void wait(TimelineWord& word, std::uint64_t value) override;
   [[nodiscard]] std::uintptr_t native() const noexcept override { return queue_->native(); }
+  [[nodiscard]] bool is_capturing() const override { return false; }
   [[nodiscard]] bool is_idle() const override;
   WaitResult synchronize(Deadline deadline) const override;
 

@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "device/cuda/api_types.hpp"
 #include "support/fake_driver/fake_settings.hpp"
@@ -46,6 +47,14 @@ std::map<CUdeviceptr, std::size_t> reservations;
 std::map<CUmemHandle, Physical> physicals;
 std::uint64_t last_number = 0;
 thread_local CUcontext current = nullptr;
+thread_local int capture_mode = 0;
+
+constexpr CUresult kCaptureUnsupported = 900;
+
+// The answer to what breaks into graphs that some thread captures, unless this one's mode says that it does not.
+CUresult if_not_captured() {
+  return is_set("FAKE_CAPTURE") && capture_mode != kCaptureRelaxed ? kCaptureUnsupported : kSuccess;
+}
 
 int current_device() { return static_cast<int>(reinterpret_cast<std::uintptr_t>(current)) - 1; }
 void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
@@ -98,6 +107,7 @@ CUresult give_back(CUdeviceptr where, MemoryKind kind) {
   const std::lock_guard lock(mutex);
   const auto found = pieces.find(where);
   if (found == pieces.end() || found->second.kind != kind) return kInvalidValue;
+  if (const CUresult refusal = if_not_captured(); refusal != kSuccess) return refusal;
   ::munmap(pointer(where), found->second.bytes);
   ::close(found->second.file);
   pieces.erase(found);
@@ -118,6 +128,10 @@ CUresult ctx_set(CUcontext context) {
   return kSuccess;
 }
 CUresult ctx_synchronize() { return kSuccess; }
+CUresult exchange_capture_mode(int* mode) {
+  std::swap(*mode, capture_mode);
+  return kSuccess;
+}
 CUresult device_attribute(int* value, int /*attribute*/, CUdevice /*device*/) {
   *value = 0;  // neither streams that wait nor RDMA
   return kSuccess;
@@ -127,7 +141,10 @@ CUresult can_access_peer(int* can, CUdevice /*device*/, CUdevice /*peer*/) {
   return kSuccess;
 }
 
-CUresult mem_alloc(CUdeviceptr* where, std::size_t bytes) { return allocate(where, bytes, MemoryKind::plain); }
+CUresult mem_alloc(CUdeviceptr* where, std::size_t bytes) {
+  const CUresult refusal = if_not_captured();
+  return refusal == kSuccess ? allocate(where, bytes, MemoryKind::plain) : refusal;
+}
 CUresult mem_free(CUdeviceptr where) { return give_back(where, MemoryKind::plain); }
 
 CUresult copy_up(CUdeviceptr to, const void* from, std::size_t bytes, CUstream /*stream*/) {
@@ -156,7 +173,11 @@ CUresult stream_destroy(CUstream stream) {
   delete reinterpret_cast<CUcontext*>(stream);
   return kSuccess;
 }
-CUresult stream_done(CUstream /*stream*/) { return kSuccess; }
+CUresult stream_done(CUstream /*stream*/) { return if_not_captured(); }
+CUresult stream_is_capturing(CUstream /*stream*/, int* status) {
+  *status = number("FAKE_CAPTURE", 0) == 2 ? 1 : kCaptureNone;
+  return kSuccess;
+}
 CUresult stream_context(CUstream stream, CUcontext* context) {
   *context = *reinterpret_cast<CUcontext*>(stream);
   return kSuccess;
@@ -349,6 +370,7 @@ void* memory_entry(const char* name) {
       entry("cuCtxGetCurrent", ctx_get),
       entry("cuCtxSetCurrent", ctx_set),
       entry("cuCtxSynchronize", ctx_synchronize),
+      entry("cuThreadExchangeStreamCaptureMode", exchange_capture_mode),
       entry("cuDeviceGetAttribute", device_attribute),
       entry("cuDeviceCanAccessPeer", can_access_peer),
       entry("cuMemAlloc", mem_alloc),
@@ -362,6 +384,7 @@ void* memory_entry(const char* name) {
       entry("cuStreamQuery", stream_done),
       entry("cuStreamSynchronize", stream_done),
       entry("cuStreamGetCtx", stream_context),
+      entry("cuStreamIsCapturing", stream_is_capturing),
       entry("cuMemGetAllocationGranularity", granularity),
       entry("cuMemCreate", physical_create),
       entry("cuMemRelease", physical_release),
@@ -386,6 +409,12 @@ void* memory_entry(const char* name) {
 }
 
 }  // namespace drover::test::fake
+
+// As the program calls it.
+// NOLINTNEXTLINE(readability-identifier-naming)
+extern "C" int cuThreadExchangeStreamCaptureMode(int* mode) {
+  return drover::test::fake::exchange_capture_mode(mode);
+}
 
 // Virtual memory comes as frameworks have it: two pieces of 2 MiB in one reservation; the second one is returned.
 // NOLINTNEXTLINE(readability-identifier-naming)

@@ -7,6 +7,7 @@
 //   FAKE_CUDA_MISSING=cuMemMap,…        entry points the driver does not have
 //   FAKE_CHATTER=1                      cuInit writes to standard output
 //   FAKE_MEMORY=1                       memory, slabs and streams work, see fake_memory.hpp
+//   FAKE_CAPTURE=1                      some thread captures a graph: what breaks into it is refused; 2: all streams do
 //   FAKE_PEERS=1                        GPUs reach each other's memory
 //   FAKE_NVML_RESULT=18                 nvmlInit's answer; FAKE_NVML_HANG=1: never
 //   FAKE_DRIVER_VERSION=580.1           the driver's version
