@@ -1,10 +1,9 @@
 #include "tensor/captured_uses.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <exception>
-#include <iterator>
 #include <utility>
 #include <vector>
 
