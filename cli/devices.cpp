@@ -89,7 +89,7 @@ std::string as_json(const DeviceList& list) {
   return dumped({{"backend", list.backend}, {"reason", list.reason}, {"devices", std::move(devices)}}, 2);
 }
 
-constexpr const char* kFooter =
+constexpr const char* kDevicesFooter =
     R"(The first line says which backend programs will use, and why. DROVER_BACKEND=host or cuda decides otherwise;
 DROVER_HOST_DEVICES and DROVER_HOST_MEMORY shape the emulated devices. No CUDA context is created.
 
@@ -106,7 +106,7 @@ void add_devices(CLI::App& app, Run& run) {
   const auto options = std::make_shared<Options>();  // shared with the callback, which outlives this function
   command->add_flag("--json", options->is_json, "Print JSON");
   command->add_flag("--all", options->is_all, "Show the devices of every available backend, not of the selected one");
-  command->footer(kFooter);
+  command->footer(kDevicesFooter);
   command->callback([options, &run] {
     run = [options] {
       const auto list = list_devices(*options);

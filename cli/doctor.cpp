@@ -23,7 +23,7 @@
 namespace drover::cli {
 namespace {
 
-struct Options {
+struct DoctorOptions {
   bool is_json = false;
   double timeout = 30.0;  // seconds
   pid_t pid = 0;          // 0: the machine
@@ -35,11 +35,11 @@ struct Diagnosis {
   Severity verdict = Severity::ok;
 };
 
-std::chrono::milliseconds limit_of(const Options& options) {
+std::chrono::milliseconds limit_of(const DoctorOptions& options) {
   return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(options.timeout));
 }
 
-Diagnosis examine(const Options& options) {
+Diagnosis examine(const DoctorOptions& options) {
   auto probe = probe_driver(limit_of(options));
   Diagnosis diagnosis{diagnose(collect_facts(std::move(probe)))};
   diagnosis.verdict = worst(diagnosis.findings);
@@ -110,7 +110,7 @@ std::string as_json(const Diagnosis& diagnosis) {
       2);
 }
 
-constexpr const char* kFooter =
+constexpr const char* kDoctorFooter =
     R"(Looks at the PCI bus, the kernel module, the driver's libraries, CUDA's start (in a process of its own, since a sick
 GPU can hang it), settings that hide or share GPUs, and the limits on shared memory, open files and memory. Every
 warning and failure comes with a remedy. Nothing is changed.
@@ -129,14 +129,14 @@ Examples:
 void add_doctor(CLI::App& app, Run& run) {
   auto* const command =
       app.add_subcommand("doctor", "Say what is wrong with GPUs, driver and limits, and the remedy");
-  const auto options = std::make_shared<Options>();  // shared with the callback, which outlives this function
+  const auto options = std::make_shared<DoctorOptions>();  // shared with the callback, which outlives this function
   command->add_flag("--json", options->is_json, "Print JSON");
   command->add_option("--timeout", options->timeout, "Seconds to wait for the driver, or for stacks")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   command->add_option("--pid", options->pid, "Look at this process and those below it")->check(CLI::PositiveNumber);
   command->add_flag("--no-stacks", options->has_no_stacks, "With --pid: attach no debugger");
-  command->footer(kFooter);
+  command->footer(kDoctorFooter);
   command->callback([options, &run] {
     run = [options] {
       if (options->pid != 0) {

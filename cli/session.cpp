@@ -16,7 +16,7 @@
 namespace drover::cli {
 namespace {
 
-struct Options {
+struct SessionCommandOptions {
   std::string name;
   std::string kept_name;
   bool is_json = false;
@@ -142,7 +142,7 @@ std::string details_text(const SessionInfo& info) {
          participants_text(info) + slabs_text(info) + kept_text(info);
 }
 
-constexpr const char* kFooter =
+constexpr const char* kSessionFooter =
     R"(A named session outlives the programs that open it. It ends by this command, or when nobody took part in it for its
 idle limit. Sessions without a name end with their application and are not shown.
 
@@ -155,7 +155,8 @@ Examples:
   drover session end train                       refused while somebody takes part
   drover session end train --force               kills its workers; all others get errors)";
 
-using Shared = std::shared_ptr<Options>;  // shared with the callbacks, which outlive the functions that make them
+using Shared =
+    std::shared_ptr<SessionCommandOptions>;  // shared with the callbacks, which outlive the functions that make them
 
 void add_list(CLI::App& parent, const Shared& options, Run& run) {
   auto* const command = parent.add_subcommand("list", "List the named sessions of this user");
@@ -210,9 +211,9 @@ void add_end(CLI::App& parent, const Shared& options, Run& run) {
 
 void add_session(CLI::App& app, Run& run) {
   auto* const command = app.add_subcommand("session", "List, show and end named sessions; drop what they keep");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SessionCommandOptions>();
   command->require_subcommand(1);
-  command->footer(kFooter);
+  command->footer(kSessionFooter);
   add_list(*command, options, run);
   add_show(*command, options, run);
   add_drop(*command, options, run);

@@ -20,9 +20,10 @@ endfunction()
 
 drover_find_header(DROVER_FMT_INCLUDE fmt/format.h libfmt-dev)
 drover_add_header_library(drover_fmt DROVER_FMT_INCLUDE)
-if(NOT DROVER_FMT_ONCE)
-  target_compile_definitions(drover_fmt INTERFACE FMT_HEADER_ONLY=1)
-endif()
+# cmake/fmt.cpp compiles once what is not a template, as a part of the library. Its namespace is ours alone, so that a
+# program may link any fmt of its own beside it.
+target_compile_definitions(drover_fmt INTERFACE
+  "FMT_BEGIN_NAMESPACE=namespace fmt { inline namespace drover_fmt {" "FMT_END_NAMESPACE=} }")
 
 drover_find_header(DROVER_MSGPACK_INCLUDE msgpack/unpack.hpp libmsgpack-cxx-dev)
 drover_add_header_library(drover_msgpack DROVER_MSGPACK_INCLUDE)

@@ -9,6 +9,32 @@ function(drover_revision result)
   set(${result} "${revision}" PARENT_SCOPE)
 endfunction()
 
+# Lets a target compile the sources of each folder in batches of at most `size`, one translation unit each.
+# A batch never spans two folders, so a new file moves the batches of its own folder only.
+function(drover_compile_in_batches target size)
+  if(NOT DROVER_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    get_filename_component(folder "${source}" ABSOLUTE)
+    get_filename_component(folder "${folder}" DIRECTORY)
+    file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${folder}/")
+    string(MAKE_C_IDENTIFIER "${folder}" folder)
+    math(EXPR batch "0${count_${folder}} / ${size}")
+    math(EXPR count_${folder} "0${count_${folder}} + 1")
+    set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP "${folder}${batch}")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
+# Adds the half of fmt that is compiled once to a library.
+function(drover_add_fmt target)
+  target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/fmt.cpp")
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/cmake/fmt.cpp" TARGET_DIRECTORY ${target}
+    PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # The library `drover`, static, from the parts' folders.
 function(drover_add_library)
   cmake_parse_arguments(arg "" "" "PARTS" ${ARGN})
@@ -17,10 +43,9 @@ function(drover_add_library)
     file(GLOB_RECURSE part_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${part}/*.cpp")
     list(APPEND sources ${part_sources})
   endforeach()
-  if(DROVER_FMT_ONCE)
-    list(APPEND sources "${PROJECT_SOURCE_DIR}/cmake/fmt.cpp")
-  endif()
   add_library(drover_objects OBJECT ${sources})
+  drover_compile_in_batches(drover_objects 16)
+  drover_add_fmt(drover_objects)
   target_include_directories(drover_objects PUBLIC "${PROJECT_SOURCE_DIR}/include" PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(drover_objects PUBLIC Threads::Threads ${CMAKE_DL_LIBS} PRIVATE drover_flags drover_fmt
     drover_msgpack)
@@ -42,6 +67,7 @@ endfunction()
 # A program of ours: flags, the library, fmt.
 function(drover_add_program name)
   add_executable(${name} ${ARGN})
+  drover_compile_in_batches(${name} 8)
   target_link_libraries(${name} PRIVATE drover drover_flags drover_fmt)
 endfunction()
 

@@ -14,7 +14,7 @@ using Word = std::uint64_t;
 using Cell = std::atomic<Word>;
 
 constexpr Word kFree = 0;
-constexpr Word kWaiting = 1;
+constexpr Word kAwaited = 1;
 constexpr Word kNotified = 2;
 constexpr Word kStateMask = 3;
 constexpr Word kAsleep = 4;
@@ -42,7 +42,7 @@ bool notify_cell(Cell& cell, Word seen) noexcept {
 // False if a notification came first.
 bool ConditionPlace::give_up() const noexcept {
   Word seen = cell_->load();
-  while (state_of(seen) == kWaiting) {
+  while (state_of(seen) == kAwaited) {
     if (cell_->compare_exchange_weak(seen, kFree)) return true;
   }
   return false;
@@ -96,7 +96,7 @@ void ConditionPlace::leave() const noexcept {
 std::uint32_t ConditionCore::used() const noexcept { return std::min(layout_->used.load(), Condition::kMostWaiters); }
 
 std::optional<ConditionPlace> ConditionCore::take_place(Owner self) const {
-  const Word word = kWaiting | (Word{self} << kOwnerShift) | (layout_->next_ticket.fetch_add(1) << kTicketShift);
+  const Word word = kAwaited | (Word{self} << kOwnerShift) | (layout_->next_ticket.fetch_add(1) << kTicketShift);
   for (std::uint32_t index = 0; index < Condition::kMostWaiters; ++index) {
     Cell& cell = layout_->cells.at(index);
     if (cell.load() != kFree) continue;
@@ -115,7 +115,7 @@ bool ConditionCore::notify_one() const noexcept {
     Word oldest_word = 0;
     for (std::uint32_t index = 0; index < used(); ++index) {
       const Word seen = layout_->cells.at(index).load();
-      if (state_of(seen) != kWaiting) continue;
+      if (state_of(seen) != kAwaited) continue;
       if (oldest != nullptr && ticket_of(seen) >= ticket_of(oldest_word)) continue;
       oldest = &layout_->cells.at(index);
       oldest_word = seen;
@@ -130,7 +130,7 @@ std::uint32_t ConditionCore::notify_all() const noexcept {
   for (std::uint32_t index = 0; index < used(); ++index) {
     Cell& cell = layout_->cells.at(index);
     bool is_notified = false;
-    for (Word seen = cell.load(); state_of(seen) == kWaiting && !is_notified; seen = cell.load()) {
+    for (Word seen = cell.load(); state_of(seen) == kAwaited && !is_notified; seen = cell.load()) {
       is_notified = notify_cell(cell, seen);
     }
     if (is_notified) ++count;
@@ -141,7 +141,7 @@ std::uint32_t ConditionCore::notify_all() const noexcept {
 std::uint32_t ConditionCore::waiting() const noexcept {
   std::uint32_t count = 0;
   for (std::uint32_t index = 0; index < used(); ++index) {
-    if (state_of(layout_->cells.at(index).load()) == kWaiting) ++count;
+    if (state_of(layout_->cells.at(index).load()) == kAwaited) ++count;
   }
   return count;
 }

@@ -17,12 +17,12 @@ constexpr std::size_t kPage = 4096;
 constexpr std::uint64_t kSmallestChunk = 1024;
 constexpr std::uint64_t kMostChunks = std::uint64_t{1} << 20U;
 
-std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+std::size_t rounded_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 PoolGeometry pool_geometry(std::uint64_t bytes) {
   std::uint64_t chunk = kSmallestChunk;
   while (bytes / chunk > kMostChunks) chunk *= 2;
-  return {.bytes = round_up(std::max(bytes, kSmallestChunk), chunk),
+  return {.bytes = rounded_up(std::max(bytes, kSmallestChunk), chunk),
           .chunk_bytes = static_cast<std::uint32_t>(chunk)};
 }
 
@@ -119,15 +119,15 @@ QueueGeometry queue_geometry(const ObjectSpec& spec) {
 QueueOffsets queue_offsets(const QueueGeometry& geometry) {
   QueueOffsets offsets{};
   // A pair of lines each, in a queue that has a file of its own; the header precedes the layout.
-  offsets.slots = round_up(sizeof(ObjectHeader) + sizeof(RingHead), sizeof(RingSlot)) - sizeof(ObjectHeader);
+  offsets.slots = rounded_up(sizeof(ObjectHeader) + sizeof(RingHead), sizeof(RingSlot)) - sizeof(ObjectHeader);
   offsets.flights = offsets.slots + geometry.capacity * sizeof(RingSlot);
   offsets.pool_state = offsets.flights + geometry.flights * sizeof(Flight);
-  offsets.inlined = round_up(offsets.pool_state + pool_state_bytes(geometry.pool), kPage);
+  offsets.inlined = rounded_up(offsets.pool_state + pool_state_bytes(geometry.pool), kPage);
   const std::uint64_t places = geometry.capacity + geometry.flights;
   offsets.leases = offsets.inlined + places * kInlineBytes;
   // The blocks begin at a page of the file, as registering them for devices wants.
   offsets.pool_data =
-      round_up(sizeof(ObjectHeader) + offsets.leases + places * kMostLeases * sizeof(SentLeaseWords), kPage) -
+      rounded_up(sizeof(ObjectHeader) + offsets.leases + places * kMostLeases * sizeof(SentLeaseWords), kPage) -
       sizeof(ObjectHeader);
   offsets.total = offsets.pool_data + geometry.pool.bytes;
   return offsets;

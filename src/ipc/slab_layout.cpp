@@ -23,7 +23,7 @@ std::size_t layout_bytes(const ObjectSpec& spec) { return ledger_state_bytes(sla
 
 void format(std::byte* layout, const ObjectSpec& spec) { format_ledger(layout, slab_geometry(spec)); }
 
-void wake(std::byte* layout, const ObjectSpec& spec) { SlabLedger(layout, slab_geometry(spec)).wake_all(); }
+void wake_slab(std::byte* layout, const ObjectSpec& spec) { SlabLedger(layout, slab_geometry(spec)).wake_all(); }
 
 }  // namespace
 
@@ -64,7 +64,7 @@ void recover_slab(std::byte* layout, const ObjectSpec& spec, Owner dead,
 const ObjectKindInfo slab_kind = {.layout_bytes = layout_bytes,
                                   .format = format,
                                   .recover = [](std::byte*, const ObjectSpec&, Owner) {},
-                                  .wake_all = wake,
+                                  .wake_all = wake_slab,
                                   .has_file = true};
 
 }  // namespace drover

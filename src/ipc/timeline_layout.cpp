@@ -16,7 +16,7 @@ void recover(std::byte* layout, const ObjectSpec&, Owner dead) {
   }
 }
 
-void wake(std::byte* layout, const ObjectSpec&) {
+void wake_timelines(std::byte* layout, const ObjectSpec&) {
   for (TimelineSlot& slot : timelines_at(layout).slots) {
     if (slot.owner.load() != kNobody) futex_wake(slot.word, INT_MAX);
   }
@@ -28,7 +28,7 @@ const ObjectKindInfo timelines_kind = {
     .layout_bytes = [](const ObjectSpec&) { return sizeof(TimelineLayout); },
     .format = [](std::byte* layout, const ObjectSpec&) { new (layout) TimelineLayout{}; },
     .recover = recover,
-    .wake_all = wake,
+    .wake_all = wake_timelines,
     .is_single = true};
 
 void lose_rest(TimelineSlot& slot) noexcept {

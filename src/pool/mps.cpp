@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t kLongestFolder = 80;  // sockets lie in it, and their paths have 107 bytes at most
 constexpr std::size_t kLongestWords = 600;
-constexpr std::chrono::milliseconds kLook{10};
+constexpr std::chrono::milliseconds kMpsPause{10};
 
 // $1 the control program, $2 the folder, $3 tenths of a second to quit. Input is the pipe from the application. The
 // daemon and its server are in the guard's process group, so that the last line reaches them whatever they do. The
@@ -160,7 +160,7 @@ void Mps::start(const MpsOptions& options, const std::string& control) {
 void Mps::await_ready(const MpsOptions& options) {
   const auto deadline = Deadline::after(options.patience);
   while (!is_ready(folder_)) {
-    if (has_ended(guard_->pidfd(), Deadline::after(kLook))) {
+    if (has_ended(guard_->pidfd(), Deadline::after(kMpsPause))) {
       const auto words = words_of(folder_);
       const auto status = finish();
       throw_ended(status ? status->to_string() : "ended", words);

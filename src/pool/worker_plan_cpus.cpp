@@ -12,7 +12,7 @@ using Cpus = std::vector<int>;
 // With less, a worker's helper threads (of a driver, a loader) would run in the way of its main thread.
 constexpr std::size_t kLeastCores = 2;
 
-Cpus both(Cpus left, Cpus right) {
+Cpus common(Cpus left, Cpus right) {
   std::ranges::sort(left);
   std::ranges::sort(right);
   Cpus common;
@@ -23,7 +23,7 @@ Cpus both(Cpus left, Cpus right) {
 std::vector<Cpus> cores_in(const Cpus& cpus, const Machine& machine) {
   std::vector<Cpus> cores;
   for (const auto& core : machine.cores) {
-    if (auto part = both(core, cpus); !part.empty()) cores.push_back(std::move(part));
+    if (auto part = common(core, cpus); !part.empty()) cores.push_back(std::move(part));
   }
   return cores;
 }
@@ -31,7 +31,7 @@ std::vector<Cpus> cores_in(const Cpus& cpus, const Machine& machine) {
 // The node with the fewest workers for its size; workers count where they have a CPU.
 std::size_t emptiest_node(const Machine& machine, const std::vector<Cpus>& homes) {
   const auto load_of = [&](const Cpus& node) {
-    const auto here = std::ranges::count_if(homes, [&](const Cpus& home) { return !both(home, node).empty(); });
+    const auto here = std::ranges::count_if(homes, [&](const Cpus& home) { return !common(home, node).empty(); });
     return static_cast<double>(here + 1) / static_cast<double>(node.size());
   };
   const auto found = std::ranges::min_element(machine.nodes, {}, load_of);
@@ -43,7 +43,7 @@ std::vector<Cpus> homes_of(const WorkerPlanOptions& options, const Machine& mach
                            const std::vector<Chosen>& chosen) {
   std::vector<Cpus> homes;
   for (const auto& device : chosen)
-    homes.push_back(device == nullptr ? Cpus{} : both(device->near_cpus, machine.cpus));
+    homes.push_back(device == nullptr ? Cpus{} : common(device->near_cpus, machine.cpus));
   const bool has_nodes = machine.nodes.size() > 1 && chosen.size() >= machine.nodes.size();
   for (auto& home : homes) {
     if (home.empty() && has_nodes) home = machine.nodes[emptiest_node(machine, homes)];

@@ -28,7 +28,7 @@ namespace {
 
 // A process in an uninterruptible call, as on a sick GPU, may not die when killed: a destructor must not wait for it
 // for ever.
-constexpr std::chrono::seconds kTimeToDie{10};
+constexpr std::chrono::seconds kChildTimeToDie{10};
 
 void reap(pid_t pid) noexcept {
   siginfo_t info{};
@@ -194,7 +194,7 @@ WaitResult ChildProcess::kill_trees(std::span<ChildProcess* const> children, Dea
 void ChildProcess::end() noexcept {
   if (pid_ == 0 || ended_ || parent_ != ::getpid()) return;
   static_cast<void>(pidfd_send_signal(pidfd_.get(), SIGKILL));
-  if (!pidfd_wait(pidfd_.get(), Deadline::after(kTimeToDie))) {
+  if (!pidfd_wait(pidfd_.get(), Deadline::after(kChildTimeToDie))) {
     log(LogLevel::error, "a killed child process does not end; it is stuck in the kernel and stays behind", pid_);
   } else if (remote_.is_open()) {
     remote_status::let_reap(remote_.get());

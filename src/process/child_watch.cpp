@@ -20,7 +20,7 @@ namespace drover {
 namespace {
 
 // For a reader of our own output who is slow or does not read at all.
-constexpr std::chrono::seconds kPatience{1};
+constexpr std::chrono::seconds kWatchPatience{1};
 
 struct Instance {
   Mutex mutex;
@@ -69,7 +69,7 @@ ChildWatch::~ChildWatch() {
     thread_.detach();
     return;
   }
-  loop_->stop(Deadline::after(kPatience));
+  loop_->stop(Deadline::after(kWatchPatience));
   thread_.join();
 }
 
@@ -96,7 +96,7 @@ void ChildWatch::add(const ChildProcess& child, WatchedChild what) {
 
 std::string ChildWatch::tail(pid_t pid) const { return loop_->tail(pid); }
 
-std::string ChildWatch::finish(pid_t pid) { return loop_->finish(pid, Deadline::after(kPatience)); }
+std::string ChildWatch::finish(pid_t pid) { return loop_->finish(pid, Deadline::after(kWatchPatience)); }
 
 void ChildWatch::forget(pid_t pid) { loop_->forget(pid); }
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kPiece = 64 * std::size_t{1024};  // what a pipe usually holds
 constexpr std::size_t kTailBytes = 4096;
-constexpr std::chrono::seconds kTimeToKill{5};
+constexpr std::chrono::seconds kChildTimeToKill{5};
 
 Fd make_wake() {
   Fd wake(sys::call("eventfd", ::eventfd, 0U, int{EFD_CLOEXEC | EFD_NONBLOCK}));
@@ -208,7 +208,7 @@ void ChildWatch::Loop::clean_up_after_the_dead() {
   }
   if (dead.empty()) return;
   try {
-    if (kill_trees(dead, Deadline::after(kTimeToKill)) == WaitResult::timed_out) {
+    if (kill_trees(dead, Deadline::after(kChildTimeToKill)) == WaitResult::timed_out) {
       log(LogLevel::warn, "processes that a child left behind do not die; it was process", dead.front().pid);
     }
   } catch (const std::exception& error) {

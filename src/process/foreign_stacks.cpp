@@ -23,7 +23,7 @@
 namespace drover {
 namespace {
 
-constexpr std::chrono::seconds kTimeToDie{1};
+constexpr std::chrono::seconds kDebuggerTimeToDie{1};
 constexpr std::size_t kMostOutput = std::size_t{1} << 20U;
 constexpr std::size_t kMostLines = 400;
 constexpr std::size_t kMostLine = 200;
@@ -64,7 +64,7 @@ ForeignStacks run_tool(pid_t pid, const StackTool& tool, Deadline deadline) {
   if (!has_ended) {
     child->kill(SIGKILL);
     // One stuck in the kernel survives that; then it is left to who inherits it.
-    if (!child->wait(Deadline::after(kTimeToDie))) {
+    if (!child->wait(Deadline::after(kDebuggerTimeToDie))) {
       [[maybe_unused]] const auto* const abandoned = child.release();
     }
   }

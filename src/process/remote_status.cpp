@@ -17,11 +17,11 @@ namespace drover::remote_status {
 namespace {
 
 // A template answers in microseconds, unless it forks, is short of CPU time, or somebody stopped it.
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kRemotePatience{5};
 
 // One message; its length, 0 at the end of all, or -1 if none comes.
 ssize_t receive_some(int socket, std::span<char> into) noexcept {
-  const auto deadline = Deadline::after(kPatience);
+  const auto deadline = Deadline::after(kRemotePatience);
   bool was_reset = false;  // told once, before what the template had sent, if it died with our word unread
   pollfd ready{.fd = socket, .events = POLLIN, .revents = 0};
   for (;;) {

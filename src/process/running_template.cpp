@@ -32,9 +32,9 @@ namespace {
 // Room for what its children show in /proc in place of its own arguments and variables.
 constexpr std::size_t kRoomForArguments = 1024;
 constexpr std::size_t kRoomForVariables = 16 * std::size_t{1024};
-constexpr std::chrono::seconds kTimeToDie{5};
+constexpr std::chrono::seconds kTemplateTimeToDie{5};
 constexpr std::string_view kReady = "ready\n";
-constexpr int kLook = 20;  // milliseconds, between looks whether another has got the message
+constexpr int kSendPause = 20;  // milliseconds, between looks whether another has got the message
 
 std::pair<ChildProcess, Fd> start_template(ChildWatch& watch, const TemplateCommand& command) {
   auto [ours, theirs] = message_sockets();
@@ -103,7 +103,7 @@ bool RunningTemplate::wait_ready(Deadline deadline) {
     std::array<pollfd, 2> news = {pollfd{.fd = control_.get(), .events = POLLIN, .revents = 0},
                                   pollfd{.fd = process_.pidfd(), .events = POLLIN, .revents = 0}};
     const int left = deadline.poll_timeout();
-    ::poll(news.data(), news.size(), left < 0 ? kLook : std::min(left, kLook));
+    ::poll(news.data(), news.size(), left < 0 ? kSendPause : std::min(left, kSendPause));
     if (take_ready(news[0].revents != 0)) return true;
     if (news[1].revents != 0 || deadline.has_passed()) return false;
   }
@@ -234,7 +234,7 @@ void RunningTemplate::bury() noexcept {
 
 void RunningTemplate::kill() noexcept {
   static_cast<void>(pidfd_send_signal(process_.pidfd(), SIGKILL));
-  static_cast<void>(pidfd_wait(process_.pidfd(), Deadline::after(kTimeToDie)));
+  static_cast<void>(pidfd_wait(process_.pidfd(), Deadline::after(kTemplateTimeToDie)));
 }
 
 }  // namespace drover

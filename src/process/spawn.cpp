@@ -96,7 +96,7 @@ std::string subject_of(const SpawnPlan& plan) {
                          fmt::format("program '{}'{}", plan.program, subject_of(plan)));
 }
 
-void reap(pid_t pid) noexcept {
+void reap_failed_child(pid_t pid) noexcept {
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) != 0 && errno == EINTR) continue;
 }
@@ -116,7 +116,7 @@ Spawned spawn(const SpawnOptions& options) {
   if (spawned.pid < 0) throw_errno("clone", fmt::format("program '{}'", plan.program));
   spawned.pidfd = above_standard_streams(Fd(pidfd));
   if (plan.error != 0) {
-    reap(spawned.pid);
+    reap_failed_child(spawned.pid);
     report_failure(plan);
   }
   spawned.pipes = preparation.take_pipes();

@@ -25,7 +25,7 @@
 namespace drover {
 namespace {
 
-constexpr int kNotStarted = 127;
+constexpr int kNothingStarted = 127;
 constexpr std::size_t kFixedDescriptors = 3;  // the order itself, the socket of the child, its folder
 
 const StartArea& start_area() {
@@ -34,9 +34,9 @@ const StartArea& start_area() {
 }
 
 // To a number from `least` on; ends the process if there is none.
-int lifted(int fd, int least) noexcept {
+int lifted_number(int fd, int least) noexcept {
   const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, least);
-  if (copy < 0) ::_exit(kNotStarted);
+  if (copy < 0) ::_exit(kNothingStarted);
   return copy;
 }
 
@@ -97,16 +97,16 @@ void TemplateOrderTaken::become(pid_t parent) {
   SpawnPlan& plan = order.plan;
   int highest = STDERR_FILENO;
   for (const int target : order.targets) highest = std::max(highest, target);
-  const int socket = lifted(state_->socket.get(), highest + 1);
-  const int self = lifted(Fd(pidfd_open(::getpid())).get(), highest + 1);
+  const int socket = lifted_number(state_->socket.get(), highest + 1);
+  const int self = lifted_number(Fd(pidfd_open(::getpid())).get(), highest + 1);
   std::set<int> kept = {socket, self};
   for (std::size_t i = 0; i < order.targets.size(); ++i) {
-    plan.moves.emplace_back(lifted(state_->descriptors[i].get(), highest + 1), order.targets[i]);
+    plan.moves.emplace_back(lifted_number(state_->descriptors[i].get(), highest + 1), order.targets[i]);
     kept.insert(order.targets[i]);
   }
   plan.closings = all_but(kept);
   plan.parent = parent;
-  if (::fchdir(state_->folder.get()) != 0) ::_exit(kNotStarted);
+  if (::fchdir(state_->folder.get()) != 0) ::_exit(kNothingStarted);
   ::umask(static_cast<mode_t>(order.creation_mask));
   // What these owned is closed with the rest, and their numbers may be others' then.
   static_cast<void>(state_->socket.release());
@@ -117,7 +117,7 @@ void TemplateOrderTaken::become(pid_t parent) {
   state_->show();
   const remote_status::StartedMessage message{.pid = ::getpid()};
   const std::string_view bytes(reinterpret_cast<const char*>(&message), sizeof message);
-  if (!send_message(socket, bytes, {self})) ::_exit(kNotStarted);
+  if (!send_message(socket, bytes, {self})) ::_exit(kNothingStarted);
   ::close(socket);
   ::close(self);
 }

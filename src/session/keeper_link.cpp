@@ -16,7 +16,7 @@
 namespace drover {
 namespace {
 
-constexpr std::chrono::milliseconds kTimeToDie{500};
+constexpr std::chrono::milliseconds kKeeperTimeToDie{500};
 
 Reply read_reply(const std::string& bytes) {
   return parse_reply(std::as_bytes(std::span(bytes.data(), bytes.size())));
@@ -134,7 +134,7 @@ bool KeeperLink::lives() const noexcept {
   const Fd pidfd(pidfd_open(keeper_pid_));
   const auto process = read_process(keeper_pid_);
   if (!pidfd.is_open() || !process || process->start != keeper_start_) return false;
-  return !pidfd_wait(pidfd.get(), Deadline::after(kTimeToDie));
+  return !pidfd_wait(pidfd.get(), Deadline::after(kKeeperTimeToDie));
 }
 
 Error KeeperLink::silent_error() const {

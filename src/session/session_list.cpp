@@ -18,8 +18,8 @@
 namespace drover {
 namespace {
 
-constexpr std::chrono::seconds kPatience{2};
-constexpr std::chrono::seconds kKeeperGrace{10};
+constexpr std::chrono::seconds kListPatience{2};
+constexpr std::chrono::seconds kListedKeeperGrace{10};
 // A keeper that ends its session may be busy with killing workers for so long.
 constexpr std::chrono::seconds kLongestSilence{9};
 
@@ -69,7 +69,7 @@ SessionInfo ask_info(KeeperLink& link, const std::string& name) {
 // taken no connection for so long that no more fit in its queue.
 std::optional<KeeperLink> visit(const SessionFolder& folder, const std::string& name) {
   bool is_full = false;
-  if (auto connection = folder.connect(name, &is_full)) return KeeperLink(std::move(*connection), kPatience);
+  if (auto connection = folder.connect(name, &is_full)) return KeeperLink(std::move(*connection), kListPatience);
   if (is_full) {
     throw Error(Errc::timed_out,
                 fmt::format("the keeper (process {}) of session '{}' takes no more connections",
@@ -105,7 +105,7 @@ std::optional<SessionInfo> look_at(const SessionFolder& folder, const std::strin
 }
 
 void await_end(pid_t pid, const Fd& keeper, bool is_forced) {
-  if (pidfd_wait(keeper.get(), Deadline::after(kKeeperGrace))) return;
+  if (pidfd_wait(keeper.get(), Deadline::after(kListedKeeperGrace))) return;
   throw Error(Errc::timed_out, fmt::format("the keeper (process {}) does not end", pid),
               is_forced ? "it or a worker is stuck in the kernel, as on a sick device; the machine may need a restart"
                         : "a worker may be stuck in the kernel; end it by force");

@@ -17,7 +17,7 @@ namespace {
 // Others are streams of their own; work of those up to here comes after that of other streams, too.
 constexpr std::uintptr_t kLastCommon = 2;
 // How long who lets go waits for what seems to be done.
-constexpr std::chrono::microseconds kPatience{20};
+constexpr std::chrono::microseconds kCapturePatience{20};
 
 struct CapturedUse {
   Tensor tensor;
@@ -67,7 +67,7 @@ void end_lending(const Tensor& tensor, Stream& stream) noexcept {
   if (is_idle && stream.native() > kLastCommon) return;
   try {
     tensor.end_use(stream);
-    if (is_idle) static_cast<void>(TensorAccess::storage(tensor)->wait(Deadline::after(kPatience)));
+    if (is_idle) static_cast<void>(TensorAccess::storage(tensor)->wait(Deadline::after(kCapturePatience)));
   } catch (const std::exception& error) {  // whoever lets go cannot be told
     log(LogLevel::warn, error.what());
   }

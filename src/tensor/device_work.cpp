@@ -15,7 +15,7 @@ namespace drover {
 namespace {
 
 // How long a wait sleeps before it looks whether the session, or the device, is still there.
-constexpr std::chrono::milliseconds kLook{20};
+constexpr std::chrono::milliseconds kWorkPause{20};
 
 Deadline sooner(Deadline deadline, std::chrono::milliseconds most) {
   return Deadline::at(std::min(deadline.moment(), Deadline::after(most).moment()));
@@ -28,7 +28,7 @@ WaitResult wait_for_point(TimelineTable& timelines, const TimelinePoint& point, 
   while (timelines.state_of(point) == PointState::pending) {
     if (deadline.has_passed()) return WaitResult::timed_out;
     membership.check();
-    static_cast<void>(timeline_wait(timelines.word(point.slot), point.value, sooner(deadline, kLook)));
+    static_cast<void>(timeline_wait(timelines.word(point.slot), point.value, sooner(deadline, kWorkPause)));
   }
   return WaitResult::done;
 }
@@ -158,7 +158,7 @@ WaitResult DeviceWork::wait(std::uint64_t ticket, Deadline deadline) {
     if (is_done(ticket)) return WaitResult::done;
     if (deadline.has_passed()) return WaitResult::timed_out;
     if (waits_for_others()) membership_->check();
-    const Deadline look = sooner(deadline, kLook);
+    const Deadline look = sooner(deadline, kWorkPause);
     if (slot_) {
       static_cast<void>(timeline_wait(timelines_->word(*slot_), ticket, look));
     } else {
@@ -180,7 +180,7 @@ void DeviceWork::finish() {
   };
   while (!is_idle()) {
     bury_without_keeper();
-    static_cast<void>(stream_->synchronize(Deadline::after(kLook)));
+    static_cast<void>(stream_->synchronize(Deadline::after(kWorkPause)));
   }
 }
 

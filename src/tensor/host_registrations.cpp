@@ -12,7 +12,7 @@
 namespace drover {
 namespace {
 
-constexpr std::chrono::seconds kPatience{1};
+constexpr std::chrono::seconds kRegistrationPatience{1};
 
 using Key = std::pair<BackendKind, const std::byte*>;
 
@@ -32,7 +32,7 @@ Registrations& registrations() {
 // The last holder ends a registration without the mutex, since that waits for the device. Meanwhile the pages count
 // as taken.
 std::shared_ptr<HostRegistration> register_once(Device& device, std::span<std::byte> memory) {
-  const Deadline patience = Deadline::after(kPatience);
+  const Deadline patience = Deadline::after(kRegistrationPatience);
   for (;;) {
     try {
       const MutexLock lock(registrations().mutex);

@@ -22,14 +22,14 @@ constexpr std::int64_t kMostPieces = 256;
 constexpr std::int64_t kStageBytes = std::int64_t{8} << 20U;
 
 // A copy of elements that lie together in both memories, in bytes.
-struct Piece {
+struct CopyPiece {
   std::size_t to;
   std::size_t from;
   std::size_t bytes;
 };
 
 // The dimensions along which pieces lie, and the row of each.
-struct Pieces {
+struct CopyPieces {
   std::vector<Run> outer;
   std::int64_t row = 1;  // elements
   [[nodiscard]] std::int64_t count() const {
@@ -39,10 +39,10 @@ struct Pieces {
   }
 };
 
-Pieces pieces_of(const TensorLayout& to, const TensorLayout& from) {
+CopyPieces pieces_of(const TensorLayout& to, const TensorLayout& from) {
   auto runs = detail::joined_runs(to, from);
   std::ranges::sort(runs, [](const Run& a, const Run& b) { return a.ways > b.ways; });
-  Pieces pieces{.outer = detail::joined(runs)};
+  CopyPieces pieces{.outer = detail::joined(runs)};
   if (!pieces.outer.empty() && pieces.outer.back().ways == std::array<std::int64_t, 2>{1, 1}) {
     pieces.row = pieces.outer.back().size;
     pieces.outer.pop_back();
@@ -50,8 +50,8 @@ Pieces pieces_of(const TensorLayout& to, const TensorLayout& from) {
   return pieces;
 }
 
-void for_each_piece(const Pieces& pieces, const TensorLayout& to, const TensorLayout& from,
-                    const std::function<void(const Piece&)>& visit) {
+void for_each_piece(const CopyPieces& pieces, const TensorLayout& to, const TensorLayout& from,
+                    const std::function<void(const CopyPiece&)>& visit) {
   const std::size_t size = size_of(to.dtype());
   const std::int64_t count = pieces.count();
   for (std::int64_t nth = 0; nth < count; ++nth) {
@@ -83,7 +83,7 @@ void begin_use(TensorStorage& storage, DeviceWork& work) {
 }
 
 // One of the two lies on the device at `place`; the other there, in host memory, or on a device it can reach.
-void submit_pieces(const Tensor& to, const Tensor& from, const Pieces& pieces, const Place& place) {
+void submit_pieces(const Tensor& to, const Tensor& from, const CopyPieces& pieces, const Place& place) {
   TensorStorage& target = *TensorAccess::storage(to);
   TensorStorage& source = *TensorAccess::storage(from);
   const auto work = target.work_at(place);
@@ -93,7 +93,7 @@ void submit_pieces(const Tensor& to, const Tensor& from, const Pieces& pieces, c
   const Block& to_block = target.block();
   const Block& from_block = source.block();
   submit_use(work, {&target, &source}, [&](Stream& stream) {
-    for_each_piece(pieces, to.layout(), from.layout(), [&](const Piece& piece) {
+    for_each_piece(pieces, to.layout(), from.layout(), [&](const CopyPiece& piece) {
       if (!from_block.place().is_device) {
         stream.upload(to_block.device_ptr() + piece.to, from_block.bytes().data() + piece.from, piece.bytes);
       } else if (!to_block.place().is_device) {
@@ -153,7 +153,7 @@ bool is_dense(const TensorLayout& layout) {
 void copy_with_device(const Tensor& to, const Tensor& from) {
   const Place to_place = to.place();
   const Place from_place = from.place();
-  const Pieces pieces = pieces_of(to.layout(), from.layout());
+  const CopyPieces pieces = pieces_of(to.layout(), from.layout());
   const bool is_direct = !to_place.is_device || !from_place.is_device || can_reach(to, from);
   if (!is_direct && !(to.layout().is_contiguous() && from.layout().is_contiguous())) {
     const Tensor rows = empty(to.memory(), to.dtype(), to.shape(), to_place);

@@ -7,41 +7,43 @@
 
 namespace drover::test {
 
-constexpr std::uint32_t kCount = 1000;
-constexpr std::size_t kBytes = kCount * sizeof(float);
+constexpr std::uint32_t kKernelCount = 1000;
+constexpr std::size_t kKernelBytes = kKernelCount * sizeof(float);
 constexpr LaunchShape kShape{.grid = {8, 1, 1}, .block = {128, 1, 1}};
 
 TEST_P(BackendSuite, kernel_runs_over_all_its_threads) {
   const auto module = device().load_module(test_kernel_image(GetParam()));
   const auto scale = module->kernel("scale");
-  const auto memory = device().allocate(kBytes);
+  const auto memory = device().allocate(kKernelBytes);
   const auto stream = device().create_stream();
-  std::vector<float> values(kCount);
+  std::vector<float> values(kKernelCount);
   std::iota(values.begin(), values.end(), 0.0F);
-  device().upload(memory->ptr(), values.data(), kBytes);
+  device().upload(memory->ptr(), values.data(), kKernelBytes);
   const std::uint64_t address = memory->ptr().address;
   const float factor = 2.5F;
-  stream->launch(*scale, kShape,
-                 std::array{KernelArgument::of(address), KernelArgument::of(factor), KernelArgument::of(kCount)});
+  stream->launch(
+      *scale, kShape,
+      std::array{KernelArgument::of(address), KernelArgument::of(factor), KernelArgument::of(kKernelCount)});
   ASSERT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
-  std::vector<float> results(kCount);
-  device().download(results.data(), memory->ptr(), kBytes);
-  for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(results[i], 2.5F * static_cast<float>(i));
+  std::vector<float> results(kKernelCount);
+  device().download(results.data(), memory->ptr(), kKernelBytes);
+  for (std::size_t i = 0; i < kKernelCount; ++i) ASSERT_EQ(results[i], 2.5F * static_cast<float>(i));
 }
 
 TEST_P(BackendSuite, arguments_are_copied_when_the_launch_is_submitted) {
   const auto module = device().load_module(test_kernel_image(GetParam()));
   const auto scale = module->kernel("scale");
-  const auto memory = device().allocate(kBytes);
+  const auto memory = device().allocate(kKernelBytes);
   const auto stream = device().create_stream();
-  const std::vector<float> ones(kCount, 1.0F);
-  device().upload(memory->ptr(), ones.data(), kBytes);
+  const std::vector<float> ones(kKernelCount, 1.0F);
+  device().upload(memory->ptr(), ones.data(), kKernelBytes);
   const std::uint64_t address = memory->ptr().address;
   float factor = 3.0F;
   const Gate gate;
   gate.hold(*stream);
-  stream->launch(*scale, kShape,
-                 std::array{KernelArgument::of(address), KernelArgument::of(factor), KernelArgument::of(kCount)});
+  stream->launch(
+      *scale, kShape,
+      std::array{KernelArgument::of(address), KernelArgument::of(factor), KernelArgument::of(kKernelCount)});
   factor = 99.0F;
   gate.open();
   ASSERT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
@@ -68,7 +70,8 @@ TEST_P(BackendSuite, impossible_launch_is_an_error) {
   const auto stream = device().create_stream();
   const std::uint64_t address = 0;
   const float factor = 1.0F;
-  const std::array arguments{KernelArgument::of(address), KernelArgument::of(factor), KernelArgument::of(kCount)};
+  const std::array arguments{KernelArgument::of(address), KernelArgument::of(factor),
+                             KernelArgument::of(kKernelCount)};
   expect_error(Errc::invalid_argument, [&] { stream->launch(*scale, {.block = {2048, 1, 1}}, arguments); });
   expect_error(Errc::invalid_argument, [&] { stream->launch(*scale, {.grid = {0, 1, 1}}, arguments); });
 }

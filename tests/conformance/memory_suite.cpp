@@ -7,8 +7,8 @@
 
 namespace drover::test {
 
-constexpr std::size_t kCount = 10'000;
-constexpr std::size_t kBytes = kCount * sizeof(std::uint32_t);
+constexpr std::size_t kMemoryCount = 10'000;
+constexpr std::size_t kMemoryBytes = kMemoryCount * sizeof(std::uint32_t);
 
 TEST_P(BackendSuite, devices_have_distinct_uuids_and_their_own_index) {
   const auto& infos = backend().devices();
@@ -36,17 +36,17 @@ TEST_P(BackendSuite, device_that_is_not_there_is_an_error_that_names_those_that_
 TEST_P(BackendSuite, opening_twice_gives_the_same_device) { EXPECT_EQ(&device(), &device()); }
 
 TEST_P(BackendSuite, memory_comes_back_as_written) {
-  const auto memory = device().allocate(kBytes);
-  EXPECT_EQ(memory->size(), kBytes);
-  const auto values = numbers(kCount, 7);
-  device().upload(memory->ptr(), values.data(), kBytes);
-  EXPECT_EQ(read(*memory, kCount), values);
+  const auto memory = device().allocate(kMemoryBytes);
+  EXPECT_EQ(memory->size(), kMemoryBytes);
+  const auto values = numbers(kMemoryCount, 7);
+  device().upload(memory->ptr(), values.data(), kMemoryBytes);
+  EXPECT_EQ(read(*memory, kMemoryCount), values);
 }
 
 TEST_P(BackendSuite, copies_reach_the_middle_of_memory) {
-  const auto memory = device().allocate(kBytes);
-  const auto values = numbers(kCount);
-  device().upload(memory->ptr(), values.data(), kBytes);
+  const auto memory = device().allocate(kMemoryBytes);
+  const auto values = numbers(kMemoryCount);
+  device().upload(memory->ptr(), values.data(), kMemoryBytes);
   const std::uint32_t seven = 7;
   device().upload(memory->ptr() + 400, &seven, sizeof(seven));
   std::uint32_t seen = 0;
@@ -58,12 +58,12 @@ TEST_P(BackendSuite, copies_reach_the_middle_of_memory) {
 
 TEST_P(BackendSuite, copies_between_devices_arrive) {
   const int last = static_cast<int>(backend().devices().size()) - 1;
-  const auto here = device().allocate(kBytes);
-  const auto there = backend().open(last).allocate(kBytes);
-  const auto values = numbers(kCount, 3);
-  device().upload(here->ptr(), values.data(), kBytes);
-  backend().open(last).copy(there->ptr(), here->ptr(), kBytes);
-  EXPECT_EQ(read(*there, kCount), values);
+  const auto here = device().allocate(kMemoryBytes);
+  const auto there = backend().open(last).allocate(kMemoryBytes);
+  const auto values = numbers(kMemoryCount, 3);
+  device().upload(here->ptr(), values.data(), kMemoryBytes);
+  backend().open(last).copy(there->ptr(), here->ptr(), kMemoryBytes);
+  EXPECT_EQ(read(*there, kMemoryCount), values);
 }
 
 TEST_P(BackendSuite, nothing_is_copied_when_nothing_is_asked) {
@@ -120,14 +120,14 @@ TEST_P(BackendSuite, host_memory_is_registered_once) {
 }
 
 TEST_P(BackendSuite, registered_memory_can_be_copied_and_registered_again_later) {
-  const auto memory = device().allocate(kBytes);
-  const Mapping host = Mapping::anonymous(kBytes);
+  const auto memory = device().allocate(kMemoryBytes);
+  const Mapping host = Mapping::anonymous(kMemoryBytes);
   for (int round = 0; round < 2; ++round) {
     const auto registration = device().register_host(host.bytes());
-    const auto values = numbers(kCount, static_cast<std::uint32_t>(round));
-    std::memcpy(host.data(), values.data(), kBytes);
-    device().upload(memory->ptr(), host.data(), kBytes);
-    EXPECT_EQ(read(*memory, kCount), values);
+    const auto values = numbers(kMemoryCount, static_cast<std::uint32_t>(round));
+    std::memcpy(host.data(), values.data(), kMemoryBytes);
+    device().upload(memory->ptr(), host.data(), kMemoryBytes);
+    EXPECT_EQ(read(*memory, kMemoryCount), values);
   }
 }
 

@@ -11,8 +11,8 @@ namespace drover::test {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kCount = 4096;
-constexpr std::size_t kBytes = kCount * sizeof(std::uint32_t);
+constexpr std::size_t kStreamCount = 4096;
+constexpr std::size_t kStreamBytes = kStreamCount * sizeof(std::uint32_t);
 
 TEST_P(BackendSuite, new_stream_is_idle) {
   const auto stream = device().create_stream();
@@ -22,32 +22,32 @@ TEST_P(BackendSuite, new_stream_is_idle) {
 
 TEST_P(BackendSuite, work_of_a_stream_happens_in_order) {
   const auto stream = device().create_stream();
-  const auto a = device().allocate(kBytes);
-  const auto b = device().allocate(kBytes);
-  const auto host = registered(2 * kBytes);
+  const auto a = device().allocate(kStreamBytes);
+  const auto b = device().allocate(kStreamBytes);
+  const auto host = registered(2 * kStreamBytes);
   auto* const values = reinterpret_cast<std::uint32_t*>(host.memory.data());
-  const auto expected = numbers(kCount, 5);
+  const auto expected = numbers(kStreamCount, 5);
   std::ranges::copy(expected, values);
-  stream->upload(a->ptr(), values, kBytes);
-  stream->copy(b->ptr(), a->ptr(), kBytes);
-  stream->fill(a->ptr(), 0xff, kBytes);
-  stream->download(values + kCount, b->ptr(), kBytes);
+  stream->upload(a->ptr(), values, kStreamBytes);
+  stream->copy(b->ptr(), a->ptr(), kStreamBytes);
+  stream->fill(a->ptr(), 0xff, kStreamBytes);
+  stream->download(values + kStreamCount, b->ptr(), kStreamBytes);
   EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
-  EXPECT_EQ(std::vector(values + kCount, values + 2 * kCount), expected);
+  EXPECT_EQ(std::vector(values + kStreamCount, values + 2 * kStreamCount), expected);
   EXPECT_EQ(read(*a, 1).front(), 0xffff'ffffU);
 }
 
 TEST_P(BackendSuite, work_behind_a_wait_has_not_happened_when_the_call_returns) {
   const auto stream = device().create_stream();
-  const auto memory = device().allocate(kBytes);
-  const auto before = numbers(kCount, 1);
-  device().upload(memory->ptr(), before.data(), kBytes);
+  const auto memory = device().allocate(kStreamBytes);
+  const auto before = numbers(kStreamCount, 1);
+  device().upload(memory->ptr(), before.data(), kStreamBytes);
   const Gate gate;
   gate.hold(*stream);
-  stream->fill(memory->ptr(), 0, kBytes);
+  stream->fill(memory->ptr(), 0, kStreamBytes);
   EXPECT_FALSE(stream->is_idle());
   EXPECT_EQ(stream->synchronize(Deadline::after(milliseconds(20))), WaitResult::timed_out);
-  EXPECT_EQ(read(*memory, kCount), before) << "the fill happened although its stream waits";
+  EXPECT_EQ(read(*memory, kStreamCount), before) << "the fill happened although its stream waits";
   gate.open();
   EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
   EXPECT_EQ(read(*memory, 1).front(), 0U);
@@ -71,10 +71,10 @@ TEST_P(BackendSuite, registered_host_memory_is_read_when_the_work_happens_not_wh
 TEST_P(BackendSuite, streams_do_not_wait_for_each_other) {
   const auto blocked = device().create_stream();
   const auto free = device().create_stream();
-  const auto memory = device().allocate(kBytes);
+  const auto memory = device().allocate(kStreamBytes);
   const Gate gate;
   gate.hold(*blocked);
-  free->fill(memory->ptr(), 1, kBytes);
+  free->fill(memory->ptr(), 1, kStreamBytes);
   EXPECT_EQ(free->synchronize(Deadline::never()), WaitResult::done);
   EXPECT_FALSE(blocked->is_idle());
   gate.open();
@@ -82,13 +82,13 @@ TEST_P(BackendSuite, streams_do_not_wait_for_each_other) {
 }
 
 TEST_P(BackendSuite, destroying_a_stream_does_not_lose_its_work) {
-  const auto memory = device().allocate(kBytes);
+  const auto memory = device().allocate(kStreamBytes);
   const auto done = device().create_event();
   const Gate gate;
   {
     const auto stream = device().create_stream();
     gate.hold(*stream);
-    stream->fill(memory->ptr(), 3, kBytes);
+    stream->fill(memory->ptr(), 3, kStreamBytes);
     stream->record(*done);
   }
   EXPECT_FALSE(done->has_happened());
@@ -137,7 +137,7 @@ TEST_P(BackendSuite, recording_an_event_again_does_not_free_who_waits_for_the_ea
 }
 
 TEST_P(BackendSuite, blocking_copies_go_on_while_fewer_streams_wait_than_a_gpu_has_queues) {
-  const auto memory = device().allocate(kBytes);
+  const auto memory = device().allocate(kStreamBytes);
   std::vector<std::unique_ptr<Stream>> waiting;
   waiting.reserve(7);
   for (int i = 0; i < 7; ++i) waiting.push_back(device().create_stream());
@@ -148,9 +148,9 @@ TEST_P(BackendSuite, blocking_copies_go_on_while_fewer_streams_wait_than_a_gpu_h
     for (int look = 0; look < 1000 && !is_copied; ++look) std::this_thread::sleep_for(milliseconds(10));
     gate.open();
   });
-  const auto values = numbers(kCount, 17);
-  device().upload(memory->ptr(), values.data(), kBytes);
-  EXPECT_EQ(read(*memory, kCount), values);
+  const auto values = numbers(kStreamCount, 17);
+  device().upload(memory->ptr(), values.data(), kStreamBytes);
+  EXPECT_EQ(read(*memory, kStreamCount), values);
   EXPECT_EQ(gate.word(0).load(), 0U) << "the copies waited for streams that have nothing to do with them";
   is_copied = true;
   rescuer.join();
@@ -172,13 +172,13 @@ TEST_P(BackendSuite, many_streams_wait_for_values_whose_stores_were_submitted_be
 
 TEST_P(BackendSuite, copy_of_host_memory_that_is_not_registered_is_finished_with_it_on_return) {
   const auto stream = device().create_stream();
-  const auto memory = device().allocate(kBytes);
-  auto values = numbers(kCount, 1);
+  const auto memory = device().allocate(kStreamBytes);
+  auto values = numbers(kStreamCount, 1);
   const auto expected = values;
-  stream->upload(memory->ptr(), values.data(), kBytes);
+  stream->upload(memory->ptr(), values.data(), kStreamBytes);
   std::ranges::fill(values, 0);
-  std::vector<std::uint32_t> seen(kCount);
-  stream->download(seen.data(), memory->ptr(), kBytes);
+  std::vector<std::uint32_t> seen(kStreamCount);
+  stream->download(seen.data(), memory->ptr(), kStreamBytes);
   EXPECT_EQ(seen, expected);
 }
 
@@ -186,14 +186,14 @@ TEST_P(BackendSuite, stream_waits_for_an_event_of_another) {
   const auto producer = device().create_stream();
   const auto consumer = device().create_stream();
   const auto ready = device().create_event();
-  const auto a = device().allocate(kBytes);
-  const auto b = device().allocate(kBytes);
+  const auto a = device().allocate(kStreamBytes);
+  const auto b = device().allocate(kStreamBytes);
   const Gate gate;
   gate.hold(*producer);
-  producer->fill(a->ptr(), 9, kBytes);
+  producer->fill(a->ptr(), 9, kStreamBytes);
   producer->record(*ready);
   consumer->wait(*ready);
-  consumer->copy(b->ptr(), a->ptr(), kBytes);
+  consumer->copy(b->ptr(), a->ptr(), kStreamBytes);
   EXPECT_EQ(consumer->synchronize(Deadline::after(milliseconds(20))), WaitResult::timed_out);
   gate.open();
   EXPECT_EQ(consumer->synchronize(Deadline::never()), WaitResult::done);
@@ -218,10 +218,10 @@ TEST_P(BackendSuite, time_between_events_is_positive_and_needs_both_to_have_happ
 
 TEST_P(BackendSuite, signal_is_stored_after_the_work_before_it) {
   const auto stream = device().create_stream();
-  const auto memory = device().allocate(kBytes);
+  const auto memory = device().allocate(kStreamBytes);
   const Gate gate;
   gate.hold(*stream);
-  stream->fill(memory->ptr(), 4, kBytes);
+  stream->fill(memory->ptr(), 4, kStreamBytes);
   stream->signal(gate.word(1), 41);
   EXPECT_EQ(timeline_wait(gate.word(1), 41, Deadline::after(milliseconds(10))), WaitResult::timed_out);
   gate.open();
@@ -233,13 +233,13 @@ TEST_P(BackendSuite, streams_are_ordered_by_a_timeline) {
   const auto words = registered(4096);
   const auto producer = device().create_stream();
   const auto consumer = device().create_stream();
-  const auto memory = device().allocate(kBytes);
-  const auto copy = device().allocate(kBytes);
+  const auto memory = device().allocate(kStreamBytes);
+  const auto copy = device().allocate(kStreamBytes);
   for (std::uint64_t step = 1; step <= 100; ++step) {
     consumer->wait(words.word(0), step);
-    consumer->copy(copy->ptr(), memory->ptr(), kBytes);
+    consumer->copy(copy->ptr(), memory->ptr(), kStreamBytes);
     consumer->signal(words.word(1), step);
-    producer->fill(memory->ptr(), static_cast<std::uint8_t>(step), kBytes);
+    producer->fill(memory->ptr(), static_cast<std::uint8_t>(step), kStreamBytes);
     producer->signal(words.word(0), step);
     producer->wait(words.word(1), step);
   }
@@ -277,16 +277,16 @@ TEST_P(BackendSuite, submitted_range_outside_live_memory_is_an_error_at_once) {
 }
 
 TEST_P(BackendSuite, freeing_memory_waits_for_the_work_that_uses_it) {
-  const auto slab = backend().create_slab(0, kBytes);
+  const auto slab = backend().create_slab(0, kStreamBytes);
   for (const bool is_mapped : {false, true}) {
-    const auto host = registered(kBytes);
+    const auto host = registered(kStreamBytes);
     const auto stream = device().create_stream();
-    auto memory = is_mapped ? device().map(*slab) : device().allocate(kBytes);
-    const auto values = numbers(kCount, 11);
-    device().upload(memory->ptr(), values.data(), kBytes);
+    auto memory = is_mapped ? device().map(*slab) : device().allocate(kStreamBytes);
+    const auto values = numbers(kStreamCount, 11);
+    device().upload(memory->ptr(), values.data(), kStreamBytes);
     const Gate gate;
     gate.hold(*stream);
-    stream->download(host.memory.data(), memory->ptr(), kBytes);
+    stream->download(host.memory.data(), memory->ptr(), kStreamBytes);
     std::thread opener([&] {
       std::this_thread::sleep_for(milliseconds(10));
       gate.open();
@@ -294,7 +294,7 @@ TEST_P(BackendSuite, freeing_memory_waits_for_the_work_that_uses_it) {
     memory.reset();
     opener.join();
     EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
-    EXPECT_EQ(reinterpret_cast<std::uint32_t*>(host.memory.data())[kCount - 1], values.back()) << is_mapped;
+    EXPECT_EQ(reinterpret_cast<std::uint32_t*>(host.memory.data())[kStreamCount - 1], values.back()) << is_mapped;
   }
 }
 

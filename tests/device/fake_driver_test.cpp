@@ -17,7 +17,7 @@
 namespace drover::test {
 namespace {
 
-constexpr std::size_t kBytes = 2 * kMiB;
+constexpr std::size_t kFakeBytes = 2 * kMiB;
 
 // Runs a body in a process that has the stand-in driver.
 class FakeDriver : public testing::Test {
@@ -51,7 +51,7 @@ void exchange_capture_mode(int& mode) {
 
 DevicePtr foreign(fake::MemoryKind kind) {
   const auto allocate = function_of_driver<fake::Allocate>("fake_allocate");
-  return {allocate == nullptr ? 0 : allocate(static_cast<int>(kind), kBytes)};
+  return {allocate == nullptr ? 0 : allocate(static_cast<int>(kind), kFakeBytes)};
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ DROVER_PEER_BODY(foreign_kinds) {
   expect_error(Errc::unsupported, [&] { handle(managed); }, {"managed memory", "copy it into a slab"});
   expect_error(Errc::unsupported, [&] { retain(managed); }, {"managed memory", "copy it into a slab"});
   expect_error(Errc::unsupported, [&] { retain(unshared); }, {"without a shareable handle type"});
-  EXPECT_EQ(gpu(0).describe(foreign(fake::MemoryKind::plain)).size, kBytes);
+  EXPECT_EQ(gpu(0).describe(foreign(fake::MemoryKind::plain)).size, kFakeBytes);
 }
 
 TEST_F(FakeDriver, memory_that_cannot_be_shared_is_told_by_kind_with_the_way_out) { run("foreign_kinds"); }
@@ -79,7 +79,7 @@ DROVER_PEER_BODY(second_piece) {
   const PointerInfo info = gpu(0).describe(second + 100);
   EXPECT_TRUE(info.is_vmm && info.can_retain);
   EXPECT_EQ(info.base, second) << "the reservation begins before, with another piece";
-  EXPECT_EQ(info.size, kBytes);
+  EXPECT_EQ(info.size, kFakeBytes);
   const std::uint64_t mark = 77;
   gpu(0).upload(second, &mark, sizeof(mark));
   const auto slab = gpu(0).retain_slab(second + 100);
@@ -108,7 +108,7 @@ DROVER_PEER_BODY(peer_access) {
   const bool reach_each_other = peer.parameter("peers") == "1";
   const auto accesses = [&] {
     const FaultSeam refuse("cuMemSetAccess", 1, {.nth = 2});
-    static_cast<void>(gpu(0).map(*backend.create_slab(0, kBytes)));
+    static_cast<void>(gpu(0).map(*backend.create_slab(0, kFakeBytes)));
     return refuse.calls();
   };
   const CapturedLog log;
@@ -128,7 +128,7 @@ TEST_F(FakeDriver, slabs_are_mapped_for_the_open_devices_that_reach_them) {
 }
 
 DROVER_PEER_BODY(capture_mode) {
-  static_cast<void>(gpu(0).allocate(kBytes));
+  static_cast<void>(gpu(0).allocate(kFakeBytes));
   static_cast<void>(gpu(0).create_stream()->is_idle());
   int mode = 1;
   exchange_capture_mode(mode);
@@ -147,7 +147,7 @@ TEST_F(FakeDriver, mode_of_a_thread_in_captures_is_as_it_was_after_each_call) {
 DROVER_PEER_BODY(unmapping_in_capture) {
   const auto synchronizations = [] {
     const FaultSeam seam("cuCtxSynchronize", 1, {.times = 0});
-    static_cast<void>(gpu(0).map(*backend_of(BackendKind::cuda).create_slab(0, kBytes)));
+    static_cast<void>(gpu(0).map(*backend_of(BackendKind::cuda).create_slab(0, kFakeBytes)));
     return seam.calls();
   };
   EXPECT_EQ(synchronizations(), 1);

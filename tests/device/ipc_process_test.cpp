@@ -6,6 +6,7 @@
 #include "conformance/backend_suite.hpp"
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
+#include "support/backends.hpp"
 #include "support/expect_error.hpp"
 #include "support/peer_group.hpp"
 
@@ -15,10 +16,6 @@ namespace {
 constexpr std::size_t kBytes = 4 * kMiB;
 constexpr std::size_t kOffset = 3 * kMiB + 8;
 constexpr std::uint64_t kMark = 0x5eed'0000'0000'0002;
-
-BackendKind kind_of(const Peer& peer) {
-  return peer.parameter("backend") == "cuda" ? BackendKind::cuda : BackendKind::host;
-}
 
 std::string as_text(const IpcHandle& handle) { return {reinterpret_cast<const char*>(handle.data()), handle.size()}; }
 

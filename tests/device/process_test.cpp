@@ -9,15 +9,12 @@
 #include "conformance/test_kernels.hpp"
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
+#include "support/backends.hpp"
 #include "support/expect_error.hpp"
 #include "support/peer_group.hpp"
 
 namespace drover::test {
 namespace {
-
-BackendKind kind_of(const Peer& peer) {
-  return peer.parameter("backend") == "cuda" ? BackendKind::cuda : BackendKind::host;
-}
 
 // Runs `body` in a fork of this process, in which nothing but plain C++ may be trusted; returns its exit status.
 template <class Body>

@@ -7,6 +7,7 @@
 
 #include "conformance/backend_suite.hpp"
 #include "drover/base/bytes.hpp"
+#include "support/backends.hpp"
 #include "support/peer_group.hpp"
 
 namespace drover::test {
@@ -15,16 +16,12 @@ namespace {
 constexpr std::size_t kSlabBytes = 256 * kMiB;
 constexpr std::uint64_t kSlack = 16 * kMiB;            // what the driver may round up or keep
 constexpr std::uint64_t kLessThanContext = 64 * kMiB;  // a context takes about 500 MiB, a process without one about 4
-constexpr std::uint64_t kMark = 0x5eed'0000'0000'0001;
-
-BackendKind kind_of(const Peer& peer) {
-  return peer.parameter("backend") == "cuda" ? BackendKind::cuda : BackendKind::host;
-}
+constexpr std::uint64_t kSlabMark = 0x5eed'0000'0000'0001;
 
 // The mark at both ends: the whole slab must be there.
 void write_marks(Device& device, const DeviceMemory& memory) {
-  device.upload(memory.ptr(), &kMark, sizeof(kMark));
-  device.upload(memory.ptr() + (memory.size() - sizeof(kMark)), &kMark, sizeof(kMark));
+  device.upload(memory.ptr(), &kSlabMark, sizeof(kSlabMark));
+  device.upload(memory.ptr() + (memory.size() - sizeof(kSlabMark)), &kSlabMark, sizeof(kSlabMark));
 }
 
 void expect_marks(Device& device, const DeviceMemory& memory) {
@@ -32,8 +29,8 @@ void expect_marks(Device& device, const DeviceMemory& memory) {
   std::uint64_t last = 0;
   device.download(&first, memory.ptr(), sizeof(first));
   device.download(&last, memory.ptr() + (memory.size() - sizeof(last)), sizeof(last));
-  EXPECT_EQ(first, kMark);
-  EXPECT_EQ(last, kMark);
+  EXPECT_EQ(first, kSlabMark);
+  EXPECT_EQ(last, kSlabMark);
 }
 
 void send_slab(Channel& channel, const Slab& slab) {

@@ -21,8 +21,8 @@ using test::kChunk;
 using test::PoolMember;
 using test::PoolMemory;
 
-constexpr Owner kMe = 7;
-constexpr Owner kOther = 1023;
+constexpr Owner kUser = 7;
+constexpr Owner kOtherUser = 1023;
 
 // What a pool should do, told simply.
 class Model {
@@ -67,7 +67,7 @@ class RandomPoolUse : public ::testing::TestWithParam<RandomShape> {};
 TEST_P(RandomPoolUse, agrees_with_a_model) {
   PoolMemory memory(chunks(GetParam().chunks));
   const BlockPool pool = memory.pool();
-  const PoolMember me(kMe);
+  const PoolMember me(kUser);
   Model model(GetParam().chunks);
   std::vector<BlockRef> blocks;
   std::mt19937 random(GetParam().chunks);
@@ -76,12 +76,12 @@ TEST_P(RandomPoolUse, agrees_with_a_model) {
     // Fills and empties by turns, so that full, fragmented and empty pools all occur.
     if (below(100) < (round / 300 % 2 == 0 ? 65U : 35U) || blocks.empty()) {
       const std::uint32_t length = 1 + below(1 + below(GetParam().longest));
-      const auto block = pool.allocate(std::uint64_t{length} * kChunk - below(kChunk), kMe, me);
+      const auto block = pool.allocate(std::uint64_t{length} * kChunk - below(kChunk), kUser, me);
       ASSERT_NO_FATAL_FAILURE(model.expect_allocated(block, length));
       if (block) blocks.push_back(*block);
     } else {
       std::swap(blocks.at(below(blocks.size())), blocks.back());
-      pool.free(blocks.back(), kMe, me);
+      pool.free(blocks.back(), kUser, me);
       ASSERT_NO_FATAL_FAILURE(model.freed(blocks.back()));
       blocks.pop_back();
     }
@@ -89,7 +89,7 @@ TEST_P(RandomPoolUse, agrees_with_a_model) {
       ASSERT_EQ(audit(memory.view()), "");
     }
   }
-  for (const auto block : blocks) pool.free(block, kMe, me);
+  for (const auto block : blocks) pool.free(block, kUser, me);
   EXPECT_EQ(audit(memory.view()), "");
   EXPECT_EQ(pool.usage(me).largest_free_bytes, std::uint64_t{GetParam().chunks} * kChunk);
 }
@@ -123,12 +123,12 @@ void use_at_random(const BlockPool& pool, const PoolMember& me, Claims& claims, 
   std::vector<BlockRef> blocks;
   const auto end = [&](BlockRef block) {
     claims.end(block.chunk, static_cast<std::uint32_t>(pool.capacity_of(block) / kChunk), thread);
-    pool.adopt(block, kOther);
-    pool.free(block, kOther, me);
+    pool.adopt(block, kOtherUser);
+    pool.free(block, kOtherUser, me);
   };
   for (int round = 0; round < 20'000; ++round) {
     const std::uint32_t length = 1 + static_cast<std::uint32_t>(random() % 20);
-    if (const auto block = pool.allocate(std::uint64_t{length} * kChunk, kMe, me)) {
+    if (const auto block = pool.allocate(std::uint64_t{length} * kChunk, kUser, me)) {
       claims.begin(block->chunk, length, thread);
       blocks.push_back(*block);
     }
@@ -143,7 +143,7 @@ void use_at_random(const BlockPool& pool, const PoolMember& me, Claims& claims, 
 TEST(BlockPool, threads_never_have_the_same_chunk) {
   PoolMemory memory(chunks(256));
   const BlockPool pool = memory.pool();
-  const PoolMember me(kMe);
+  const PoolMember me(kUser);
   Claims claims(256);
   {
     std::vector<std::jthread> threads;
@@ -158,9 +158,9 @@ TEST(BlockPool, threads_never_have_the_same_chunk) {
 TEST(BlockPool, of_freeing_and_taking_over_at_the_same_time_one_succeeds) {
   PoolMemory memory(chunks(8));
   const BlockPool pool = memory.pool();
-  const PoolMember me(kMe);
+  const PoolMember me(kUser);
   for (int round = 0; round < 200; ++round) {
-    const BlockRef block = pool.allocate(kChunk, kMe, me).value();
+    const BlockRef block = pool.allocate(kChunk, kUser, me).value();
     std::atomic<int> ready = 0;
     bool is_adopted = false;
     {
@@ -168,7 +168,7 @@ TEST(BlockPool, of_freeing_and_taking_over_at_the_same_time_one_succeeds) {
         ++ready;
         while (ready < 2) std::this_thread::yield();
         try {
-          pool.adopt(block, kOther);
+          pool.adopt(block, kOtherUser);
           is_adopted = true;
         } catch (const Error& error) {
           EXPECT_EQ(error.code(), Errc::corrupt);
@@ -177,13 +177,13 @@ TEST(BlockPool, of_freeing_and_taking_over_at_the_same_time_one_succeeds) {
       ++ready;
       while (ready < 2) std::this_thread::yield();
       try {
-        pool.free(block, kMe, me);
+        pool.free(block, kUser, me);
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Errc::corrupt);
       }
     }
     ASSERT_EQ(is_adopted, pool.used_blocks() == 1);
-    if (is_adopted) pool.free(block, kOther, me);
+    if (is_adopted) pool.free(block, kOtherUser, me);
     ASSERT_EQ(audit(memory.view()), "");
   }
 }
@@ -194,7 +194,7 @@ class SpoiledPool : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(SpoiledPool, gives_errors_and_nothing_worse) {
   std::mt19937 random(GetParam());
-  const PoolMember me(kMe);
+  const PoolMember me(kUser);
   int errors = 0;
   for (int round = 0; round < 30; ++round) {
     const std::uint32_t number = 1 + static_cast<std::uint32_t>(random() % 200);
@@ -209,18 +209,18 @@ TEST_P(SpoiledPool, gives_errors_and_nothing_worse) {
       try {
         const auto action = random() % 10;
         if (action < 5) {
-          if (const auto block = pool.allocate(random() % (40U * kChunk), kMe, me)) blocks.push_back(*block);
+          if (const auto block = pool.allocate(random() % (40U * kChunk), kUser, me)) blocks.push_back(*block);
         } else if (action < 8 && !blocks.empty()) {
           const BlockRef block = blocks.back();
           blocks.pop_back();
           ASSERT_LE(pool.offset_of(block) + pool.capacity_of(block), std::uint64_t{number} * kChunk);
-          pool.free(block, kMe, me);
+          pool.free(block, kUser, me);
         } else if (action == 8) {
           static_cast<void>(pool.usage(me));
         } else if (random() % 10 == 0) {
           const bool is_holder = random() % 2 == 0;
-          ASSERT_EQ(is_holder && try_lock(memory.view().header.lock, kOther, 0), is_holder);
-          pool.recover(kOther, test::never_referenced);
+          ASSERT_EQ(is_holder && try_lock(memory.view().header.lock, kOtherUser, 0), is_holder);
+          pool.recover(kOtherUser, test::never_referenced);
         }
       } catch (const Error& error) {
         ASSERT_EQ(error.code(), Errc::corrupt) << error.what();

@@ -378,8 +378,8 @@ TEST(CellLock, takes_the_largest_numbers) {
 
 // Places on the board.
 constexpr std::size_t kInside = 0;
-constexpr std::size_t kViolations = kInside + 1;
-constexpr std::size_t kTold = kViolations + 1;
+constexpr std::size_t kLockViolations = kInside + 1;
+constexpr std::size_t kTold = kLockViolations + 1;
 constexpr std::size_t kFirstCount = kTold + 1;
 
 // Holds the lock again and again. Whoever enters without being told of a death must find nobody inside.
@@ -392,10 +392,10 @@ DROVER_PEER_BODY(hammer_lock) {
   for (;;) {
     const LockResult result = lock.acquire();
     const std::uint64_t before = board[kInside].exchange(self);
-    if (result == LockResult::acquired && before != 0) ++board[kViolations];
+    if (result == LockResult::acquired && before != 0) ++board[kLockViolations];
     if (result == LockResult::acquired_after_death) ++board[kTold];
     for (int look = 0; look < 20; ++look) {
-      if (board[kInside] != self) ++board[kViolations];
+      if (board[kInside] != self) ++board[kLockViolations];
     }
     board[kInside] = 0;
     ++board[count];
@@ -423,7 +423,7 @@ TEST(LockTorture, killed_holders_and_waiters_break_neither_exclusion_nor_progres
     ASSERT_TRUE(eventually([&] { return board[kFirstCount + other] != others; })) << "after kill " << kill;
     herd.replace(place);
   }
-  EXPECT_EQ(board[kViolations], 0U);
+  EXPECT_EQ(board[kLockViolations], 0U);
   RecordProperty("deaths_told", static_cast<int>(board[kTold].load()));
 }
 

@@ -21,13 +21,13 @@ namespace {
 
 using test::TestSession;
 
-constexpr ObjectSpec kEvent{.kind = ObjectKind::event, .parameters = {}};
+constexpr ObjectSpec kEventObject{.kind = ObjectKind::event, .parameters = {}};
 constexpr ObjectSpec kLargeQueue{.kind = ObjectKind::queue, .parameters = {16, 1 << 20, 0}};
 
 TEST(ObjectTable, small_objects_share_a_memory_file_and_large_ones_have_their_own) {
   ObjectTable table;
   std::vector<ObjectHandle> handles;
-  for (int i = 0; i < 100; ++i) handles.push_back(table.create(kEvent, 1, 0));
+  for (int i = 0; i < 100; ++i) handles.push_back(table.create(kEventObject, 1, 0));
   EXPECT_EQ(table.slab_count(), 1U);
   const ObjectHandle large = table.create(kLargeQueue, 1, 0);
   EXPECT_EQ(table.slab_count(), 2U);
@@ -41,10 +41,10 @@ TEST(ObjectTable, small_objects_share_a_memory_file_and_large_ones_have_their_ow
 
 TEST(ObjectTable, freed_places_are_used_again_under_another_generation) {
   ObjectTable table;
-  const ObjectHandle keep = table.create(kEvent, 1, 0);
-  const ObjectHandle first = table.create(kEvent, 1, 0);
+  const ObjectHandle keep = table.create(kEventObject, 1, 0);
+  const ObjectHandle first = table.create(kEventObject, 1, 0);
   table.close(first, 1);
-  const ObjectHandle second = table.create(kEvent, 1, 0);
+  const ObjectHandle second = table.create(kEventObject, 1, 0);
   EXPECT_EQ(second.offset, first.offset);
   EXPECT_NE(second.generation, first.generation);
   test::expect_error(Errc::not_found, [&] { table.open(first, 2); });
@@ -55,7 +55,7 @@ TEST(ObjectTable, freed_places_are_used_again_under_another_generation) {
 
 TEST(ObjectTable, an_object_lives_until_its_last_opener_is_gone) {
   ObjectTable table;
-  const ObjectHandle handle = table.create(kEvent, 1, 0);
+  const ObjectHandle handle = table.create(kEventObject, 1, 0);
   table.open(handle, 2);
   table.open(handle, 3);
   table.close(handle, 1);
@@ -71,7 +71,7 @@ TEST(ObjectTable, an_object_lives_until_its_last_opener_is_gone) {
 
 TEST(ObjectTable, closing_what_is_not_open_is_ignored) {
   ObjectTable table;
-  const ObjectHandle handle = table.create(kEvent, 1, 0);
+  const ObjectHandle handle = table.create(kEventObject, 1, 0);
   table.close(handle, 2);
   ObjectHandle other = handle;
   other.generation += 5;

@@ -214,9 +214,9 @@ TEST(SemaphoreLayout, tokens_of_the_largest_participant_are_found_again) {
 
 constexpr int kPermits = 2;
 // Places on the board.
-constexpr std::size_t kViolations = 0;
-constexpr std::size_t kHeld = kViolations + 1;  // a bit for each who holds a permit
-constexpr std::size_t kFirstCount = kHeld + 1;
+constexpr std::size_t kTooMany = 0;
+constexpr std::size_t kHeld = kTooMany + 1;  // a bit for each who holds a permit
+constexpr std::size_t kFirstPeerCount = kHeld + 1;
 
 // Notes, while it holds a permit, that it does; never are more noted than there are permits.
 DROVER_PEER_BODY(hammer_semaphore) {
@@ -228,9 +228,9 @@ DROVER_PEER_BODY(hammer_semaphore) {
   for (;;) {
     static_cast<void>(semaphore.acquire());
     const std::uint64_t held = board[kHeld].fetch_or(bit) | bit;
-    if (std::popcount(held) > kPermits) ++board[kViolations];
+    if (std::popcount(held) > kPermits) ++board[kTooMany];
     board[kHeld].fetch_and(~bit);
-    ++board[kFirstCount + place];
+    ++board[kFirstPeerCount + place];
     semaphore.release();
   }
 }
@@ -251,16 +251,16 @@ TEST(SemaphoreTorture, permits_of_the_killed_come_back_and_none_are_invented) {
   for (int kill = 0; kill < kKills; ++kill) {
     const std::size_t place = pause.pick(herd.size());
     const std::size_t other = (place + 1) % herd.size();
-    const std::uint64_t before = board[kFirstCount + place];
-    ASSERT_TRUE(eventually([&] { return board[kFirstCount + place] != before; }));
+    const std::uint64_t before = board[kFirstPeerCount + place];
+    ASSERT_TRUE(eventually([&] { return board[kFirstPeerCount + place] != before; }));
     pause();
     remove(place);
-    const std::uint64_t others = board[kFirstCount + other];
-    ASSERT_TRUE(eventually([&] { return board[kFirstCount + other] != others; })) << "after kill " << kill;
+    const std::uint64_t others = board[kFirstPeerCount + other];
+    ASSERT_TRUE(eventually([&] { return board[kFirstPeerCount + other] != others; })) << "after kill " << kill;
     herd.replace(place);
   }
   for (std::size_t place = 0; place < herd.size(); ++place) remove(place);
-  EXPECT_EQ(board[kViolations], 0U);
+  EXPECT_EQ(board[kTooMany], 0U);
   EXPECT_EQ(semaphore.value(), std::uint64_t{kPermits});
 }
 

@@ -27,7 +27,7 @@ constexpr std::array kKeeperSteps = {"idle",        "gather",        "look_slot"
 const char* name_of(At at) { return kSteps.at(static_cast<std::size_t>(at)); }
 const char* name_of(KeeperAt at) { return kKeeperSteps.at(static_cast<std::size_t>(at)); }
 
-constexpr std::array kMistakes = {
+constexpr std::array kRingMistakes = {
     std::pair(Mistake::no_search_for_returned, "no_search_for_returned"),
     std::pair(Mistake::return_to_ready, "return_to_ready"),
     std::pair(Mistake::owner_stamped_after_claim, "owner_stamped_after_claim"),
@@ -52,12 +52,12 @@ constexpr std::array kMistakes = {
 
 std::vector<Mistake> all_mistakes() {
   std::vector<Mistake> mistakes;
-  for (const auto& [mistake, name] : kMistakes) mistakes.push_back(mistake);
+  for (const auto& [mistake, name] : kRingMistakes) mistakes.push_back(mistake);
   return mistakes;
 }
 
 std::string to_string(Mistake mistake) {
-  for (const auto& [known, name] : kMistakes) {
+  for (const auto& [known, name] : kRingMistakes) {
     if (known == mistake) return name;
   }
   return "none";

@@ -29,7 +29,7 @@ StallCause judged(const StallFacts& facts) {
   return *cause;
 }
 
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool rule_says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(StallRules, process_that_is_gone_or_ended_unnoticed) {
   auto worker = worker_facts();
@@ -46,9 +46,9 @@ TEST(StallRules, stopped_process_is_told_with_the_command_that_lets_it_go_on) {
   worker.process = process_facts(5000, 'T');
   const auto cause = judged(stall_facts(worker));
   EXPECT_EQ(cause.id, "process-stopped");
-  EXPECT_TRUE(says(cause.remedy, "kill -CONT 5000"));
+  EXPECT_TRUE(rule_says(cause.remedy, "kill -CONT 5000"));
   worker.process = process_facts(5000, 't');
-  EXPECT_TRUE(says(judged(stall_facts(worker)).text, "debugger"));
+  EXPECT_TRUE(rule_says(judged(stall_facts(worker)).text, "debugger"));
 }
 
 TEST(StallRules, xid_of_the_workers_gpu_is_named) {
@@ -57,8 +57,8 @@ TEST(StallRules, xid_of_the_workers_gpu_is_named) {
   facts.devices.push_back(gpu());
   auto cause = judged(facts);
   EXPECT_EQ(cause.id, "gpu-fault");
-  EXPECT_TRUE(says(cause.text, "Xid 79"));
-  EXPECT_TRUE(says(cause.text, "fallen off the bus"));
+  EXPECT_TRUE(rule_says(cause.text, "Xid 79"));
+  EXPECT_TRUE(rule_says(cause.text, "fallen off the bus"));
   facts.faults[0].pci = "0000:77:00";  // another GPU
   EXPECT_EQ(judged(facts).id, "waits-for-device");
   facts.faults[0].pci = "0000:1b:00";
@@ -72,14 +72,14 @@ TEST(StallRules, reset_is_advised_only_for_faults_that_condemn_the_gpu) {
   facts.faults.push_back({.code = 13, .pci = "0000:1b:00", .when = {}, .text = ""});
   facts.faults.push_back({.code = 31, .pci = "0000:1b:00", .when = {}, .text = ""});
   auto cause = judged(facts);
-  EXPECT_TRUE(says(cause.text, "Xid 31")) << cause.text;  // the newest
-  EXPECT_FALSE(says(cause.remedy, "--gpu-reset")) << cause.remedy;
+  EXPECT_TRUE(rule_says(cause.text, "Xid 31")) << cause.text;  // the newest
+  EXPECT_FALSE(rule_says(cause.remedy, "--gpu-reset")) << cause.remedy;
   facts.faults.push_back({.code = 94, .pci = "0000:1b:00", .when = {}, .text = ""});
   facts.faults.push_back({.code = 79, .pci = "0000:1b:00", .when = {}, .text = ""});
   facts.faults.push_back({.code = 45, .pci = "0000:1b:00", .when = {}, .text = ""});  // of the programs that died
   cause = judged(facts);
-  EXPECT_TRUE(says(cause.text, "Xid 79")) << cause.text;
-  EXPECT_TRUE(says(cause.remedy, "--gpu-reset")) << cause.remedy;
+  EXPECT_TRUE(rule_says(cause.text, "Xid 79")) << cause.text;
+  EXPECT_TRUE(rule_says(cause.remedy, "--gpu-reset")) << cause.remedy;
 }
 
 TEST(StallRules, call_that_has_just_begun_is_no_cause) {
@@ -99,7 +99,7 @@ TEST(StallRules, call_of_the_driver_that_does_not_come_back) {
     worker.process = process_facts(5000, 'R');  // it spins, which is not the task's computing
     const auto cause = judged(stall_facts(worker));
     EXPECT_EQ(cause.id, "driver-stuck") << call;
-    EXPECT_TRUE(says(cause.text, std::string("does not come back from ") + call)) << cause.text;
+    EXPECT_TRUE(rule_says(cause.text, std::string("does not come back from ") + call)) << cause.text;
   }
 }
 
@@ -109,11 +109,11 @@ TEST(StallRules, uninterruptible_sleep_names_the_place_in_the_kernel) {
   worker.process->threads[0].wait_channel = "nvidia_ioctl";
   auto cause = judged(stall_facts(worker));
   EXPECT_EQ(cause.id, "stuck-in-kernel");
-  EXPECT_TRUE(says(cause.text, "in nvidia_ioctl"));
-  EXPECT_TRUE(says(cause.text, "the GPU's driver does not come back"));
-  EXPECT_TRUE(says(cause.text, "likely")) << cause.text;
+  EXPECT_TRUE(rule_says(cause.text, "in nvidia_ioctl"));
+  EXPECT_TRUE(rule_says(cause.text, "the GPU's driver does not come back"));
+  EXPECT_TRUE(rule_says(cause.text, "likely")) << cause.text;
   worker.process->threads[0].wait_channel = "rpc_wait_bit_killable";
-  EXPECT_TRUE(says(judged(stall_facts(worker)).text, "network file system"));
+  EXPECT_TRUE(rule_says(judged(stall_facts(worker)).text, "network file system"));
   worker.worker.since = std::chrono::seconds(1);  // every disk makes processes sleep so for a moment
   EXPECT_EQ(id_of(stall::uninterruptible(stall_facts(worker), worker)), "");
 }
@@ -123,8 +123,8 @@ TEST(StallRules, cuda_after_fork_is_said_to_be_likely) {
   worker.is_forked_after_cuda = true;
   const auto cause = judged(stall_facts(worker));
   EXPECT_EQ(cause.id, "cuda-after-fork");
-  EXPECT_TRUE(says(cause.text, "likely forked"));
-  EXPECT_TRUE(says(cause.remedy, "spawn"));
+  EXPECT_TRUE(rule_says(cause.text, "likely forked"));
+  EXPECT_TRUE(rule_says(cause.remedy, "spawn"));
 }
 
 TEST(StallRules, context_creation_is_blocked_by_exclusive_mode) {
@@ -133,14 +133,14 @@ TEST(StallRules, context_creation_is_blocked_by_exclusive_mode) {
   facts.gpu_users.push_back(process_facts(777));
   auto cause = judged(facts);
   EXPECT_EQ(cause.id, "context-blocked");
-  EXPECT_TRUE(says(cause.text, "exclusive-process"));
-  EXPECT_TRUE(says(cause.text, "process 777 (train --all)"));
-  EXPECT_TRUE(says(cause.remedy, "nvidia-smi -c 0"));
+  EXPECT_TRUE(rule_says(cause.text, "exclusive-process"));
+  EXPECT_TRUE(rule_says(cause.text, "process 777 (train --all)"));
+  EXPECT_TRUE(rule_says(cause.remedy, "nvidia-smi -c 0"));
   facts.devices[0] = gpu();
   facts.gpu_users.clear();
   cause = judged(facts);
   EXPECT_EQ(cause.id, "context-blocked");
-  EXPECT_FALSE(says(cause.text, "exclusive"));
+  EXPECT_FALSE(rule_says(cause.text, "exclusive"));
   for (int i = 0; i < 100; ++i) facts.gpu_users.push_back(process_facts(i));
   EXPECT_LT(judged(facts).text.size(), 600U);
 }
@@ -149,9 +149,9 @@ TEST(StallRules, sending_worker_waits_for_an_application_that_does_not_take_resu
   auto facts = stall_facts(worker_inside("queue.put", WorkerState::sending));
   auto cause = judged(facts);
   EXPECT_EQ(cause.id, "reader-stuck");
-  EXPECT_TRUE(says(cause.text, "process 4000, sleeping"));
+  EXPECT_TRUE(rule_says(cause.text, "process 4000, sleeping"));
   facts.application = process_facts(4000, 'T');
-  EXPECT_TRUE(says(judged(facts).remedy, "kill -CONT 4000"));
+  EXPECT_TRUE(rule_says(judged(facts).remedy, "kill -CONT 4000"));
   facts.application.reset();
   EXPECT_EQ(judged(facts).id, "reader-gone");
 }
@@ -178,20 +178,20 @@ TEST(StallRules, waits_for_the_device) {
        {"cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemFree_v2", "stream.synchronize"}) {
     const auto cause = judged(stall_facts(worker_inside(call)));
     EXPECT_EQ(cause.id, "waits-for-device") << call;
-    EXPECT_TRUE(says(cause.text, call));
-    EXPECT_TRUE(says(cause.text, "cuda:0"));
+    EXPECT_TRUE(rule_says(cause.text, call));
+    EXPECT_TRUE(rule_says(cause.text, "cuda:0"));
   }
-  EXPECT_TRUE(says(judged(stall_facts(worker_inside("timeline.wait"))).text, "another process"));
+  EXPECT_TRUE(rule_says(judged(stall_facts(worker_inside("timeline.wait"))).text, "another process"));
 }
 
 TEST(StallRules, waits_for_another_process) {
   for (const char* const wait : {"queue.get", "lock", "semaphore", "condition", "event", "barrier", "wait"}) {
     const auto cause = judged(stall_facts(worker_inside(wait)));
     EXPECT_EQ(cause.id, "waits-for-peer") << wait;
-    EXPECT_TRUE(says(cause.text, "no other worker")) << cause.text;
+    EXPECT_TRUE(rule_says(cause.text, "no other worker")) << cause.text;
   }
   const auto cause = judged(stall_facts(worker_inside("barrier"), worker_facts(1)));
-  EXPECT_TRUE(says(cause.text, "1 other workers run tasks"));
+  EXPECT_TRUE(rule_says(cause.text, "1 other workers run tasks"));
   const auto idle = worker_inside("queue.get", WorkerState::idle);  // as it should be
   EXPECT_EQ(id_of(stall::cause_of(stall_facts(idle), idle)), "");
 }
@@ -213,18 +213,18 @@ TEST(StallRules, computing_is_busy_and_not_stuck) {
   auto cause = judged(stall_facts(worker));
   EXPECT_EQ(cause.id, "busy");
   EXPECT_TRUE(cause.is_harmless);
-  EXPECT_TRUE(says(cause.text, "busy, not stuck"));
+  EXPECT_TRUE(rule_says(cause.text, "busy, not stuck"));
   worker.process = process_facts(5000, 'S');
   worker.process->threads.push_back({.tid = 5001, .name = "omp", .state = 'R'});
   cause = judged(stall_facts(worker));
   EXPECT_EQ(cause.id, "busy");
-  EXPECT_TRUE(says(cause.text, "1 other threads"));
+  EXPECT_TRUE(rule_says(cause.text, "1 other threads"));
 }
 
 TEST(StallRules, task_that_sleeps_outside_of_drover) {
   const auto cause = judged(stall_facts(worker_facts()));
   EXPECT_EQ(cause.id, "task-sleeps");
-  EXPECT_TRUE(says(cause.text, "futex"));
+  EXPECT_TRUE(rule_says(cause.text, "futex"));
   EXPECT_FALSE(cause.is_harmless);
 }
 
@@ -252,7 +252,7 @@ TEST(StallRules, idle_workers_and_waiting_tasks_are_a_bug_of_ours) {
   facts.board.pending = 3;
   const auto cause = stall::idle_with_tasks(facts);
   ASSERT_TRUE(cause);
-  EXPECT_TRUE(says(cause->remedy, "please report"));
+  EXPECT_TRUE(rule_says(cause->remedy, "please report"));
   auto busy = facts;
   busy.workers[0].worker.state = WorkerState::running;
   EXPECT_EQ(id_of(stall::idle_with_tasks(busy)), "");

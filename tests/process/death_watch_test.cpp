@@ -30,7 +30,7 @@ using test::PeerGroup;
 using test::PeerMode;
 using test::PeerOutcome;
 
-Deadline soon() { return Deadline::after(60s); }
+Deadline before_long() { return Deadline::after(60s); }
 
 std::string first_line(const Fd& from) {
   std::string text;
@@ -75,10 +75,10 @@ DROVER_PEER_BODY(depend_on_another) {
   options.streams.output = StandardStream::pipe();
   auto middle = ChildProcess::spawn(options);
   const auto orphan = first_line(middle.take_pipe(STDOUT_FILENO));
-  EXPECT_TRUE(middle.wait(soon()));
+  EXPECT_TRUE(middle.wait(before_long()));
   peer.channel().send(orphan);
   ChannelMessage message;
-  ASSERT_EQ(peer.channel().receive(message, soon()), ReceiveResult::message);
+  ASSERT_EQ(peer.channel().receive(message, before_long()), ReceiveResult::message);
   DeathWatch watch([&](const std::string& reason) { peer.channel().send("last words: " + reason); });
   if (message.bytes == "silenced") fill_standard_error();
   watch.depend_on(std::move(message.fds.at(0)), "the other has ended");
@@ -98,7 +98,7 @@ class DeathWatchTest : public ::testing::Test {
   }
   void expect_end() {
     EXPECT_EQ(group_.receive_text(0), "last words: the other has ended");
-    EXPECT_EQ(group_.wait(soon()).at(0).kind, PeerOutcome::Kind::abandoned);
+    EXPECT_EQ(group_.wait(before_long()).at(0).kind, PeerOutcome::Kind::abandoned);
     const auto found = read_process(orphan_);
     EXPECT_TRUE(!found || found->has_ended()) << "what was below it goes first";
   }

@@ -27,13 +27,15 @@ namespace {
 using test::FaultSeam;
 using test::ScopedEnvironment;
 
-std::string output_of(SpawnOptions options) {
+std::string spawned_output(SpawnOptions options) {
   auto result = test::run_program(std::move(options));
   EXPECT_TRUE(result.status.is_success()) << result.status.to_string() << ": " << result.output;
   return result.output;
 }
 
-SpawnOptions shell(const std::string& command) { return {.executable = "/bin/sh", .arguments = {"-c", command}}; }
+SpawnOptions shell_options(const std::string& command) {
+  return {.executable = "/bin/sh", .arguments = {"-c", command}};
+}
 
 struct Pipe {
   Fd reader;
@@ -53,7 +55,7 @@ Fd moved_to(Fd fd, int number) {
   return Fd(number);
 }
 
-std::string read_all(const Fd& from) {
+std::string read_to_end(const Fd& from) {
   std::string text;
   std::array<char, 256> piece{};
   for (ssize_t length = 0; (length = ::read(from.get(), piece.data(), piece.size())) > 0;) {
@@ -68,19 +70,20 @@ void run_to_success(const SpawnOptions& options) {
 }
 
 TEST(Spawn, arguments_arrive_as_they_are) {
-  SpawnOptions options = shell(R"(printf '%s|' "$0" "$@")");
+  SpawnOptions options = shell_options(R"(printf '%s|' "$0" "$@")");
   for (const char* const argument : {"plain", "with space", "", "quo'te\"d", "a\nb", "--flag=*"}) {
     options.arguments.emplace_back(argument);
   }
-  EXPECT_EQ(output_of(options), "plain|with space||quo'te\"d|a\nb|--flag=*|");
+  EXPECT_EQ(spawned_output(options), "plain|with space||quo'te\"d|a\nb|--flag=*|");
 }
 
 TEST(Spawn, environment_is_ours_with_the_given_on_top) {
   const ScopedEnvironment kept("DROVER_TEST_KEPT", "ours");
   const ScopedEnvironment replaced("DROVER_TEST_REPLACED", "ours");
-  SpawnOptions options = shell(R"(printf '%s|' "$DROVER_TEST_KEPT" "$DROVER_TEST_REPLACED" "$DROVER_TEST_ADDED")");
+  SpawnOptions options =
+      shell_options(R"(printf '%s|' "$DROVER_TEST_KEPT" "$DROVER_TEST_REPLACED" "$DROVER_TEST_ADDED")");
   options.environment = {{"DROVER_TEST_REPLACED", "theirs = new"}, {"DROVER_TEST_ADDED", ""}};
-  EXPECT_EQ(output_of(options), "ours|theirs = new||");
+  EXPECT_EQ(spawned_output(options), "ours|theirs = new||");
   EXPECT_STREQ(std::getenv("DROVER_TEST_REPLACED"), "ours");
 }
 
@@ -88,45 +91,45 @@ TEST(Spawn, replaced_variable_is_there_once_and_the_last_one_given_counts) {
   const ScopedEnvironment replaced("DROVER_TEST_REPLACED", "ours");
   SpawnOptions options{.executable = "/usr/bin/env"};
   options.environment = {{"DROVER_TEST_REPLACED", "first"}, {"DROVER_TEST_REPLACED", "last"}};
-  const auto output = output_of(options);
+  const auto output = spawned_output(options);
   EXPECT_NE(output.find("DROVER_TEST_REPLACED=last\n"), std::string::npos) << output;
   EXPECT_EQ(output.find("DROVER_TEST_REPLACED"), output.rfind("DROVER_TEST_REPLACED")) << output;
 }
 
 TEST(Spawn, variable_whose_name_only_begins_alike_is_kept) {
   const ScopedEnvironment longer("DROVER_TEST_X_LONGER", "kept");
-  SpawnOptions options = shell("printf %s \"$DROVER_TEST_X_LONGER\"");
+  SpawnOptions options = shell_options("printf %s \"$DROVER_TEST_X_LONGER\"");
   options.environment = {{"DROVER_TEST_X", "new"}};
-  EXPECT_EQ(output_of(options), "kept");
+  EXPECT_EQ(spawned_output(options), "kept");
 }
 
 TEST(Spawn, descriptor_arrives_under_the_number_asked_for) {
   auto [reader, writer] = make_pipe();
-  SpawnOptions options = shell("echo hello >&7");
+  SpawnOptions options = shell_options("echo hello >&7");
   options.inherit = {{writer.get(), 7}};
   run_to_success(options);
   writer.reset();
-  EXPECT_EQ(read_all(reader), "hello\n");
+  EXPECT_EQ(read_to_end(reader), "hello\n");
 }
 
 TEST(Spawn, descriptor_may_keep_its_number) {
   auto [reader, writer] = make_pipe();
   writer = moved_to(std::move(writer), 69);
-  SpawnOptions options = shell("echo hello >/proc/self/fd/69");
+  SpawnOptions options = shell_options("echo hello >/proc/self/fd/69");
   options.inherit = {{69, 69}};
   run_to_success(options);
   EXPECT_EQ(::fcntl(69, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC) << "ours must stay closed on exec";
   writer.reset();
-  EXPECT_EQ(read_all(reader), "hello\n");
+  EXPECT_EQ(read_to_end(reader), "hello\n");
 }
 
 TEST(Spawn, one_descriptor_may_go_to_several_numbers) {
   auto [reader, writer] = make_pipe();
-  SpawnOptions options = shell("echo one >&5; echo two >&6");
+  SpawnOptions options = shell_options("echo one >&5; echo two >&6");
   options.inherit = {{writer.get(), 5}, {writer.get(), 6}};
   run_to_success(options);
   writer.reset();
-  EXPECT_EQ(read_all(reader), "one\ntwo\n");
+  EXPECT_EQ(read_to_end(reader), "one\ntwo\n");
 }
 
 // Numbers of ours that are at the same time numbers of the child must not be overwritten on the way.
@@ -135,13 +138,13 @@ TEST(Spawn, descriptors_may_change_places) {
   auto second = make_pipe();
   first.writer = moved_to(std::move(first.writer), 68);
   second.writer = moved_to(std::move(second.writer), 69);
-  SpawnOptions options = shell("echo to eight >/proc/self/fd/68; echo to nine >/proc/self/fd/69");
+  SpawnOptions options = shell_options("echo to eight >/proc/self/fd/68; echo to nine >/proc/self/fd/69");
   options.inherit = {{68, 69}, {69, 68}};
   run_to_success(options);
   first.writer.reset();
   second.writer.reset();
-  EXPECT_EQ(read_all(first.reader), "to nine\n");
-  EXPECT_EQ(read_all(second.reader), "to eight\n");
+  EXPECT_EQ(read_to_end(first.reader), "to nine\n");
+  EXPECT_EQ(read_to_end(second.reader), "to eight\n");
 }
 
 TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
@@ -149,27 +152,27 @@ TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
   auto second = make_pipe();
   first.writer = moved_to(std::move(first.writer), 68);
   second.writer = moved_to(std::move(second.writer), 67);
-  SpawnOptions options = shell("echo first >/proc/self/fd/69; echo second >/proc/self/fd/68");
+  SpawnOptions options = shell_options("echo first >/proc/self/fd/69; echo second >/proc/self/fd/68");
   options.inherit = {{67, 68}, {68, 69}};
   run_to_success(options);
   first.writer.reset();
   second.writer.reset();
-  EXPECT_EQ(read_all(first.reader), "first\n");
-  EXPECT_EQ(read_all(second.reader), "second\n");
+  EXPECT_EQ(read_to_end(first.reader), "first\n");
+  EXPECT_EQ(read_to_end(second.reader), "second\n");
 }
 
 // A descriptor that slips into a child keeps a channel open for ever: nobody would see its end.
 TEST(Spawn, nothing_else_goes_over) {
   const Fd forgotten(::open("/dev/null", O_RDONLY));  // NOLINT(android-cloexec-open): as careless code does
   const Fd high(::fcntl(forgotten.get(), F_DUPFD, 200));
-  SpawnOptions options = shell("ls /proc/self/fd");
+  SpawnOptions options = shell_options("ls /proc/self/fd");
   options.inherit = {{forgotten.get(), 6}};
   // 0 to 2, the one asked for, and the folder that ls itself reads.
-  EXPECT_EQ(output_of(options), "0\n1\n2\n3\n6\n");
+  EXPECT_EQ(spawned_output(options), "0\n1\n2\n3\n6\n");
 }
 
 TEST(Spawn, descriptor_that_is_not_open_is_refused) {
-  SpawnOptions options = shell("exit 0");
+  SpawnOptions options = shell_options("exit 0");
   for (const auto& pair : {std::pair{-1, 5}, std::pair{7777, 5}, std::pair{1, -1}}) {
     options.inherit = {pair};
     test::expect_error(Errc::system, [&] { static_cast<void>(ChildProcess::spawn(options)); },
@@ -191,7 +194,7 @@ TEST(Spawn, child_begins_with_no_signal_blocked_and_none_ignored) {
   ::sigaddset(&blocked, SIGTERM);
   ::pthread_sigmask(SIG_BLOCK, &blocked, &mask_before);
   auto* const handler_before = std::signal(SIGPIPE, SIG_IGN);
-  const auto status = output_of({.executable = "/bin/cat", .arguments = {"/proc/self/status"}});
+  const auto status = spawned_output({.executable = "/bin/cat", .arguments = {"/proc/self/status"}});
   static_cast<void>(std::signal(SIGPIPE, handler_before));
   ::pthread_sigmask(SIG_SETMASK, &mask_before, nullptr);
   EXPECT_EQ(signals_in(status, "SigBlk"), 0U) << status;
@@ -211,7 +214,7 @@ TEST(Spawn, file_that_is_no_program_is_refused) {
 
 TEST(Spawn, exhausted_process_limit_is_limit_reached) {
   const FaultSeam fail("clone", EAGAIN);
-  test::expect_error(Errc::limit_reached, [] { static_cast<void>(ChildProcess::spawn(shell("exit 0"))); },
+  test::expect_error(Errc::limit_reached, [] { static_cast<void>(ChildProcess::spawn(shell_options("exit 0"))); },
                      {"/bin/sh", "processes"});
 }
 
@@ -219,7 +222,8 @@ TEST(Spawn, exhausted_process_limit_is_limit_reached) {
 TEST(Spawn, lack_of_descriptors_starts_nothing) {
   const auto before = test::open_descriptors();
   const FaultSeam fail("clone", EMFILE);
-  test::expect_error(Errc::limit_reached, [] { static_cast<void>(ChildProcess::spawn(shell("exec sleep 1000"))); },
+  test::expect_error(Errc::limit_reached,
+                     [] { static_cast<void>(ChildProcess::spawn(shell_options("exec sleep 1000"))); },
                      {"clone failed for program '/bin/sh'", "ulimit -n"});
   EXPECT_EQ(fail.strikes(), 1);
   EXPECT_EQ(test::open_descriptors(), before);
@@ -230,7 +234,7 @@ TEST(Spawn, many_children_come_and_go_without_a_trace) {
   {
     std::vector<ChildProcess> children;
     children.reserve(20);
-    for (int i = 0; i < 20; ++i) children.push_back(ChildProcess::spawn(shell("exit " + std::to_string(i))));
+    for (int i = 0; i < 20; ++i) children.push_back(ChildProcess::spawn(shell_options("exit " + std::to_string(i))));
     for (int i = 0; i < 20; i += 2) {
       EXPECT_EQ(children[static_cast<std::size_t>(i)].wait(Deadline::never()), ExitStatus::exited(i));
     }
@@ -260,12 +264,12 @@ TEST(Spawn, texts_that_would_be_cut_or_make_no_sense_are_refused) {
 
 // As daemons do. What the child opens first would get the number.
 DROVER_PEER_BODY(spawn_without_streams) {
-  SpawnOptions options = shell("readlink /proc/self/fd/0 /proc/self/fd/2; echo lost >&2");
+  SpawnOptions options = shell_options("readlink /proc/self/fd/0 /proc/self/fd/2; echo lost >&2");
   options.streams.output = StandardStream::pipe();
   ::close(STDIN_FILENO);
   ::close(STDERR_FILENO);
   auto child = ChildProcess::spawn(options);
-  EXPECT_EQ(read_all(child.take_pipe(STDOUT_FILENO)), "/dev/null\n/dev/null\n");
+  EXPECT_EQ(read_to_end(child.take_pipe(STDOUT_FILENO)), "/dev/null\n/dev/null\n");
   EXPECT_EQ(child.wait(Deadline::never()), ExitStatus::exited(0));
   EXPECT_GT(child.pidfd(), STDERR_FILENO) << "what is printed must not go there";
 }

@@ -35,10 +35,9 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::comes_true;
-using test::shell;
 using test::stand_in;
 
-std::string read_all(const Fd& from) {
+std::string all_of(const Fd& from) {
   std::string text;
   std::array<char, 4096> piece{};
   for (ssize_t length = 0; (length = ::read(from.get(), piece.data(), piece.size())) > 0;) {
@@ -47,10 +46,10 @@ std::string read_all(const Fd& from) {
   return text;
 }
 
-std::string output_of(SpawnOptions options) {
+std::string said_by(SpawnOptions options) {
   options.streams.output = StandardStream::pipe();
   auto child = ChildProcess::spawn(options);
-  auto text = read_all(child.take_pipe(STDOUT_FILENO));
+  auto text = all_of(child.take_pipe(STDOUT_FILENO));
   const auto status = child.wait(Deadline::never());
   EXPECT_TRUE(status && status->is_success()) << (status ? status->to_string() : "") << ": " << text;
   while (text.ends_with('\n')) text.pop_back();
@@ -60,10 +59,10 @@ std::string output_of(SpawnOptions options) {
 // What a child of the usual kind says, and one that was forked. The number of forks tells which is which.
 std::pair<std::string, std::string> both_ways(Template& used, const SpawnOptions& options) {
   Template::use_none();
-  const auto usual = output_of(options);
+  const auto usual = said_by(options);
   used.use();
   const auto before = used.forks();
-  auto forked = output_of(options);
+  auto forked = said_by(options);
   EXPECT_EQ(used.forks(), before + 1) << "it was not forked";
   return {usual, forked};
 }
@@ -88,11 +87,11 @@ class TemplateTest : public testing::Test {
 TEST_F(TemplateTest, tells_how_a_child_ended) {
   use("serves");
   for (const int status : {0, 1, 64, 127, 254, 255}) {
-    EXPECT_EQ(ChildProcess::spawn(shell("exit " + std::to_string(status))).wait(Deadline::never()),
+    EXPECT_EQ(ChildProcess::spawn(test::shell("exit " + std::to_string(status))).wait(Deadline::never()),
               ExitStatus::exited(status));
   }
   for (const int signal : {SIGTERM, SIGKILL, SIGABRT, SIGSEGV}) {
-    auto child = ChildProcess::spawn(shell("ulimit -c 0; kill -" + std::to_string(signal) + " $$"));
+    auto child = ChildProcess::spawn(test::shell("ulimit -c 0; kill -" + std::to_string(signal) + " $$"));
     EXPECT_EQ(child.wait(Deadline::never()), ExitStatus::killed(signal));
     EXPECT_EQ(child.wait(Deadline::after(0s)), ExitStatus::killed(signal)) << "again";
   }
@@ -101,7 +100,7 @@ TEST_F(TemplateTest, tells_how_a_child_ended) {
 
 TEST_F(TemplateTest, child_is_waited_for_with_a_deadline_killed_and_reaped) {
   use("serves");
-  auto child = ChildProcess::spawn(shell("exec sleep 1000"));
+  auto child = ChildProcess::spawn(test::shell("exec sleep 1000"));
   const pid_t pid = child.pid();
   EXPECT_EQ(child.wait(Deadline::after(1ms)), std::nullopt);
   child.kill(SIGKILL);
@@ -111,7 +110,7 @@ TEST_F(TemplateTest, child_is_waited_for_with_a_deadline_killed_and_reaped) {
   EXPECT_TRUE(is_gone(pid)) << "a zombie of the template";
   pid_t dropped = 0;
   {
-    const auto other = ChildProcess::spawn(shell("exec sleep 1000"));
+    const auto other = ChildProcess::spawn(test::shell("exec sleep 1000"));
     dropped = other.pid();
   }
   EXPECT_TRUE(is_gone(dropped));
@@ -119,7 +118,7 @@ TEST_F(TemplateTest, child_is_waited_for_with_a_deadline_killed_and_reaped) {
 
 TEST_F(TemplateTest, id_of_a_child_stays_its_own_until_it_was_waited_for) {
   use("serves");
-  auto child = ChildProcess::spawn(shell("exit 3"));
+  auto child = ChildProcess::spawn(test::shell("exit 3"));
   test::await_end(child);
   std::this_thread::sleep_for(20ms);
   const auto record = read_process(child.pid());
@@ -132,7 +131,7 @@ TEST_F(TemplateTest, id_of_a_child_stays_its_own_until_it_was_waited_for) {
 TEST_F(TemplateTest, child_has_its_descriptors_and_no_others) {
   use("serves");
   const Fd file(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
-  SpawnOptions options = shell("for fd in /proc/$$/fd/*; do echo ${fd##*/} $(readlink $fd); done");
+  SpawnOptions options = test::shell("for fd in /proc/$$/fd/*; do echo ${fd##*/} $(readlink $fd); done");
   options.inherit = {{file.get(), 9}, {file.get(), 3}, {file.get(), 40}};
   options.streams.input = StandardStream::null();
   const auto [usual, forked] = both_ways(used(), options);
@@ -150,7 +149,7 @@ TEST_F(TemplateTest, child_has_our_own_standard_streams) {
   const Fd kept(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   const Fd file(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
   ::dup2(file.get(), STDOUT_FILENO);  // after the template was started with another
-  auto child = ChildProcess::spawn(shell("echo here"));
+  auto child = ChildProcess::spawn(test::shell("echo here"));
   const auto status = child.wait(Deadline::never());
   ::dup2(kept.get(), STDOUT_FILENO);
   EXPECT_EQ(status, ExitStatus::exited(0));
@@ -163,7 +162,7 @@ TEST_F(TemplateTest, child_has_environment_folder_and_mask_of_the_moment) {
   ASSERT_TRUE(used().wait_ready(Deadline::after(60s)));
   const test::ScopedEnvironment changed("TEMPLATE_TEST_LATE", "late");
   const mode_t mask = ::umask(0157);
-  SpawnOptions options = shell("pwd; umask; env | sort | grep -v '^_='");
+  SpawnOptions options = test::shell("pwd; umask; env | sort | grep -v '^_='");
   options.environment = {{"TEMPLATE_TEST", "a b=c"}};
   options.unset = {"HOME"};
   options.placement.folder = "/usr";
@@ -175,7 +174,8 @@ TEST_F(TemplateTest, child_has_environment_folder_and_mask_of_the_moment) {
 
 TEST_F(TemplateTest, child_has_cpus_niceness_and_limits) {
   use("serves");
-  SpawnOptions options = shell("grep Cpus_allowed_list /proc/$$/status; nice; ulimit -n; ulimit -Hn; ulimit -c");
+  SpawnOptions options =
+      test::shell("grep Cpus_allowed_list /proc/$$/status; nice; ulimit -n; ulimit -Hn; ulimit -c");
   const auto [usual, forked] = both_ways(used(), options);
   EXPECT_EQ(usual, forked);
   options.placement.cpus = {0};
@@ -189,15 +189,15 @@ TEST_F(TemplateTest, child_has_cpus_niceness_and_limits) {
 
 TEST_F(TemplateTest, child_has_no_signal_blocked_or_ignored) {
   use("serves");  // it ignores SIGINT and blocks SIGUSR1
-  const auto [usual, forked] = both_ways(used(), shell("exec grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status"));
+  const auto [usual, forked] = both_ways(used(), test::shell("exec grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status"));
   EXPECT_EQ(usual, forked);
 }
 
 TEST_F(TemplateTest, child_leads_a_session_or_is_in_our_group) {
   use("serves");
-  auto ours = ChildProcess::spawn(shell("exec sleep 1000"));
+  auto ours = ChildProcess::spawn(test::shell("exec sleep 1000"));
   EXPECT_EQ(::getpgid(ours.pid()), ::getpgrp());
-  SpawnOptions options = shell("exec sleep 1000");
+  SpawnOptions options = test::shell("exec sleep 1000");
   options.group = ChildGroup::own_session;
   auto leader = ChildProcess::spawn(options);
   EXPECT_EQ(::getsid(leader.pid()), leader.pid());
@@ -209,13 +209,13 @@ TEST_F(TemplateTest, child_leads_a_session_or_is_in_our_group) {
 
 TEST_F(TemplateTest, child_shows_its_own_arguments_and_variables) {
   use("stays");  // without a program of its own, as an interpreter does
-  SpawnOptions options = shell("a command");
+  SpawnOptions options = test::shell("a command");
   options.environment = {{"TEMPLATE_TEST_MARK", "17"}};
   auto child = ChildProcess::spawn(options);
   EXPECT_TRUE(was_started_with(child.pid(), "TEMPLATE_TEST_MARK=17"));
   EXPECT_FALSE(was_started_with(child.pid(), "TEMPLATE_TEST_MARK=18"));
   const Fd file(::open(("/proc/" + std::to_string(child.pid()) + "/cmdline").c_str(), O_RDONLY | O_CLOEXEC));
-  EXPECT_TRUE(read_all(file).starts_with(options.executable + '\0' + "-c" + '\0' + "a command" + '\0'));
+  EXPECT_TRUE(all_of(file).starts_with(options.executable + '\0' + "-c" + '\0' + "a command" + '\0'));
 }
 
 TEST_F(TemplateTest, what_does_not_suit_is_started_in_the_usual_way) {
@@ -223,7 +223,7 @@ TEST_F(TemplateTest, what_does_not_suit_is_started_in_the_usual_way) {
   auto other = ChildProcess::spawn({.executable = "/bin/sh", .arguments = {"-c", "exit 5"}});
   EXPECT_EQ(other.wait(Deadline::never()), ExitStatus::exited(5));
   EXPECT_EQ(used().pid(), 0) << "it was started for nothing";
-  SpawnOptions options = shell("exit 6");
+  SpawnOptions options = test::shell("exit 6");
   options.environment = {{"LD_BIND_NOW", "1"}};
   EXPECT_EQ(ChildProcess::spawn(options).wait(Deadline::never()), ExitStatus::exited(6));
   options.environment = {{"OMP_NUM_THREADS", "2"}};
@@ -248,7 +248,7 @@ TEST_F(TemplateTest, tells_whether_this_process_is_still_as_it_was) {
 
 TEST_F(TemplateTest, step_that_fails_is_told_as_ever) {
   use("serves");
-  SpawnOptions options = shell("exit 0");
+  SpawnOptions options = test::shell("exit 0");
   options.placement.folder = "/no/such/folder";
   test::expect_error(Errc::not_found, [&] { static_cast<void>(ChildProcess::spawn(options)); },
                      {"chdir", "/no/such/folder"});
@@ -257,13 +257,13 @@ TEST_F(TemplateTest, step_that_fails_is_told_as_ever) {
 
 TEST_F(TemplateTest, killed_template_leaves_its_children_and_is_started_again) {
   use("serves");
-  auto child = ChildProcess::spawn(shell("exec sleep 1000"));
+  auto child = ChildProcess::spawn(test::shell("exec sleep 1000"));
   const pid_t first = used().pid();
   ASSERT_GT(first, 0);
   ASSERT_EQ(::kill(first, SIGKILL), 0);
   ASSERT_TRUE(comes_true([&] { return used().pid() == 0; }));
   EXPECT_EQ(child.wait(Deadline::after(10ms)), std::nullopt) << "it goes on";
-  auto next = ChildProcess::spawn(shell("exit 8"));
+  auto next = ChildProcess::spawn(test::shell("exit 8"));
   EXPECT_EQ(next.wait(Deadline::never()), ExitStatus::exited(8));
   EXPECT_NE(used().pid(), first);
   EXPECT_EQ(used().forks(), 2U);
@@ -276,7 +276,7 @@ TEST_F(TemplateTest, killed_template_leaves_its_children_and_is_started_again) {
 
 TEST_F(TemplateTest, child_that_we_killed_is_known_to_be_killed_even_without_its_template) {
   use("serves");
-  auto child = ChildProcess::spawn(shell("exec sleep 1000"));
+  auto child = ChildProcess::spawn(test::shell("exec sleep 1000"));
   ASSERT_EQ(::kill(used().pid(), SIGKILL), 0);
   ASSERT_TRUE(comes_true([&] { return used().pid() == 0; }));
   child.kill(SIGKILL);
@@ -285,7 +285,7 @@ TEST_F(TemplateTest, child_that_we_killed_is_known_to_be_killed_even_without_its
 
 TEST_F(TemplateTest, template_that_dies_at_every_order_is_done_without) {
   use("dies at an order");
-  auto child = ChildProcess::spawn(shell("exit 9"));
+  auto child = ChildProcess::spawn(test::shell("exit 9"));
   EXPECT_EQ(child.wait(Deadline::never()), ExitStatus::exited(9));
   EXPECT_EQ(used().forks(), 0U);
 }
@@ -295,7 +295,7 @@ TEST_F(TemplateTest, template_that_does_not_answer_is_killed_and_done_without) {
   const test::CapturedLog log;
   ASSERT_TRUE(used().wait_ready(Deadline::after(60s)));
   const pid_t first = used().pid();
-  EXPECT_EQ(ChildProcess::spawn(shell("exit 9")).wait(Deadline::never()), ExitStatus::exited(9));
+  EXPECT_EQ(ChildProcess::spawn(test::shell("exit 9")).wait(Deadline::never()), ExitStatus::exited(9));
   EXPECT_EQ(used().forks(), 0U);
   EXPECT_TRUE(log.contains("does not answer"));
   EXPECT_TRUE(comes_true([&] { return used().pid() != first; }));
@@ -305,24 +305,24 @@ TEST_F(TemplateTest, child_for_which_nobody_waits_any_more_does_not_begin) {
   use("stops its children", 100ms);
   const test::TemporaryFolder folder;
   const auto path = (folder.path() / "runs").string();
-  auto child = ChildProcess::spawn(shell("echo ran >> " + path));
+  auto child = ChildProcess::spawn(test::shell("echo ran >> " + path));
   EXPECT_EQ(child.wait(Deadline::never()), ExitStatus::exited(0));
   std::this_thread::sleep_for(1200ms);  // those that were forked have come so far, and found nobody
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  EXPECT_EQ(read_all(file), "ran\n") << "it was started twice";
+  EXPECT_EQ(all_of(file), "ran\n") << "it was started twice";
 }
 
 TEST_F(TemplateTest, child_that_dies_on_its_way_is_started_in_the_usual_way) {
   use("loses its children");
-  EXPECT_EQ(ChildProcess::spawn(shell("exit 9")).wait(Deadline::never()), ExitStatus::exited(9));
+  EXPECT_EQ(ChildProcess::spawn(test::shell("exit 9")).wait(Deadline::never()), ExitStatus::exited(9));
   EXPECT_EQ(used().forks(), 0U);
 }
 
 TEST_F(TemplateTest, refusal_is_told_once) {
   use("refuses");
   const test::CapturedLog log;
-  EXPECT_EQ(ChildProcess::spawn(shell("exit 2")).wait(Deadline::never()), ExitStatus::exited(2));
-  EXPECT_EQ(ChildProcess::spawn(shell("exit 3")).wait(Deadline::never()), ExitStatus::exited(3));
+  EXPECT_EQ(ChildProcess::spawn(test::shell("exit 2")).wait(Deadline::never()), ExitStatus::exited(2));
+  EXPECT_EQ(ChildProcess::spawn(test::shell("exit 3")).wait(Deadline::never()), ExitStatus::exited(3));
   const auto lines = log.lines();
   const auto tells = [](const std::string& line) { return line.find("not in the mood") != std::string::npos; };
   EXPECT_EQ(std::ranges::count_if(lines, tells), 1);
@@ -332,17 +332,17 @@ TEST_F(TemplateTest, template_that_never_becomes_ready_is_given_up) {
   use("ends");
   const test::CapturedLog log;
   EXPECT_FALSE(used().wait_ready(Deadline::after(60s)));
-  EXPECT_EQ(ChildProcess::spawn(shell("exit 2")).wait(Deadline::never()), ExitStatus::exited(2));
+  EXPECT_EQ(ChildProcess::spawn(test::shell("exit 2")).wait(Deadline::never()), ExitStatus::exited(2));
   ASSERT_EQ(log.lines().size(), 1U);
   EXPECT_NE(log.lines()[0].find("DROVER_TEMPLATE=0"), std::string::npos) << log.lines()[0];
 }
 
 TEST_F(TemplateTest, retired_template_ends_with_its_last_child) {
   use("serves");
-  auto child = ChildProcess::spawn(shell("exec sleep 1000"));
+  auto child = ChildProcess::spawn(test::shell("exec sleep 1000"));
   const pid_t pid = used().pid();
   used().retire();
-  EXPECT_EQ(ChildProcess::spawn(shell("exit 1")).wait(Deadline::never()), ExitStatus::exited(1));
+  EXPECT_EQ(ChildProcess::spawn(test::shell("exit 1")).wait(Deadline::never()), ExitStatus::exited(1));
   EXPECT_EQ(used().forks(), 1U) << "it takes no more orders";
   EXPECT_FALSE(used().is_over());
   child.kill(SIGTERM);
@@ -365,7 +365,7 @@ TEST_F(TemplateTest, many_threads_fork_at_once) {
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([i] {
       for (int round = 0; round < 3; ++round) {
-        EXPECT_EQ(ChildProcess::spawn(shell("exit " + std::to_string(i))).wait(Deadline::never()),
+        EXPECT_EQ(ChildProcess::spawn(test::shell("exit " + std::to_string(i))).wait(Deadline::never()),
                   ExitStatus::exited(i));
       }
     });
@@ -386,7 +386,7 @@ TEST_F(TemplateTest, forked_child_of_the_application_has_none) {
   int status = -1;
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(ChildProcess::spawn(shell("exit 1")).wait(Deadline::never()), ExitStatus::exited(1));
+  EXPECT_EQ(ChildProcess::spawn(test::shell("exit 1")).wait(Deadline::never()), ExitStatus::exited(1));
   EXPECT_EQ(used().forks(), 1U);
 }
 

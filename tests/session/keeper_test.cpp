@@ -36,24 +36,24 @@ using namespace std::chrono_literals;
 using test::FaultSeam;
 using test::KeeperThread;
 
-constexpr std::chrono::milliseconds kPatience{20000};
+constexpr std::chrono::milliseconds kKeeperPatience{20000};
 
 std::shared_ptr<SessionState> join(KeeperThread& keeper) {
-  auto state = std::make_shared<SessionState>(keeper.take_connection(), "test", kPatience);
+  auto state = std::make_shared<SessionState>(keeper.take_connection(), "test", kKeeperPatience);
   keeper.close_starter();
   return state;
 }
 
 std::shared_ptr<SessionState> join_invited(SessionState& host, const std::string& name) {
   return std::make_shared<SessionState>(host.ask_for_file({.type = RequestType::invite, .name = name}), "",
-                                        kPatience);
+                                        kKeeperPatience);
 }
 
 // Of a named session: who visits and joins is no worker.
 class NamedKeeper : public ::testing::Test {
  protected:
   [[nodiscard]] std::shared_ptr<SessionState> join_as(const std::string& name) const {
-    return std::make_shared<SessionState>(keeper_.connect(), name, kPatience);
+    return std::make_shared<SessionState>(keeper_.connect(), name, kKeeperPatience);
   }
 
   test::OwnRuntimeFolder folder_;
@@ -79,7 +79,7 @@ Request join_request(const std::string& name = "raw") {
       .type = RequestType::join, .sequence = 1, .number = process_start_time(::getpid()).value_or(0), .name = name};
 }
 
-constexpr ObjectSpec kEventSpec{.kind = ObjectKind::event, .parameters = {}};
+constexpr ObjectSpec kKeptEvent{.kind = ObjectKind::event, .parameters = {}};
 
 TEST(Keeper, application_joins_and_its_leaving_ends_the_session) {
   KeeperThread keeper;
@@ -107,7 +107,7 @@ TEST(Keeper, objects_go_with_their_last_opening_and_memory_files_with_their_last
   KeeperThread keeper;
   auto host = join(keeper);
   auto guest = join_invited(*host, "guest");
-  const OpenObject made = host->create(kEventSpec);
+  const OpenObject made = host->create(kKeptEvent);
   const OpenObject opened = guest->open(made.handle);
   EXPECT_EQ(opened.handle, made.handle);
   EXPECT_EQ(opened.spec.kind, ObjectKind::event);
@@ -130,8 +130,8 @@ TEST(Keeper, memory_file_is_handed_over_again_after_it_was_let_go) {
   KeeperThread keeper;
   auto host = join(keeper);
   auto guest = join_invited(*host, "guest");
-  const OpenObject first = host->create(kEventSpec);
-  const OpenObject second = host->create(kEventSpec);
+  const OpenObject first = host->create(kKeptEvent);
+  const OpenObject second = host->create(kKeptEvent);
   ASSERT_EQ(first.handle.slab, second.handle.slab) << "small objects share a file";
   for (int round = 0; round < 3; ++round) {
     EXPECT_NE(guest->open(first.handle).data, nullptr);
@@ -155,7 +155,7 @@ TEST(Keeper, invitation_counts_as_starting_until_it_is_used_or_closed) {
   Fd unused = host->ask_for_file({.type = RequestType::invite, .name = "never"});
   Fd used = host->ask_for_file({.type = RequestType::invite, .name = "soon"});
   EXPECT_EQ(host->population().starting, 2U);
-  auto guest = std::make_shared<SessionState>(std::move(used), "ignored", kPatience);
+  auto guest = std::make_shared<SessionState>(std::move(used), "ignored", kKeeperPatience);
   EXPECT_EQ(host->population().starting, 1U);
   EXPECT_EQ(host->population().present, 2U);
   const auto seen = host->participants();
@@ -258,7 +258,7 @@ TEST_F(NamedKeeper, forked_child_cannot_ask_over_the_connection_of_its_parent) {
   Channel channel(keeper_.connect());
   channel.send(encode(join_request()));
   EXPECT_FALSE(receive_reply(channel).failure);
-  const auto request = encode(Request{.type = RequestType::create, .sequence = 2, .spec = kEventSpec});
+  const auto request = encode(Request{.type = RequestType::create, .sequence = 2, .spec = kKeptEvent});
   const pid_t child = ::fork();
   if (child == 0) {
     channel.send(request);
@@ -266,13 +266,13 @@ TEST_F(NamedKeeper, forked_child_cannot_ask_over_the_connection_of_its_parent) {
   }
   EXPECT_EQ(receive_reply(channel).failure, Errc::forked);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  channel.send(encode(Request{.type = RequestType::create, .sequence = 3, .spec = kEventSpec}));
+  channel.send(encode(Request{.type = RequestType::create, .sequence = 3, .spec = kKeptEvent}));
   EXPECT_FALSE(receive_reply(channel).failure) << "the participant itself may go on";
 }
 
 TEST_F(NamedKeeper, silent_participant_keeps_what_it_holds) {
   auto host = join_as("host");
-  const OpenObject made = host->create(kEventSpec);
+  const OpenObject made = host->create(kKeptEvent);
   {
     Channel channel(keeper_.connect());
     channel.send(encode(join_request()));
@@ -331,7 +331,7 @@ TEST(Keeper, lack_of_descriptors_in_the_keeper_is_an_error_and_nothing_is_lost) 
   }
   {
     const FaultSeam fail("memfd_create", EMFILE);
-    test::expect_error(Errc::limit_reached, [&] { static_cast<void>(host->create(kEventSpec)); });
+    test::expect_error(Errc::limit_reached, [&] { static_cast<void>(host->create(kKeptEvent)); });
   }
   EXPECT_EQ(host->population().starting, 0U);
   Fd end = host->ask_for_file({.type = RequestType::invite, .name = "patient"});
@@ -347,7 +347,7 @@ TEST(Keeper, lack_of_descriptors_in_the_keeper_is_an_error_and_nothing_is_lost) 
 // Descriptors on their way are limited for all processes of a user together.
 TEST_F(NamedKeeper, descriptor_that_cannot_be_sent_is_an_error_and_nothing_stays_done) {
   auto host = join_as("host");
-  const OpenObject made = host->create(kEventSpec);
+  const OpenObject made = host->create(kKeptEvent);
   const auto expect_refused = [&](const std::function<void()>& action) {
     const FaultSeam fail("sendmsg", ETOOMANYREFS, {.nth = 2, .times = 1});  // the first is the request
     test::expect_error(Errc::limit_reached, action, {"the keeper was to send", "ulimit -n"});
@@ -356,7 +356,7 @@ TEST_F(NamedKeeper, descriptor_that_cannot_be_sent_is_an_error_and_nothing_stays
   EXPECT_EQ(host->population().present, 1U);
   auto guest = join_as("guest");
   expect_refused([&] { static_cast<void>(guest->open(made.handle)); });
-  expect_refused([&] { static_cast<void>(guest->create(kEventSpec)); });
+  expect_refused([&] { static_cast<void>(guest->create(kKeptEvent)); });
   EXPECT_EQ(guest->ask({.type = RequestType::describe}).reply.counts.objects, 1U);
   expect_refused([&] { static_cast<void>(guest->ask_for_file({.type = RequestType::invite, .name = "x"})); });
   EXPECT_TRUE(test::eventually([&] { return host->population().starting == 0; }));
@@ -372,10 +372,10 @@ TEST_F(NamedKeeper, second_keeper_of_a_name_is_refused) {
 TEST_F(NamedKeeper, visitor_for_whom_there_is_no_descriptor_is_told) {
   {
     const FaultSeam fail("accept4", EMFILE, {.times = 1});
-    KeeperLink link(keeper_.connect(), kPatience);
+    KeeperLink link(keeper_.connect(), kKeeperPatience);
     test::expect_error(Errc::limit_reached, [&] { link.ask({.type = RequestType::describe}); }, {"in the keeper"});
   }
-  KeeperLink link(keeper_.connect(), kPatience);
+  KeeperLink link(keeper_.connect(), kKeeperPatience);
   EXPECT_EQ(link.ask({.type = RequestType::describe}).reply.text, "kept");
 }
 
@@ -388,7 +388,7 @@ TEST(Keeper, session_without_participants_ends_after_its_idle_limit) {
 
 TEST_F(NamedKeeper, visitor_ends_a_session_with_participants_only_by_force) {
   auto member = join_as("member");
-  KeeperLink link(keeper_.connect(), kPatience);
+  KeeperLink link(keeper_.connect(), kKeeperPatience);
   test::expect_error(Errc::busy, [&] { link.ask({.type = RequestType::end}); }, {"'kept' has 1 participants"});
   EXPECT_NO_THROW(member->check());
   link.ask({.type = RequestType::end, .number = 1});
@@ -402,19 +402,19 @@ TEST_F(NamedKeeper, requests_to_a_session_that_ends_are_refused) {
   auto guest = join_as("guest");
   host->ask({.type = RequestType::end, .number = 1});
   keeper_.join();
-  test::expect_error(Errc::peer_lost, [&] { static_cast<void>(guest->create(kEventSpec)); }, {"'kept' has ended"});
+  test::expect_error(Errc::peer_lost, [&] { static_cast<void>(guest->create(kKeptEvent)); }, {"'kept' has ended"});
   EXPECT_TRUE(folder_.is_empty());
 }
 
 TEST_F(NamedKeeper, files_of_the_next_keeper_of_the_name_are_left_alone) {
   std::filesystem::remove(folder_.path() / "kept.lock");  // as systems do that clean up /tmp
-  KeeperLink first(keeper_.connect(), kPatience);
+  KeeperLink first(keeper_.connect(), kKeeperPatience);
   static_cast<void>(first.ask({.type = RequestType::describe}));
   {
     const KeeperThread next(KeeperSettings{.name = "kept", .idle_limit = 3600s});
     first.ask({.type = RequestType::end, .number = 1});
     keeper_.join();
-    EXPECT_NO_THROW(KeeperLink(next.connect(), kPatience).ask({.type = RequestType::describe}));
+    EXPECT_NO_THROW(KeeperLink(next.connect(), kKeeperPatience).ask({.type = RequestType::describe}));
   }
   EXPECT_TRUE(folder_.is_empty());
 }
@@ -424,7 +424,7 @@ TEST_F(NamedKeeper, without_any_descriptor_in_the_machine_it_listens_again_later
   KeeperLink link = [&] {
     const FaultSeam fail("accept4", ENFILE);
     const FaultSeam fail_again("accept4 again", ENFILE);
-    KeeperLink early(keeper_.connect(), kPatience);
+    KeeperLink early(keeper_.connect(), kKeeperPatience);
     EXPECT_TRUE(test::eventually([&] { return fail_again.strikes() > 0; }));
     std::this_thread::sleep_for(50ms);
     EXPECT_LE(fail_again.strikes(), 2);
@@ -445,7 +445,7 @@ TEST(Keeper, name_that_it_cannot_listen_under_is_given_up) {
 TEST_F(NamedKeeper, client_that_it_dropped_is_told_that_the_keeper_lives) {
   Fd connection = keeper_.connect();
   Channel careless(connection.duplicate());
-  KeeperLink link(std::move(connection), kPatience);
+  KeeperLink link(std::move(connection), kKeeperPatience);
   careless.send("this is no request");
   ASSERT_TRUE(test::eventually([&] { return link.is_hung_up(); }));
   EXPECT_NE(std::string(link.lost_error().what()).find("has dropped its connection"), std::string::npos);

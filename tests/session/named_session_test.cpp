@@ -37,7 +37,7 @@ using test::PeerGroup;
 using test::PeerMode;
 using Kind = test::PeerOutcome::Kind;
 
-constexpr test::PeerShape kOne{.mode = PeerMode::processes, .size = 1};
+constexpr test::PeerShape kOnePeer{.mode = PeerMode::processes, .size = 1};
 
 // Whatever the test opens is gone after it, even if an assertion fails.
 class NamedSession : public ::testing::Test {
@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, NamedSessionRace, ::testing::Values(1, 2, 8));
 
 TEST_F(NamedSession, killed_opener_departs_and_the_session_stays) {
   const Session session = Session::open("stays");
-  PeerGroup group("opener", kOne, {{"name", "stays"}});
+  PeerGroup group("opener", kOnePeer, {{"name", "stays"}});
   group.kill_at(0, "opened");
   group.start();
   const std::string text = group.receive_text(0);
@@ -366,7 +366,7 @@ DROVER_PEER_BODY(opener_that_ignores_its_children) {
 }
 
 TEST_F(NamedSession, can_be_opened_by_a_program_that_ignores_its_children) {
-  PeerGroup group("opener_that_ignores_its_children", kOne);
+  PeerGroup group("opener_that_ignores_its_children", kOnePeer);
   group.start();
   group.expect_success();
 }
@@ -384,7 +384,7 @@ DROVER_PEER_BODY(opener_without_streams) {
 }
 
 TEST_F(NamedSession, can_be_opened_by_a_program_without_standard_streams) {
-  PeerGroup group("opener_without_streams", kOne);
+  PeerGroup group("opener_without_streams", kOnePeer);
   group.start();
   group.expect_success();
 }

@@ -41,7 +41,7 @@ using test::FaultSeam;
 using test::Redirected;
 using test::ScopedEnvironment;
 
-Deadline soon() { return Deadline::after(60s); }
+Deadline before_long() { return Deadline::after(60s); }
 
 const char* text_or_none(const char* variable) {
   const char* const text = std::getenv(variable);
@@ -51,7 +51,7 @@ const char* text_or_none(const char* variable) {
 const auto leave = entry("process_test.leave", [](Worker& worker) {
   if (!worker.arguments().empty()) std::exit(std::stoi(worker.arguments().at(0)));
 });
-const auto sleep_on = entry("process_test.sleep", [](Worker&) { std::this_thread::sleep_for(1000s); });
+const auto sleep_until_killed = entry("process_test.sleep", [](Worker&) { std::this_thread::sleep_for(1000s); });
 const auto tell = entry("process_test.tell", [](Worker& worker) {
   fmt::print("name={} arguments={} self={} session_variable={} connections={}\n", worker.name(),
              fmt::join(worker.arguments(), "|"), worker.session().self() != kNobody,
@@ -71,7 +71,7 @@ const auto write_to_both = entry("process_test.write", [](Worker&) {
 });
 const auto start_another = entry("process_test.nest", [](Worker& worker) {
   auto inner = Process::start(worker.session(), {.entry = leave, .arguments = {"5"}, .name = "inner"});
-  if (inner.wait(soon()) != ExitStatus::exited(5)) throw std::runtime_error(inner.describe());
+  if (inner.wait(before_long()) != ExitStatus::exited(5)) throw std::runtime_error(inner.describe());
 });
 
 // Runs a worker to its end and returns what it printed.
@@ -79,7 +79,7 @@ std::string output_of(const Session& session, const ProcessOptions& options) {
   Redirected output(STDOUT_FILENO);
   {
     auto worker = Process::start(session, options);
-    const auto status = worker.wait(soon());
+    const auto status = worker.wait(before_long());
     EXPECT_EQ(status, ExitStatus::exited(0)) << worker.describe();
   }
   return output.read_rest();
@@ -97,17 +97,17 @@ class ProcessTest : public ::testing::Test {
 
 TEST_F(ProcessTest, entry_runs_and_its_end_is_the_worker_s_end) {
   auto worker = Process::start(session_, {.entry = leave});
-  EXPECT_EQ(worker.wait_ready(soon()), WaitResult::done);
-  EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(0));
+  EXPECT_EQ(worker.wait_ready(before_long()), WaitResult::done);
+  EXPECT_EQ(worker.wait(before_long()), ExitStatus::exited(0));
   EXPECT_EQ(worker.wait(Deadline::after(0s)), ExitStatus::exited(0)) << "may be asked again";
-  EXPECT_EQ(worker.wait_ready(soon()), WaitResult::done) << "it was ready";
+  EXPECT_EQ(worker.wait_ready(before_long()), WaitResult::done) << "it was ready";
   EXPECT_EQ(worker.failure(), "");
   EXPECT_EQ(worker.describe(), fmt::format("{} (process {}) exited with status 0", worker.name(), worker.pid()));
 }
 
 TEST_F(ProcessTest, status_of_exit_is_told) {
   auto worker = Process::start(session_, {.entry = leave, .arguments = {"9"}, .name = "nine"});
-  EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(9));
+  EXPECT_EQ(worker.wait(before_long()), ExitStatus::exited(9));
   EXPECT_NE(worker.describe().find("nine (process "), std::string::npos);
 }
 
@@ -118,8 +118,8 @@ TEST_F(ProcessTest, worker_has_name_arguments_and_session) {
 }
 
 TEST_F(ProcessTest, participants_show_the_worker_under_its_name) {
-  auto worker = Process::start(session_, {.entry = sleep_on, .arguments = {}, .name = "ruth"});
-  ASSERT_EQ(worker.wait_ready(soon()), WaitResult::done);
+  auto worker = Process::start(session_, {.entry = sleep_until_killed, .arguments = {}, .name = "ruth"});
+  ASSERT_EQ(worker.wait_ready(before_long()), WaitResult::done);
   const auto all = session_.participants();
   EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const auto& each) {
     return each.pid == worker.pid() && each.name == "ruth" && each.is_worker;
@@ -131,7 +131,7 @@ TEST_F(ProcessTest, names_are_made_up_where_none_is_given) {
   EXPECT_TRUE(workers.at(0).name().starts_with("worker-"));
   EXPECT_TRUE(workers.at(1).name().starts_with("worker-"));
   EXPECT_NE(workers.at(0).name(), workers.at(1).name());
-  for (auto& worker : workers) EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(0));
+  for (auto& worker : workers) EXPECT_EQ(worker.wait(before_long()), ExitStatus::exited(0));
 }
 
 TEST_F(ProcessTest, user_s_own_number_of_connections_comes_through) {
@@ -154,45 +154,45 @@ TEST_F(ProcessTest, worker_is_placed_as_asked_and_has_no_input) {
 
 TEST_F(ProcessTest, one_wait_for_workers_and_queues) {
   Queue queue(session_);
-  Process worker = Process::start(session_, {.entry = sleep_on});
+  Process worker = Process::start(session_, {.entry = sleep_until_killed});
   using Places = std::vector<std::size_t>;
   EXPECT_EQ(wait({queue, worker}, Deadline::after(5ms)), Places{});
   ASSERT_EQ(queue.put("a message"), PutResult::put);
-  EXPECT_EQ(wait({queue, worker}, soon()), Places{0});
+  EXPECT_EQ(wait({queue, worker}, before_long()), Places{0});
   Message message;
   ASSERT_EQ(queue.get(message), GetResult::got);
   worker.kill(SIGKILL);
-  EXPECT_EQ(wait({worker, queue}, soon()).front(), 0U);
+  EXPECT_EQ(wait({worker, queue}, before_long()).front(), 0U);
 }
 
 TEST_F(ProcessTest, sixteen_workers_start_at_the_same_time) {
-  std::vector<ProcessOptions> options(16, {.entry = sleep_on});
+  std::vector<ProcessOptions> options(16, {.entry = sleep_until_killed});
   auto workers = start_all(session_, options);
-  for (auto& worker : workers) EXPECT_EQ(worker.wait_ready(soon()), WaitResult::done);
+  for (auto& worker : workers) EXPECT_EQ(worker.wait_ready(before_long()), WaitResult::done);
   EXPECT_EQ(session_.population().present, 17U);
   end_all(workers);
-  for (auto& worker : workers) EXPECT_EQ(worker.wait(soon()), ExitStatus::killed(SIGTERM));
+  for (auto& worker : workers) EXPECT_EQ(worker.wait(before_long()), ExitStatus::killed(SIGTERM));
 }
 
 TEST_F(ProcessTest, waiting_is_bounded) {
-  auto worker = Process::start(session_, {.entry = sleep_on});
-  ASSERT_EQ(worker.wait_ready(soon()), WaitResult::done);
+  auto worker = Process::start(session_, {.entry = sleep_until_killed});
+  ASSERT_EQ(worker.wait_ready(before_long()), WaitResult::done);
   EXPECT_EQ(worker.wait(Deadline::after(0s)), std::nullopt);
   EXPECT_EQ(worker.wait(Deadline::after(20ms)), std::nullopt);
   pollfd ended{.fd = worker.pidfd(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&ended, 1, 0), 0);
   worker.kill(SIGTERM);
   EXPECT_EQ(::poll(&ended, 1, 60000), 1);
-  EXPECT_EQ(worker.wait(soon()), ExitStatus::killed(SIGTERM));
+  EXPECT_EQ(worker.wait(before_long()), ExitStatus::killed(SIGTERM));
   EXPECT_NO_THROW(worker.kill(SIGKILL)) << "it has ended";
 }
 
 TEST_F(ProcessTest, not_ready_before_the_deadline_is_no_error) {
-  auto worker = Process::start(session_, {.entry = sleep_on});
+  auto worker = Process::start(session_, {.entry = sleep_until_killed});
   worker.kill(SIGSTOP);
   const auto result = worker.wait_ready(Deadline::after(20ms));
   worker.kill(SIGCONT);
-  EXPECT_EQ(worker.wait_ready(soon()), WaitResult::done);
+  EXPECT_EQ(worker.wait_ready(before_long()), WaitResult::done);
   EXPECT_TRUE(result == WaitResult::timed_out || result == WaitResult::done) << "it may have been quick";
 }
 
@@ -200,7 +200,7 @@ TEST_F(ProcessTest, output_goes_to_a_file) {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "worker.log";
   auto worker = Process::start(session_, {.entry = write_to_both, .output = WorkerOutput::file(path)});
-  EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(0));
+  EXPECT_EQ(worker.wait(before_long()), ExitStatus::exited(0));
   EXPECT_EQ(content_of(path), "to output\nto error\n");
   EXPECT_EQ(worker.error_tail(), "to output\nto error\n");
 }
@@ -210,7 +210,7 @@ TEST_F(ProcessTest, output_can_be_ours_or_nobody_s) {
   Redirected error(STDERR_FILENO);
   for (const auto& where : {WorkerOutput::inherited(), WorkerOutput::discarded()}) {
     auto worker = Process::start(session_, {.entry = write_to_both, .output = where});
-    EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(0));
+    EXPECT_EQ(worker.wait(before_long()), ExitStatus::exited(0));
   }
   EXPECT_EQ(error.read_rest(), "to error\n");
   EXPECT_EQ(output.read_rest(), "to output\n");
@@ -218,18 +218,18 @@ TEST_F(ProcessTest, output_can_be_ours_or_nobody_s) {
 
 TEST_F(ProcessTest, worker_may_start_workers) {
   auto worker = Process::start(session_, {.entry = start_another});
-  EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(0)) << worker.describe();
+  EXPECT_EQ(worker.wait(before_long()), ExitStatus::exited(0)) << worker.describe();
 }
 
 TEST_F(ProcessTest, moved_from_one_owns_nothing) {
-  auto first = Process::start(session_, {.entry = sleep_on});
+  auto first = Process::start(session_, {.entry = sleep_until_killed});
   const auto pid = first.pid();
   auto second = std::move(first);
   EXPECT_EQ(second.pid(), pid);
   test::expect_error(Errc::invalid_argument,
                      [&] { static_cast<void>(first.pid()); },  // NOLINT(bugprone-use-after-move)
                      {"moved from"});
-  second = Process::start(session_, {.entry = sleep_on});
+  second = Process::start(session_, {.entry = sleep_until_killed});
   EXPECT_FALSE(test::is_running(pid)) << "what was owned is ended";
 }
 
@@ -249,7 +249,7 @@ TEST_F(ProcessTest, step_that_fails_at_the_start_is_named) {
 }
 
 TEST_F(ProcessTest, one_that_cannot_be_started_ends_those_before_it) {
-  std::vector<ProcessOptions> options(3, {.entry = sleep_on});
+  std::vector<ProcessOptions> options(3, {.entry = sleep_until_killed});
   options.back().placement.folder = "/no/such/folder";
   test::expect_error(Errc::not_found, [&] { static_cast<void>(start_all(session_, options)); }, {"chdir"});
 }
@@ -257,15 +257,15 @@ TEST_F(ProcessTest, one_that_cannot_be_started_ends_those_before_it) {
 // As a terminal does it for Ctrl-C: the whole foreground group gets the signal.
 const auto app_of_ctrl_c = entry("process_test.app", [](Worker& worker) {
   static_cast<void>(std::signal(SIGINT, [](int) {}));
-  auto inner = Process::start(worker.session(), {.entry = sleep_on});
-  if (inner.wait_ready(soon()) != WaitResult::done) throw std::runtime_error("not ready");
+  auto inner = Process::start(worker.session(), {.entry = sleep_until_killed});
+  if (inner.wait_ready(before_long()) != WaitResult::done) throw std::runtime_error("not ready");
   ::kill(0, SIGINT);
   if (inner.wait(Deadline::after(50ms))) throw std::runtime_error("Ctrl-C reached " + inner.describe());
 });
 
 TEST_F(ProcessTest, signal_of_a_terminal_reaches_the_application_alone) {
   auto worker = Process::start(session_, {.entry = app_of_ctrl_c});
-  EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(0)) << worker.describe();
+  EXPECT_EQ(worker.wait(before_long()), ExitStatus::exited(0)) << worker.describe();
 }
 
 TEST_F(ProcessTest, output_may_go_to_a_named_pipe_that_somebody_reads) {
@@ -278,7 +278,7 @@ TEST_F(ProcessTest, output_may_go_to_a_named_pipe_that_somebody_reads) {
   const Fd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   auto worker = Process::start(session_, options);
   EXPECT_EQ(worker.error_tail(), "") << "what was read here would be lost to its reader";
-  EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(0));
+  EXPECT_EQ(worker.wait(before_long()), ExitStatus::exited(0));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ using test::kIsAddressSanitized;
 using test::PeerGroup;
 using test::PeerMode;
 
-constexpr test::PeerShape kOne{.mode = PeerMode::processes, .size = 1};
+constexpr test::PeerShape kOneGuest{.mode = PeerMode::processes, .size = 1};
 constexpr uid_t kNobodyUser = 65534;
 
 // Leaves no descriptor free below the limit of this process.
@@ -83,7 +83,7 @@ TEST(SessionLimits, receiver_with_too_many_open_files_gets_an_error_and_loses_no
   Event event(session);
   const Fd file = make_memory_file("slab", 4096);
   const SlabId slab = session.deposit(file, "slab", 4096);
-  PeerGroup group("receiver_without_descriptors", kOne);
+  PeerGroup group("receiver_without_descriptors", kOneGuest);
   group.start();
   test::send_invitation(group.channel(0), session,
                         event.handle().to_string() + " " + std::to_string(static_cast<std::uint64_t>(slab)));
@@ -106,7 +106,7 @@ DROVER_PEER_BODY(joiner_without_descriptors) {
 TEST(SessionLimits, process_that_cannot_even_join_is_told_and_is_no_participant) {
   if (kIsAddressSanitized) GTEST_SKIP() << "the undefined-behaviour sanitizer needs descriptors of its own";
   Session session = Session::start();
-  PeerGroup group("joiner_without_descriptors", kOne);
+  PeerGroup group("joiner_without_descriptors", kOneGuest);
   group.start();
   test::send_invitation(group.channel(0), session);
   group.expect_success();
@@ -147,7 +147,7 @@ DROVER_PEER_BODY(application_with_a_low_limit) {
 
 TEST(SessionLimits, keeper_with_too_many_open_files_gives_errors_and_works_on) {
   if (kIsAddressSanitized) GTEST_SKIP() << "the undefined-behaviour sanitizer needs descriptors of its own";
-  PeerGroup group("application_with_a_low_limit", kOne);
+  PeerGroup group("application_with_a_low_limit", kOneGuest);
   group.start();
   group.expect_success();
 }
@@ -164,7 +164,7 @@ DROVER_PEER_BODY(application_with_a_soft_limit) {
 }
 
 TEST(SessionLimits, keeper_raises_its_limit_of_open_files) {
-  PeerGroup group("application_with_a_soft_limit", kOne);
+  PeerGroup group("application_with_a_soft_limit", kOneGuest);
   group.start();
   group.expect_success();
 }
@@ -191,7 +191,7 @@ TEST(SessionLimits, invitation_is_of_no_use_to_another_user) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const test::OwnRuntimeFolder folder;
   Session session = Session::open("mine");
-  PeerGroup group("guest_of_another_user", kOne);
+  PeerGroup group("guest_of_another_user", kOneGuest);
   group.start();
   test::send_invitation(group.channel(0), session);
   group.expect_success();
@@ -230,7 +230,7 @@ TEST(SessionLimits, named_session_of_another_user_is_out_of_reach) {
   Session session = Session::open("mine");
   const std::string path = folder.path() / "mine.sock";
   const auto visit = [&](const std::string& can_connect) {
-    PeerGroup group("visitor_of_another_user", kOne, {{"path", path}, {"can_connect", can_connect}});
+    PeerGroup group("visitor_of_another_user", kOneGuest, {{"path", path}, {"can_connect", can_connect}});
     group.start();
     group.expect_success();
   };
@@ -255,7 +255,7 @@ DROVER_PEER_BODY(application_with_small_files) {
 }
 
 TEST(SessionLimits, memory_file_above_the_limit_of_file_sizes_is_an_error_of_the_keeper) {
-  PeerGroup group("application_with_small_files", kOne);
+  PeerGroup group("application_with_small_files", kOneGuest);
   group.start();
   group.expect_success();
 }

@@ -61,4 +61,8 @@ std::string reason_to_skip(BackendKind kind) {
   }
 }
 
+BackendKind kind_of(const Peer& peer) {
+  return peer.parameter("backend") == "cuda" ? BackendKind::cuda : BackendKind::host;
+}
+
 }  // namespace drover::test

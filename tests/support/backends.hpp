@@ -4,6 +4,7 @@
 #include <string>
 
 #include "drover/device/info.hpp"
+#include "support/peer.hpp"
 
 namespace drover::test {
 
@@ -11,5 +12,7 @@ namespace drover::test {
 /// device resources left behind, while descriptors that a driver keeps are not counted. A program that links this has
 /// emulated devices of its own.
 [[nodiscard]] std::string reason_to_skip(BackendKind kind);
+/// The kind of device that a peer's parameter `backend` names.
+[[nodiscard]] BackendKind kind_of(const Peer& peer);
 
 }  // namespace drover::test

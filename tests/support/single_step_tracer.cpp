@@ -30,7 +30,7 @@ namespace {
 
 using Address = std::uint64_t;
 
-std::map<std::string, SteppedBody>& bodies() {
+std::map<std::string, SteppedBody>& stepped_bodies() {
   static std::map<std::string, SteppedBody> registered;
   return registered;
 }
@@ -118,7 +118,7 @@ class Traced {
 // Serves the test: one process for each command.
 class Tracer {
  public:
-  explicit Tracer(Peer& peer) : peer_(peer), body_(bodies().at(peer.parameter("body"))) {
+  explicit Tracer(Peer& peer) : peer_(peer), body_(stepped_bodies().at(peer.parameter("body"))) {
     sigset_t child;
     ::sigemptyset(&child);
     ::sigaddset(&child, SIGCHLD);
@@ -291,8 +291,8 @@ bool may_trace() {
 }  // namespace
 
 bool register_stepped_body(const char* name, SteppedBody body) {
-  if (!bodies().emplace(name, body).second)
-    throw std::logic_error(fmt::format("two stepped bodies are named {}", name));
+  if (!stepped_bodies().emplace(name, body).second)
+    throw std::logic_error(fmt::format("two stepped stepped_bodies are named {}", name));
   return true;
 }
 

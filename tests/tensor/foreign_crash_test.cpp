@@ -24,12 +24,6 @@ namespace {
 
 constexpr std::int64_t kCount = 300'000;
 
-Tensor receive_tensor(const Memory& memory, Queue& queue) {
-  Tensor tensor;
-  EXPECT_EQ(get(queue, memory, tensor, Deadline::after(std::chrono::seconds(60))), GetResult::got);
-  return tensor;
-}
-
 }  // namespace
 
 // Has memory of another library, sends it twice, stays until killed or let go.

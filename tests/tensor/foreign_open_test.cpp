@@ -20,7 +20,7 @@
 namespace drover::test {
 namespace {
 
-constexpr std::int64_t kCount = 1000;
+constexpr std::int64_t kOpenCount = 1000;
 constexpr std::chrono::milliseconds kLong{200};  // several times as long as it stays open
 
 class ForeignOpen : public PlaceTest {
@@ -52,7 +52,7 @@ class ForeignOpen : public PlaceTest {
 
 TEST_P(ForeignOpen, it_stays_open_for_more_to_come) {
   keep_long();
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   const auto handle = [&] { return there_->usage().at(0).handle; };
   static_cast<void>(sent(numbers.array()));
   ASSERT_EQ(open_in(*there_), 1U);
@@ -64,13 +64,13 @@ TEST_P(ForeignOpen, it_stays_open_for_more_to_come) {
 }
 
 TEST_P(ForeignOpen, it_is_closed_by_itself) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   static_cast<void>(sent(numbers.array()));
   EXPECT_TRUE(eventually([&] { return open_in(*there_) == 0; }));
 }
 
 TEST_P(ForeignOpen, what_is_in_use_is_not_closed) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   const Tensor got = sent(numbers.array());
   static_cast<void>(sent(numbers.array()));
   std::this_thread::sleep_for(kLong);
@@ -80,7 +80,7 @@ TEST_P(ForeignOpen, what_is_in_use_is_not_closed) {
 
 TEST_P(ForeignOpen, its_maker_keeps_it_until_it_is_closed) {
   keep_long();
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   static_cast<void>(sent(numbers.array()));
   here_->trim();
   EXPECT_EQ(numbers.kept(), 1) << "memory that is open elsewhere must not be freed";
@@ -90,7 +90,7 @@ TEST_P(ForeignOpen, its_maker_keeps_it_until_it_is_closed) {
 }
 
 TEST_P(ForeignOpen, its_maker_may_collect_it_then) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   here_->collect();
   static_cast<void>(sent(numbers.array()));
   EXPECT_TRUE(eventually([&] {
@@ -101,7 +101,7 @@ TEST_P(ForeignOpen, its_maker_may_collect_it_then) {
 
 TEST_P(ForeignOpen, where_nothing_is_kept_it_is_closed_at_once) {
   there_.emplace(receiver_, MemoryOptions{.idle_bytes = 0});
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   static_cast<void>(sent(numbers.array()));
   EXPECT_EQ(open_in(*there_), 0U);
 }
@@ -124,7 +124,7 @@ TEST_P(ForeignOpen, more_than_may_be_kept_is_closed_at_once) {
 }
 
 TEST_P(ForeignOpen, a_tensor_that_is_sent_again_and_again_has_one_keeper) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   const auto first = TensorLayout::contiguous(DType::int32, {10});
   const Tensor held = sent(numbers.array(first));
   EXPECT_EQ(numbers.kept(), 1);
@@ -141,7 +141,7 @@ TEST_P(ForeignOpen, a_tensor_that_is_sent_again_and_again_has_one_keeper) {
 // A library may take bytes from an array that is kept, as torch does if a storage is resized, and give them to
 // another.
 TEST_P(ForeignOpen, the_newest_keeper_is_the_one_that_counts) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   auto one = std::make_shared<int>();
   auto two = std::make_shared<int>();
   const auto kept_by = [&](const std::shared_ptr<int>& keeper, std::int64_t count) {
@@ -161,7 +161,7 @@ TEST_P(ForeignOpen, the_newest_keeper_is_the_one_that_counts) {
 }
 
 TEST_P(ForeignOpen, parts_beside_each_other_have_a_keeper_each) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   const auto ten = TensorLayout::contiguous(DType::int32, {10});
   const Tensor held = sent(numbers.array(ten, 400));
   static_cast<void>(sent(numbers.array(ten, 440)));
@@ -171,7 +171,7 @@ TEST_P(ForeignOpen, parts_beside_each_other_have_a_keeper_each) {
 }
 
 TEST_P(ForeignOpen, a_maker_that_ends_waits_for_those_who_are_about_to_close_it) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   static_cast<void>(sent(numbers.array()));
   const CapturedLog log(LogLevel::warn);
   here_.reset();
@@ -182,7 +182,7 @@ TEST_P(ForeignOpen, a_maker_that_ends_waits_for_those_who_are_about_to_close_it)
 
 // They want locks of their libraries.
 TEST_P(ForeignOpen, keepers_are_not_let_go_behind_the_back_of_a_program) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   Gate gate(place());
   gate.hold(import_tensor(*here_, numbers.array()).tensor);
   gate.open();
@@ -196,7 +196,7 @@ TEST_P(ForeignOpen, keepers_are_not_let_go_behind_the_back_of_a_program) {
 }
 
 TEST_P(ForeignOpen, what_was_in_use_when_it_was_let_go_is_closed_after_that_by_itself) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   Gate gate(place());
   gate.hold(sent(numbers.array()));
   std::this_thread::sleep_for(kLong);
@@ -210,7 +210,7 @@ TEST_P(ForeignOpen, what_was_in_use_when_it_was_let_go_is_closed_after_that_by_i
 }
 
 TEST_P(ForeignOpen, a_maker_that_ends_waits_for_those_whose_work_has_just_ended) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   {
     Gate gate(place());
     gate.hold(sent(numbers.array()));
@@ -225,8 +225,8 @@ TEST_P(ForeignOpen, a_maker_that_ends_waits_for_those_whose_work_has_just_ended)
 TEST_P(ForeignOpen, those_who_have_each_others_do_not_wait_for_each_other) {
   keep_long();
   here_.emplace(sender_, MemoryOptions{.idle_bytes = kGiB, .idle_time = std::chrono::hours(1)});
-  ForeignNumbers mine(place(), "allocated", kCount);
-  ForeignNumbers theirs(place(), "allocated", kCount);
+  ForeignNumbers mine(place(), "allocated", kOpenCount);
+  ForeignNumbers theirs(place(), "allocated", kOpenCount);
   static_cast<void>(sent(mine.array()));
   ASSERT_EQ(put(there_queue_, import_tensor(*there_, theirs.array()).tensor), PutResult::put);
   Tensor got;
@@ -241,7 +241,7 @@ TEST_P(ForeignOpen, those_who_have_each_others_do_not_wait_for_each_other) {
 
 TEST_P(ForeignOpen, a_process_that_ends_closes_it) {
   keep_long();
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kOpenCount);
   static_cast<void>(sent(numbers.array()));
   there_.reset();
   here_->trim();

@@ -32,7 +32,7 @@
 namespace drover::test {
 namespace {
 
-constexpr std::int64_t kCount = 100'000;
+constexpr std::int64_t kForeignCount = 100'000;
 constexpr std::array kKinds = {"allocated", "mapped"};
 
 std::vector<std::string>& traced() {
@@ -72,7 +72,7 @@ class Foreign : public PlaceTest {
 TEST_P(Foreign, plain_allocations_go_by_handle_and_mapped_pieces_are_retained_and_neither_is_copied) {
   for (const std::string kind : kKinds) {
     SCOPED_TRACE(kind);
-    ForeignNumbers numbers(place(), kind, kCount);
+    ForeignNumbers numbers(place(), kind, kForeignCount);
     const Imported imported = import_tensor(*here_, numbers.array());
     EXPECT_EQ(imported.way, way_of(kind));
     EXPECT_EQ(imported.tensor.place(), place());
@@ -85,7 +85,7 @@ TEST_P(Foreign, plain_allocations_go_by_handle_and_mapped_pieces_are_retained_an
 TEST_P(Foreign, elements_arrive_elsewhere_without_a_copy) {
   for (const std::string kind : kKinds) {
     SCOPED_TRACE(kind);
-    ForeignNumbers numbers(place(), kind, kCount);
+    ForeignNumbers numbers(place(), kind, kForeignCount);
     const Tensor got = sent(import_tensor(*here_, numbers.array()).tensor);
     EXPECT_EQ(sum(got), numbers.sum());
     numbers.set(7, 1007);
@@ -96,7 +96,7 @@ TEST_P(Foreign, elements_arrive_elsewhere_without_a_copy) {
 TEST_P(Foreign, an_array_inside_an_allocation_keeps_its_place_and_strides) {
   for (const std::string kind : kKinds) {
     SCOPED_TRACE(kind);
-    ForeignNumbers numbers(place(), kind, kCount);
+    ForeignNumbers numbers(place(), kind, kForeignCount);
     const auto layout = TensorLayout::strided(DType::int32, {3, 4}, {100, 2}, 5);
     const Imported imported = import_tensor(*here_, numbers.array(layout, 4000));
     EXPECT_EQ(imported.way, way_of(kind));
@@ -107,7 +107,7 @@ TEST_P(Foreign, an_array_inside_an_allocation_keeps_its_place_and_strides) {
 }
 
 TEST_P(Foreign, what_ends_with_its_process_is_not_kept) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kForeignCount);
   const Imported imported = import_tensor(*here_, numbers.array());
   ASSERT_EQ(imported.way, ImportWay::ipc_handle);
   expect_error(Errc::unsupported, [&] { keep("numbers", imported.tensor); }, {"'numbers' cannot be kept", "copy()"});
@@ -116,7 +116,7 @@ TEST_P(Foreign, what_ends_with_its_process_is_not_kept) {
 TEST_P(Foreign, a_tensor_that_comes_back_is_the_same_memory) {
   for (const std::string kind : kKinds) {
     SCOPED_TRACE(kind);
-    ForeignNumbers numbers(place(), kind, kCount);
+    ForeignNumbers numbers(place(), kind, kForeignCount);
     const Tensor imported = import_tensor(*here_, numbers.array()).tensor;
     ASSERT_EQ(put(*queue_, imported), PutResult::put);
     Tensor back;
@@ -126,7 +126,7 @@ TEST_P(Foreign, a_tensor_that_comes_back_is_the_same_memory) {
 }
 
 TEST_P(Foreign, an_array_in_memory_that_was_lent_is_found_by_its_address) {
-  const Tensor tensor = arange(*here_, DType::int32, 0, kCount, place());
+  const Tensor tensor = arange(*here_, DType::int32, 0, kForeignCount, place());
   const DlpackArray lent = to_dlpack(tensor, 1);
   const auto layout = TensorLayout::strided(DType::int32, {3, 4}, {100, 2}, 5);
   const auto found =
@@ -137,9 +137,9 @@ TEST_P(Foreign, an_array_in_memory_that_was_lent_is_found_by_its_address) {
 }
 
 TEST_P(Foreign, what_is_not_lent_is_not_found) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kForeignCount);
   EXPECT_FALSE(find_tensor(*here_, numbers.array(), {}));
-  std::optional<Tensor> tensor = zeros(*here_, DType::int32, {kCount}, place());
+  std::optional<Tensor> tensor = zeros(*here_, DType::int32, {kForeignCount}, place());
   std::optional<DlpackArray> lent = to_dlpack(*tensor, 1);
   DlpackArray too_long = *lent;
   too_long.layout = TensorLayout::contiguous(DType::int32, {std::int64_t{1} << 40});
@@ -160,23 +160,23 @@ TEST_P(Foreign, what_is_not_lent_is_not_found) {
 }
 
 TEST_P(Foreign, what_is_found_comes_after_the_stream_of_the_library) {
-  const Tensor tensor = zeros(*here_, DType::int32, {kCount}, place());
+  const Tensor tensor = zeros(*here_, DType::int32, {kForeignCount}, place());
   tensor.synchronize();
   const DlpackArray lent = to_dlpack(tensor, 1);
   Gate gate(place());
-  gate.stream().fill(lent.base, 1, kCount * sizeof(std::int32_t));
+  gate.stream().fill(lent.base, 1, kForeignCount * sizeof(std::int32_t));
   const auto found = find_tensor(*here_, lent, gate.stream().native());
   ASSERT_TRUE(found);
   const Tensor got = sent(*found);
   EXPECT_FALSE(got.is_ready());
   gate.open();
-  EXPECT_EQ(sum(got), double{0x01010101} * kCount);
+  EXPECT_EQ(sum(got), double{0x01010101} * kForeignCount);
 }
 
 TEST_P(Foreign, what_may_not_be_shared_is_copied_and_let_go) {
   for (const std::string kind : kKinds) {
     SCOPED_TRACE(kind);
-    ForeignNumbers numbers(place(), kind, kCount);
+    ForeignNumbers numbers(place(), kind, kForeignCount);
     const Imported imported = import_tensor(*here_, numbers.array(), {.stream = {}, .may_share = false});
     EXPECT_EQ(imported.way, ImportWay::copied);
     imported.tensor.synchronize();
@@ -187,7 +187,7 @@ TEST_P(Foreign, what_may_not_be_shared_is_copied_and_let_go) {
 }
 
 TEST_P(Foreign, elements_at_odd_offsets_are_copied_and_right) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kForeignCount);
   const auto layout = TensorLayout::strided(DType::int32, {2, 3}, {8, 2});
   const Imported imported = import_tensor(*here_, numbers.array(layout, 2));
   EXPECT_EQ(imported.way, ImportWay::copied);
@@ -235,10 +235,10 @@ TEST_P(Foreign, work_waits_for_the_stream_of_the_library) {
   for (const std::string kind : kKinds) {
     for (const bool may_share : {true, false}) {
       SCOPED_TRACE(kind + (may_share ? " shared" : " copied"));
-      ForeignNumbers numbers(place(), kind, kCount);
+      ForeignNumbers numbers(place(), kind, kForeignCount);
       {
         Gate gate(place());
-        gate.stream().fill(numbers.ptr(), 1, kCount * sizeof(std::int32_t));
+        gate.stream().fill(numbers.ptr(), 1, kForeignCount * sizeof(std::int32_t));
         const auto imported =
             import_tensor(*here_, numbers.array(), {.stream = gate.stream().native(), .may_share = may_share});
         EXPECT_FALSE(imported.tensor.is_ready());
@@ -247,7 +247,7 @@ TEST_P(Foreign, work_waits_for_the_stream_of_the_library) {
         const Tensor got = sent(imported.tensor);
         EXPECT_FALSE(got.is_ready());
         gate.open();
-        EXPECT_EQ(sum(got), double{0x01010101} * kCount);
+        EXPECT_EQ(sum(got), double{0x01010101} * kForeignCount);
       }
       EXPECT_TRUE(eventually([&] {
         here_->trim();
@@ -260,7 +260,7 @@ TEST_P(Foreign, work_waits_for_the_stream_of_the_library) {
 
 TEST_P(Foreign, an_unknown_stream_is_an_error_and_nothing_is_held) {
   if (place().backend == BackendKind::cuda) GTEST_SKIP() << "CUDA trusts the numbers of streams";
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kForeignCount);
   expect_error(Errc::invalid_argument,
                [&] { static_cast<void>(import_tensor(*here_, numbers.array(), {.stream = 12345})); });
   EXPECT_TRUE(are_let_go(numbers));
@@ -269,7 +269,7 @@ TEST_P(Foreign, an_unknown_stream_is_an_error_and_nothing_is_held) {
 TEST_P(Foreign, the_keeper_is_held_until_nobody_has_it) {
   for (const std::string kind : kKinds) {
     SCOPED_TRACE(kind);
-    ForeignNumbers numbers(place(), kind, kCount);
+    ForeignNumbers numbers(place(), kind, kForeignCount);
     Tensor got = sent(import_tensor(*here_, numbers.array()).tensor);
     EXPECT_EQ(slabs_here(), 1U);
     here_->trim();
@@ -281,7 +281,7 @@ TEST_P(Foreign, the_keeper_is_held_until_nobody_has_it) {
 }
 
 TEST_P(Foreign, what_was_opened_by_a_handle_is_held_until_it_is_closed) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kForeignCount);
   Tensor got = sent(import_tensor(*here_, numbers.array()).tensor);
   auto book = SlabBook::open(receiver_, here_->usage().at(0).handle);
   got = Tensor();
@@ -292,7 +292,7 @@ TEST_P(Foreign, what_was_opened_by_a_handle_is_held_until_it_is_closed) {
 }
 
 TEST_P(Foreign, a_file_that_holds_no_handle_is_corrupt) {
-  ForeignNumbers numbers(place(), "allocated", kCount);
+  ForeignNumbers numbers(place(), "allocated", kForeignCount);
   const Fd zeros = make_memory_file("no handle", 104);
   expect_error(Errc::corrupt, [&] { static_cast<void>(open_handle_file(place(), zeros, kMiB)); });
   const Fd longer = make_memory_file("no handle", 4096);
@@ -306,7 +306,7 @@ TEST_P(Foreign, a_file_that_holds_no_handle_is_corrupt) {
 TEST_P(Foreign, without_others_the_keeper_goes_with_the_last_tensor) {
   for (const std::string kind : kKinds) {
     SCOPED_TRACE(kind);
-    ForeignNumbers numbers(place(), kind, kCount);
+    ForeignNumbers numbers(place(), kind, kForeignCount);
     Tensor imported = import_tensor(*here_, numbers.array()).tensor;
     Tensor view = imported.slice(0, 10, 20);
     imported = Tensor();
@@ -319,7 +319,7 @@ TEST_P(Foreign, without_others_the_keeper_goes_with_the_last_tensor) {
 TEST_P(Foreign, what_nobody_received_is_let_go_with_its_queue) {
   for (const std::string kind : kKinds) {
     SCOPED_TRACE(kind);
-    ForeignNumbers numbers(place(), kind, kCount);
+    ForeignNumbers numbers(place(), kind, kForeignCount);
     std::optional<Queue> queue(std::in_place, sender_);
     ASSERT_EQ(put(*queue, import_tensor(*here_, numbers.array()).tensor), PutResult::put);
     EXPECT_EQ(slabs_here(), 1U);
@@ -335,8 +335,8 @@ TEST_P(Foreign, what_nobody_received_is_let_go_with_its_queue) {
 TEST_P(Foreign, imports_of_the_same_memory_share_a_slab_and_others_do_not) {
   for (const std::string kind : kKinds) {
     SCOPED_TRACE(kind);
-    ForeignNumbers numbers(place(), kind, kCount);
-    ForeignNumbers others(place(), kind, kCount);
+    ForeignNumbers numbers(place(), kind, kForeignCount);
+    ForeignNumbers others(place(), kind, kForeignCount);
     Tensor one = import_tensor(*here_, numbers.array()).tensor;
     const auto part = TensorLayout::contiguous(DType::int32, {10});
     Tensor two = import_tensor(*here_, numbers.array(part, 400)).tensor;
@@ -357,31 +357,31 @@ TEST_P(Foreign, imports_of_the_same_memory_share_a_slab_and_others_do_not) {
 TEST_P(Foreign, imported_while_only_others_have_it_it_is_the_same_slab) {
   for (const std::string kind : kKinds) {
     SCOPED_TRACE(kind);
-    ForeignNumbers numbers(place(), kind, kCount);
+    ForeignNumbers numbers(place(), kind, kForeignCount);
     Tensor got = sent(import_tensor(*here_, numbers.array()).tensor);
     Tensor again = import_tensor(*here_, numbers.array()).tensor;
     EXPECT_EQ(slabs_here(), 1U);
     again.fill(3);
     again.synchronize();
-    EXPECT_EQ(sum(got), 3.0 * kCount);
+    EXPECT_EQ(sum(got), 3.0 * kForeignCount);
     got = again = Tensor();
     EXPECT_TRUE(are_let_go(numbers));
   }
 }
 
 TEST_P(Foreign, nothing_is_allocated_in_imported_memory) {
-  ForeignNumbers numbers(place(), "mapped", kCount);
+  ForeignNumbers numbers(place(), "mapped", kForeignCount);
   const Tensor imported = import_tensor(*here_, numbers.array()).tensor;
-  const Tensor own = full(*here_, DType::int32, {kCount}, 5, place());
+  const Tensor own = full(*here_, DType::int32, {kForeignCount}, 5, place());
   EXPECT_EQ(sum(imported), numbers.sum());
-  EXPECT_EQ(sum(own), 5.0 * kCount);
+  EXPECT_EQ(sum(own), 5.0 * kForeignCount);
   const auto slabs = here_->usage();
   const auto is_own_there = [](const SlabUsage& slab) { return slab.place == place() && slab.is_own; };
   EXPECT_EQ(std::ranges::count_if(slabs, is_own_there), 1);
 }
 
 TEST_P(Foreign, a_memory_that_goes_while_others_use_its_imports_says_so) {
-  ForeignNumbers numbers(place(), "mapped", kCount);
+  ForeignNumbers numbers(place(), "mapped", kForeignCount);
   const Tensor got = sent(import_tensor(*here_, numbers.array()).tensor);
   const CapturedLog log(LogLevel::warn);
   here_.reset();

@@ -1,6 +1,7 @@
 // tests/tensor/memory_support.hpp: tests that run at every place, and numbers in blocks.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -8,7 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "drover/device/select.hpp"
+#include "drover/ipc/queue.hpp"
 #include "drover/tensor/memory.hpp"
+#include "drover/tensor/send.hpp"
+#include "drover/tensor/tensor.hpp"
 #include "support/backends.hpp"
 
 namespace drover::test {
@@ -31,6 +35,13 @@ inline std::uint64_t read_number(const Block& block) {
     std::memcpy(&number, block.bytes().data(), sizeof(number));
   }
   return number;
+}
+
+/// The next tensor of a queue; it must come within a minute.
+inline Tensor receive_tensor(const Memory& memory, Queue& queue) {
+  Tensor tensor;
+  EXPECT_EQ(get(queue, memory, tensor, Deadline::after(std::chrono::seconds(60))), GetResult::got);
+  return tensor;
 }
 
 /// Runs at the place that the parameter names; skipped, with the reason, where there is no such device.

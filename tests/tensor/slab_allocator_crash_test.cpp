@@ -36,12 +36,6 @@ Tensor numbers_at(const Memory& memory, const Place& place, DevicePtr ptr) {
   return imported.tensor;
 }
 
-Tensor receive_tensor(const Memory& memory, Queue& queue) {
-  Tensor tensor;
-  EXPECT_EQ(get(queue, memory, tensor, Deadline::after(std::chrono::seconds(60))), GetResult::got);
-  return tensor;
-}
-
 }  // namespace
 
 DROVER_PEER_BODY(slab_producer) {

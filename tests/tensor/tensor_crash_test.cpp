@@ -22,14 +22,8 @@
 namespace drover::test {
 namespace {
 
-constexpr std::int64_t kCount = 3 * 1024 * 1024;
-constexpr double kSum = 7.0 * kCount;
-
-Tensor receive_tensor(const Memory& memory, Queue& queue) {
-  Tensor tensor;
-  EXPECT_EQ(get(queue, memory, tensor, Deadline::after(std::chrono::seconds(60))), GetResult::got);
-  return tensor;
-}
+constexpr std::int64_t kCrashCount = 3 * 1024 * 1024;
+constexpr double kCrashSum = 7.0 * kCrashCount;
 
 }  // namespace
 
@@ -40,7 +34,7 @@ DROVER_PEER_BODY(tensor_producer) {
   const Memory memory(session);
   Queue queue(session, ObjectHandle::parse(handle));
   const Place place = Place::parse(peer.parameter("place"));
-  const Tensor tensor = zeros(memory, DType::uint8, {kCount}, place);
+  const Tensor tensor = zeros(memory, DType::uint8, {kCrashCount}, place);
   std::unique_ptr<Gate> gate;
   if (peer.parameter("does") == "unfinished") {
     gate = std::make_unique<Gate>(place);
@@ -93,7 +87,7 @@ TEST_P(TensorCrash, finished_work_outlives_a_killed_producer) {
   auto producer = peer("tensor_producer", "finished");
   start(producer, "sent");
   kill(producer);
-  EXPECT_EQ(sum(receive_tensor(memory_, queue_)), kSum);
+  EXPECT_EQ(sum(receive_tensor(memory_, queue_)), kCrashSum);
 }
 
 TEST_P(TensorCrash, a_producer_that_leaves_in_good_order_finishes_first) {
@@ -101,7 +95,7 @@ TEST_P(TensorCrash, a_producer_that_leaves_in_good_order_finishes_first) {
   producer.start();
   send_invitation(producer.channel(0), session_, queue_.handle().to_string());
   EXPECT_EQ(producer.wait(Deadline::never()).at(0).kind, PeerOutcome::Kind::success);
-  EXPECT_EQ(sum(receive_tensor(memory_, queue_)), kSum);
+  EXPECT_EQ(sum(receive_tensor(memory_, queue_)), kCrashSum);
 }
 
 DROVER_INSTANTIATE_AT_PLACES(TensorCrash);
@@ -144,7 +138,7 @@ TEST_P(TensorCrashOnDevice, what_a_third_process_computed_from_lost_work_is_lost
 
 TEST_P(TensorCrashOnDevice, a_consumer_killed_while_its_stream_waits_leaves_the_others_alone) {
   Gate gate(place());
-  const Tensor tensor = zeros(memory_, DType::uint8, {kCount}, place());
+  const Tensor tensor = zeros(memory_, DType::uint8, {kCrashCount}, place());
   gate.fill(tensor, 7);
   ASSERT_EQ(put(queue_, tensor), PutResult::put);
   auto relay = peer("tensor_relay", "");
@@ -154,7 +148,7 @@ TEST_P(TensorCrashOnDevice, a_consumer_killed_while_its_stream_waits_leaves_the_
   expect_error(Errc::peer_lost, [&] { static_cast<void>(get(queue_, memory_, copied)); });
   EXPECT_FALSE(tensor.is_ready());
   gate.open();
-  EXPECT_EQ(sum(tensor), kSum);
+  EXPECT_EQ(sum(tensor), kCrashSum);
 }
 
 TEST_P(TensorCrashOnDevice, without_a_keeper_who_waits_gets_an_error) {

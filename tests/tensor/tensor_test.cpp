@@ -43,10 +43,10 @@ class TensorAt : public test::PlaceTest {
   Memory memory_{session_.join()};
 };
 
-using Numbers = std::vector<std::int32_t>;
+using Ints = std::vector<std::int32_t>;
 
 TEST_P(TensorAt, elements_come_back_as_they_were_given) {
-  const Numbers given = {5, -6, 7};
+  const Ints given = {5, -6, 7};
   const Tensor tensor = from_values<std::int32_t>(memory_, given, place());
   EXPECT_EQ(tensor.place(), place());
   EXPECT_EQ(numbers(tensor), given);
@@ -68,45 +68,45 @@ TEST_P(TensorAt, every_type_is_filled_counted_and_compared) {
 TEST_P(TensorAt, views_share_their_elements) {
   const Tensor tensor = counted({2, 3});
   const Tensor column = tensor.select(1, 2);
-  EXPECT_EQ(numbers(column), (Numbers{2, 5}));
+  EXPECT_EQ(numbers(column), (Ints{2, 5}));
   column.fill(9);
-  EXPECT_EQ(numbers(tensor), (Numbers{0, 1, 9, 3, 4, 9}));
-  EXPECT_EQ(numbers(tensor.transpose(0, 1)), (Numbers{0, 3, 1, 4, 9, 9}));
-  EXPECT_EQ(numbers(tensor.slice(1, 0, kToEnd, 2)), (Numbers{0, 9, 3, 9}));
-  EXPECT_EQ(numbers(tensor.permute({1, 0}).unsqueeze(0).squeeze(0)), (Numbers{0, 3, 1, 4, 9, 9}));
-  EXPECT_EQ(numbers(tensor.select(0, 0).expand({2, 3})), (Numbers{0, 1, 9, 0, 1, 9}));
+  EXPECT_EQ(numbers(tensor), (Ints{0, 1, 9, 3, 4, 9}));
+  EXPECT_EQ(numbers(tensor.transpose(0, 1)), (Ints{0, 3, 1, 4, 9, 9}));
+  EXPECT_EQ(numbers(tensor.slice(1, 0, kToEnd, 2)), (Ints{0, 9, 3, 9}));
+  EXPECT_EQ(numbers(tensor.permute({1, 0}).unsqueeze(0).squeeze(0)), (Ints{0, 3, 1, 4, 9, 9}));
+  EXPECT_EQ(numbers(tensor.select(0, 0).expand({2, 3})), (Ints{0, 1, 9, 0, 1, 9}));
 }
 
 TEST_P(TensorAt, parts_of_a_split_are_views) {
   const Tensor tensor = counted({5});
   const auto parts = tensor.split(2);
   ASSERT_EQ(parts.size(), 2U);
-  EXPECT_EQ(numbers(parts[0]), (Numbers{0, 1, 2}));
+  EXPECT_EQ(numbers(parts[0]), (Ints{0, 1, 2}));
   parts[1].fill(-1);
-  EXPECT_EQ(numbers(tensor), (Numbers{0, 1, 2, -1, -1}));
+  EXPECT_EQ(numbers(tensor), (Ints{0, 1, 2, -1, -1}));
 }
 
 TEST_P(TensorAt, reshape_is_a_view_where_it_can_be_and_else_a_copy) {
   const Tensor tensor = counted({2, 3});
   tensor.reshape({3, 2}).fill(4);
-  EXPECT_EQ(numbers(tensor), (Numbers{4, 4, 4, 4, 4, 4}));
+  EXPECT_EQ(numbers(tensor), (Ints{4, 4, 4, 4, 4, 4}));
   const Tensor turned = counted({2, 3}).transpose(0, 1);
   const Tensor flat = turned.reshape({-1});
-  EXPECT_EQ(numbers(flat), (Numbers{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(numbers(flat), (Ints{0, 3, 1, 4, 2, 5}));
   flat.fill(0);
-  EXPECT_EQ(numbers(turned), (Numbers{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(numbers(turned), (Ints{0, 3, 1, 4, 2, 5}));
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(turned.reshape({7})); }, {"7"});
 }
 
 TEST_P(TensorAt, contiguous_copies_only_what_is_not) {
   const Tensor tensor = counted({2, 3});
   tensor.contiguous().fill(1);
-  EXPECT_EQ(numbers(tensor), Numbers(6, 1));
+  EXPECT_EQ(numbers(tensor), Ints(6, 1));
   const Tensor turned = tensor.transpose(0, 1).contiguous();
   turned.fill(2);
-  EXPECT_EQ(numbers(tensor), Numbers(6, 1));
+  EXPECT_EQ(numbers(tensor), Ints(6, 1));
   tensor.copy().fill(3);
-  EXPECT_EQ(numbers(tensor), Numbers(6, 1));
+  EXPECT_EQ(numbers(tensor), Ints(6, 1));
 }
 
 TEST_P(TensorAt, strided_elements_are_copied_from_and_to_everywhere) {
@@ -142,7 +142,7 @@ TEST_P(TensorAt, large_tensors_go_from_device_to_device) {
 TEST_P(TensorAt, to_the_same_place_is_no_copy) {
   const Tensor tensor = counted({4});
   tensor.to(place()).fill(8);
-  EXPECT_EQ(numbers(tensor), Numbers(4, 8));
+  EXPECT_EQ(numbers(tensor), Ints(4, 8));
 }
 
 TEST_P(TensorAt, sums_additions_and_products) {
@@ -196,7 +196,7 @@ TEST_P(TensorAt, memory_is_given_back_with_the_last_view) {
     const Tensor tensor = counted({64});
     view = tensor.slice(0, 10, 12);
   }
-  EXPECT_EQ(numbers(view), (Numbers{10, 11}));
+  EXPECT_EQ(numbers(view), (Ints{10, 11}));
   EXPECT_GT(memory_.claimed(place()), 0U);
   view.synchronize();
   view = Tensor();

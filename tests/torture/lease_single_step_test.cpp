@@ -27,8 +27,6 @@ constexpr std::size_t kLarge = 1500;  // a message that lies in a block of the q
 std::shared_ptr<SlabBook> open_slab(const Invited& invited) {
   return SlabBook::open(invited.membership, invited.handles.at(1));
 }
-Queue open_queue(const Invited& invited) { return {invited.membership, invited.handles.at(0)}; }
-
 std::vector<Lease> two_leases(SlabBook& slab) {
   std::vector<Lease> leases;
   leases.push_back(slab.allocate(3000));

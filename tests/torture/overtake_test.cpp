@@ -17,7 +17,7 @@
 namespace drover::test {
 namespace {
 
-constexpr QueueOptions kOptions{.capacity = 3, .bytes = 16384, .in_flight = 2};
+constexpr QueueOptions kOvertakeOptions{.capacity = 3, .bytes = 16384, .in_flight = 2};
 constexpr Owner kDead = 900;
 constexpr std::uint64_t kPeersNumber = 1'000'000;
 
@@ -140,7 +140,7 @@ class Overtake : public ::testing::Test {
   TestSession session_;
   std::shared_ptr<Membership> member_ = session_.join();
   std::shared_ptr<Membership> other_member_ = session_.join();
-  Queue queue_{member_, kOptions};
+  Queue queue_{member_, kOvertakeOptions};
   Queue other_{other_member_, queue_.handle()};
   Value<std::uint64_t> taken_{member_, 0};
   QueueProbe probe_{member_->open(queue_.handle())};
@@ -177,7 +177,7 @@ TEST_F(Overtake, producer_and_consumer_overtake_recovery_of_slots) {
 TEST_F(Overtake, others_overtake_a_producer) {
   const auto prepare = [this] { deliveries_[kPeersNumber]; };
   const auto go_round = [this] {
-    for (std::uint64_t i = 0; i + 1 < kOptions.capacity; ++i) put();
+    for (std::uint64_t i = 0; i + 1 < kOvertakeOptions.capacity; ++i) put();
     take_all();
   };
   EXPECT_GT(overtake("put_one", {.prepare = prepare, .overtake = go_round, .check = [this] { expect_each_once(); }}),

@@ -8,6 +8,7 @@
 
 #include "drover/ipc/queue.hpp"
 #include "ipc/queue_layout.hpp"
+#include "support/test_session.hpp"
 
 namespace drover::test {
 
@@ -18,6 +19,9 @@ void fill_numbered(std::span<std::byte> message, std::uint64_t number);
 /// The number of such a message; throws std::runtime_error, saying what is wrong, if it is not whole.
 [[nodiscard]] std::uint64_t number_of(std::span<const std::byte> message);
 inline constexpr std::size_t kSmallestMessage = sizeof(std::uint64_t);
+
+/// The queue that a stepped process was invited to.
+inline Queue open_queue(const Invited& invited) { return {invited.membership, invited.handles.at(0)}; }
 
 /// Reads the words of a queue directly. For moments at which nobody else changes them.
 class QueueProbe {

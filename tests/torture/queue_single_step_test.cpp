@@ -21,9 +21,7 @@ constexpr std::size_t kSmall = 40;
 constexpr std::size_t kTwoLines = 90;
 constexpr std::size_t kInlined = 300;
 constexpr std::size_t kBlock = 1500;
-constexpr QueueOptions kOptions{.capacity = 3, .bytes = 16384, .in_flight = 2};
-
-Queue open_queue(const Invited& invited) { return {invited.membership, invited.handles.at(0)}; }
+constexpr QueueOptions kStepOptions{.capacity = 3, .bytes = 16384, .in_flight = 2};
 
 void step_put(const Invited& invited, std::size_t bytes) {
   Queue queue = open_queue(invited);
@@ -120,10 +118,10 @@ class QueueSingleStep : public ::testing::Test {
     EXPECT_EQ(probe_.not_free(), "");
     EXPECT_EQ(probe_.used_blocks(), 0U);
     EXPECT_EQ(probe_.free_bytes(), free_bytes_);
-    for (std::uint64_t i = 0; i < kOptions.capacity; ++i) {
+    for (std::uint64_t i = 0; i < kStepOptions.capacity; ++i) {
       ASSERT_EQ(other_.put(numbered_message(100 + i, kSmall), Deadline::after({})), PutResult::put);
     }
-    for (std::uint64_t i = 0; i < kOptions.capacity; ++i) {
+    for (std::uint64_t i = 0; i < kStepOptions.capacity; ++i) {
       Message message;
       ASSERT_EQ(queue_.try_get(message), GetResult::got);
       EXPECT_EQ(number_of(message.bytes()), 100 + i);
@@ -140,7 +138,7 @@ class QueueSingleStep : public ::testing::Test {
   TestSession session_;
   std::shared_ptr<Membership> member_ = session_.join();
   std::shared_ptr<Membership> other_member_ = session_.join();
-  Queue queue_{member_, kOptions};
+  Queue queue_{member_, kStepOptions};
   Queue other_{other_member_, queue_.handle()};
   QueueProbe probe_{member_->open(queue_.handle())};
   std::uint64_t free_bytes_ = probe_.free_bytes();
@@ -235,7 +233,7 @@ TEST_F(QueueSingleStep, killed_before_during_and_after_sleeping_for_a_message) {
 TEST_F(QueueSingleStep, killed_before_during_and_after_sleeping_for_room) {
   SingleStepper stepper(session_, "put_small", {queue_.handle()});
   const auto fill = [this] {
-    for (std::uint64_t i = 0; i < kOptions.capacity; ++i) put(kSmall);
+    for (std::uint64_t i = 0; i < kStepOptions.capacity; ++i) put(kSmall);
   };
   stepper.on_sleep([this] {
     Message message;

@@ -16,7 +16,7 @@
 namespace drover::test {
 namespace {
 
-constexpr Owner kDead = 900;
+constexpr Owner kDeadHolder = 900;
 // Participants of even and odd numbers begin to look in different words of tokens.
 constexpr Owner kEven = 500;
 constexpr Owner kOdd = 501;
@@ -33,7 +33,7 @@ DROVER_STEPPED(release_lock_if_own) {
 DROVER_STEPPED(recover_semaphore) {
   const OpenObject semaphore = invited.membership->open(invited.handles.at(0));
   StepMarks::begin();
-  semaphore_kind.recover(layout_of(semaphore.data), semaphore.spec, kDead);
+  semaphore_kind.recover(layout_of(semaphore.data), semaphore.spec, kDeadHolder);
   StepMarks::end();
 }
 
@@ -101,7 +101,7 @@ class SemaphoreOvertake : public SyncOvertake, public ::testing::WithParamInterf
  protected:
   void prepare() {
     released_ = 0;
-    for (std::uint64_t taken = 0; taken < GetParam().by_dead; ++taken) ASSERT_TRUE(core_.take(kDead));
+    for (std::uint64_t taken = 0; taken < GetParam().by_dead; ++taken) ASSERT_TRUE(core_.take(kDeadHolder));
     for (std::uint64_t taken = 0; taken < GetParam().by_living; ++taken) ASSERT_TRUE(semaphore_.try_acquire());
   }
   void release(std::uint64_t count) {

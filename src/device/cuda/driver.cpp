@@ -29,7 +29,7 @@ void load_entries(Driver& driver, GetProcAddress get) {
 #undef DROVER_CUDA
 }
 
-Driver* load() {
+Driver* load_driver() {
   auto* const loaded = new Driver;
   loaded->path = environment("DROVER_LIBCUDA").value_or("libcuda.so.1");
   // Kept for the life of the process: the driver has threads and handlers that must not lose their code.
@@ -48,7 +48,7 @@ Driver* load() {
 }  // namespace
 
 const Driver& driver() {
-  static const Driver* const loaded = load();  // never destroyed: calls may come from other destructors
+  static const Driver* const loaded = load_driver();  // never destroyed: calls may come from other destructors
   return *loaded;
 }
 

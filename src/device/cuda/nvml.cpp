@@ -25,7 +25,7 @@ ForeignResult initialize(const Nvml& library, ErrorString error_string) {
   return {code, error_string == nullptr ? fmt::format("NVML error {}", code) : error_string(code)};
 }
 
-Nvml* load() {
+Nvml* load_nvml() {
   auto* const loaded = new Nvml;
   const auto path = environment("DROVER_LIBNVML").value_or("libnvidia-ml.so.1");
   static auto* const library = new SharedLibrary(SharedLibrary::open(path, loaded->error));
@@ -165,7 +165,7 @@ MemoryInfo Nvml::memory_info(const NvmlGpu& gpu) const {
 }
 
 const Nvml& nvml() {
-  static const Nvml* const loaded = load();  // never destroyed, as the driver
+  static const Nvml* const loaded = load_nvml();  // never destroyed, as the driver
   return *loaded;
 }
 
