@@ -10,7 +10,10 @@ option(DROVER_WERROR "Treat warnings as errors" OFF)
 option(DROVER_TRACE "Keep the trace hook (one load and one branch when nobody listens)" ON)
 option(DROVER_UNITY "Compile the sources of a folder in batches: a quarter of the time, since headers are most of it"
   ${PROJECT_IS_TOP_LEVEL})
-set(DROVER_SANITIZE "" CACHE STRING "Sanitizers: empty, 'address,undefined' or 'thread'")
+option(DROVER_TEST_ALL_PARTS "Build the tests of parts too that a sanitizer has little to say about" OFF)
+option(DROVER_SHOW_REVISION "Say in `drover --version` from which commit it was built" ON)
+set(DROVER_SANITIZE "" CACHE STRING "Sanitizers of the library: empty, 'address,undefined' or 'thread'")
+set(DROVER_SANITIZE_TESTS "${DROVER_SANITIZE}" CACHE STRING "Sanitizers of the rest; the same ones unless given")
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -40,7 +43,7 @@ target_compile_options(drover_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow 
 # Frame pointers make stacks of hung and crashed processes readable, at no measurable cost.
 target_compile_options(drover_flags INTERFACE -fno-omit-frame-pointer)
 if(DROVER_SANITIZE)
-  target_compile_options(drover_flags INTERFACE -fsanitize=${DROVER_SANITIZE} -fno-sanitize-recover=all)
+  target_compile_options(drover_flags INTERFACE -fsanitize=${DROVER_SANITIZE_TESTS} -fno-sanitize-recover=all)
   target_link_options(drover_flags INTERFACE -fsanitize=${DROVER_SANITIZE})
   # GCC's flow analysis of instrumented code sees uninitialised values that cannot be.
   target_compile_options(drover_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)

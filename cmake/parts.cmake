@@ -1,6 +1,11 @@
 # One function per kind of target. A file in src/<part> belongs to that part; nothing needs to be listed.
 
+# The commit, for `drover --version`. Left out of builds for tests, whose programs would else differ at each commit.
 function(drover_revision result)
+  if(NOT DROVER_SHOW_REVISION)
+    set(${result} "development build" PARENT_SCOPE)
+    return()
+  endif()
   execute_process(COMMAND git -C "${PROJECT_SOURCE_DIR}" rev-parse --short=12 HEAD
     OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
   if(failed)
@@ -49,6 +54,9 @@ function(drover_add_library)
   target_include_directories(drover_objects PUBLIC "${PROJECT_SOURCE_DIR}/include" PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(drover_objects PUBLIC Threads::Threads ${CMAKE_DL_LIBS} PRIVATE drover_flags drover_fmt
     drover_msgpack)
+  if(DROVER_SANITIZE)
+    target_compile_options(drover_objects PRIVATE -fsanitize=${DROVER_SANITIZE})
+  endif()
   target_compile_definitions(drover_objects PUBLIC $<$<NOT:$<BOOL:${DROVER_TRACE}>>:DROVER_NO_TRACE>)
 
   drover_revision(revision)
@@ -71,21 +79,27 @@ function(drover_add_program name)
   target_link_libraries(${name} PRIVATE drover drover_flags drover_fmt)
 endfunction()
 
-# The tests of a part: every tests/<part>/*_test.cpp in one program, each case a test of its own in ctest.
-# SOURCES and LIBRARIES add conformance suites and the like. GPU says that some tests use a GPU (their names contain
-# `Cuda`): those run one at a time, since they look at the memory of the whole device.
+# The tests of a part: every tests/<part>/*_test.cpp in one program, each suite a test of its own in ctest.
+# SOURCES and LIBRARIES add conformance suites and the like; READS names further targets that the tests run or load.
 function(drover_add_tests part)
-  cmake_parse_arguments(arg "GPU" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;READS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${part}/*_test.cpp")
   drover_add_program(${part}_test ${sources} ${arg_SOURCES})
   target_include_directories(${part}_test PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${part}_test PRIVATE drover_test_support ${arg_LIBRARIES})
-  set(filter "*")
-  if(arg_GPU)
-    gtest_discover_tests(${part}_test TEST_PREFIX "${part}." TEST_FILTER "*Cuda*" TEST_LIST ${part}_gpu_tests
-      DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS "${part};gpu" RESOURCE_LOCK gpu)
-    set(filter "-*Cuda*")
-  endif()
-  gtest_discover_tests(${part}_test TEST_PREFIX "${part}." TEST_FILTER "${filter}" DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 600 LABELS "${part}")
+  set(file "${CMAKE_CURRENT_BINARY_DIR}/${part}_suites.cmake")
+  file(GENERATE OUTPUT "${file}" CONTENT "set(part ${part})
+set(program \"$<TARGET_FILE:${part}_test>\")
+include(\"${PROJECT_SOURCE_DIR}/cmake/suites.cmake\")
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
+
+  # What scripts/run_tests.py looks at to know whether these tests have passed already.
+  set(read_files)
+  foreach(target IN LISTS arg_READS)
+    add_dependencies(${part}_test ${target})
+    list(APPEND read_files "$<TARGET_FILE:${target}>")
+  endforeach()
+  file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/test_programs/${part}"
+    CONTENT "$<JOIN:$<TARGET_FILE:${part}_test>;${read_files},\n>\n")
 endfunction()

@@ -86,7 +86,7 @@ TEST(Leftovers, child_started_after_the_last_test_fails_the_program) {
 
 TEST(Leftovers, descriptor_of_an_ignored_kind_may_stay) {
   ignore_descriptors("/dev/full");
-  const auto before = look_around(0);
+  auto before = look_around(0);
   const int file = ::open("/dev/full", O_RDONLY | O_CLOEXEC);
   EXPECT_TRUE(clear_leftovers(before, 0).empty());
   ::close(file);

@@ -44,15 +44,19 @@ bool is_ignored(const std::string& target) {
 
 fs::path shared_memory_folder() { return environment("DROVER_TEST_SHM_DIR").value_or("/dev/shm"); }
 
-// Children in whatever state, since somebody forgot to reap them. Of the orphans only those alive: the adopter
-// reaps the others.
+// Children in whatever state, since a test forgot to reap them. Of the orphans only those alive: the adopter reaps the
+// others.
 std::vector<ProcessEntry> owned_processes(pid_t adopter) {
-  auto found = descendants_of(::getpid());
-  if (adopter == 0) return found;
-  for (auto& process : descendants_of(adopter)) {
-    const bool is_ours = std::ranges::any_of(found, [&](const auto& known) { return known.pid == process.pid; });
-    if (process.pid != ::getpid() && !is_ours && !process.is_zombie()) found.push_back(std::move(process));
+  const pid_t self = ::getpid();
+  if (adopter == 0) return descendants_of(self);
+  auto found = descendants_of({self, adopter});
+  std::set<pid_t> ours = {self};
+  for (const auto& process : found) {  // nearest first: parents come before their children
+    if (ours.contains(process.parent)) ours.insert(process.pid);
   }
+  std::erase_if(found, [&](const ProcessEntry& process) {
+    return process.pid == self || (!ours.contains(process.pid) && process.is_zombie());
+  });
   return found;
 }
 
@@ -89,17 +93,19 @@ Surroundings look_around(pid_t adopter) {
   return now;
 }
 
-std::vector<std::string> clear_leftovers(const Surroundings& before, pid_t adopter) {
+std::vector<std::string> clear_leftovers(Surroundings& before, pid_t adopter) {
   const auto processes = settled_processes(before, adopter);
   std::vector<std::string> left;
   left.reserve(processes.size());
   for (const auto& process : processes) left.push_back("a process: " + to_string(process));
   end_processes(processes);
-  for (const auto& [number, target] : open_descriptors()) {
+  auto descriptors = open_descriptors();
+  for (const auto& [number, target] : descriptors) {
     const auto known = before.descriptors.find(number);
     if (known != before.descriptors.end() && known->second == target) continue;
     if (!is_ignored(target)) left.push_back(fmt::format("an open descriptor: {} -> {}", number, target));
   }
+  before.descriptors = std::move(descriptors);
   for (const auto& name : shared_memory_names()) {
     if (before.names.contains(name)) continue;
     left.push_back("a name of shared memory: " + name);

@@ -49,7 +49,7 @@ std::optional<ProcessEntry> read_process(const fs::path& folder) {
   return ProcessEntry{.pid = number(folder.filename().string()),
                       .parent = number(text.substr(close + 4)),
                       .state = text[close + 2],
-                      .command = command_of(folder, text.substr(open + 1, close - open - 1))};
+                      .command = text.substr(open + 1, close - open - 1)};
 }
 
 std::string line_of(const fs::path& file) {
@@ -66,7 +66,7 @@ std::string state_line(const fs::path& thread) {
 
 }  // namespace
 
-std::vector<ProcessEntry> descendants_of(pid_t root) {
+std::vector<ProcessEntry> descendants_of(const std::vector<pid_t>& roots) {
   std::multimap<pid_t, ProcessEntry> children;
   for (const auto& folder : numbered_entries("/proc")) {
     if (auto process = read_process(folder)) children.emplace(process->parent, std::move(*process));
@@ -74,13 +74,19 @@ std::vector<ProcessEntry> descendants_of(pid_t root) {
   std::vector<ProcessEntry> found;
   const auto add_children_of = [&](pid_t parent) {
     const auto [first, last] = children.equal_range(parent);
-    for (auto child = first; child != last; ++child) found.push_back(child->second);
+    for (auto child = first; child != last; ++child) found.push_back(std::move(child->second));
+    children.erase(first, last);  // a root may descend from another one
   };
-  add_children_of(root);
+  for (const pid_t root : roots) add_children_of(root);
   std::size_t looked_at = 0;
   while (looked_at < found.size()) add_children_of(found[looked_at++].pid);
+  for (auto& process : found) {
+    process.command = command_of(fs::path("/proc") / std::to_string(process.pid), process.command);
+  }
   return found;
 }
+
+std::vector<ProcessEntry> descendants_of(pid_t root) { return descendants_of(std::vector{root}); }
 
 std::string to_string(const ProcessEntry& process) {
   return fmt::format("pid {}, state {}, child of {}: {}", process.pid, process.state, process.parent,

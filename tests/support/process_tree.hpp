@@ -21,6 +21,8 @@ struct ProcessEntry {
 
 /// Every process that descends from `root`, nearest first, without `root`.
 [[nodiscard]] std::vector<ProcessEntry> descendants_of(pid_t root);
+/// The same for several roots, in one look at /proc; each process once.
+[[nodiscard]] std::vector<ProcessEntry> descendants_of(const std::vector<pid_t>& roots);
 
 /// "pid 42, state S, child of 41: sleep 1000".
 [[nodiscard]] std::string to_string(const ProcessEntry& process);

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 
 #include <gtest/gtest.h>
 
@@ -18,15 +19,19 @@ class LeftoverListener : public ::testing::EmptyTestEventListener {
   explicit LeftoverListener(pid_t supervisor) : supervisor_(supervisor) {}
 
  private:
-  void OnTestStart(const ::testing::TestInfo& /*test*/) override { before_ = look_around(supervisor_); }
+  void OnTestStart(const ::testing::TestInfo& /*test*/) override {
+    if (!before_) before_ = look_around(supervisor_);
+  }
   void OnTestEnd(const ::testing::TestInfo& /*test*/) override {
-    for (const auto& what : clear_leftovers(before_, supervisor_)) {
+    for (const auto& what : clear_leftovers(*before_, supervisor_)) {
       ADD_FAILURE() << "the test left behind " << what;
     }
   }
+  // What a suite sets up for all its tests is there before the first one starts, and gone after the last one.
+  void OnTestSuiteEnd(const ::testing::TestSuite& /*suite*/) override { before_.reset(); }
 
   pid_t supervisor_;
-  Surroundings before_;
+  std::optional<Surroundings> before_;  // nothing before the first test of a suite
 };
 
 }  // namespace

@@ -1,0 +1,43 @@
+# Read by ctest before it runs: adds one test for each suite of a program of GoogleTest. The file that includes this one
+# sets `part` and `program`. Suites with tests of a GPU (`Cuda` in their names) run one at a time, since they look at the
+# memory of the whole device. Kills at random (`Torture`) carry a label, so that a run can leave them out.
+
+function(drover_add_suite suite labels)
+  add_test("${part}.${suite}" "${program}" "--gtest_filter=${suite}.*")
+  list(APPEND labels "${part}")
+  if(suite MATCHES "Torture")
+    list(APPEND labels torture)
+  endif()
+  # The supervisor ends a suite that hangs, with its stacks, before ctest does.
+  set_tests_properties("${part}.${suite}" PROPERTIES LABELS "${labels}" TIMEOUT 600
+    ENVIRONMENT DROVER_TEST_TIMEOUT=480)
+  if(labels MATCHES "gpu")
+    set_tests_properties("${part}.${suite}" PROPERTIES RESOURCE_LOCK gpu)
+  endif()
+endfunction()
+
+if(EXISTS "${program}")
+  execute_process(COMMAND "${program}" --gtest_list_tests OUTPUT_VARIABLE listed RESULT_VARIABLE failed TIMEOUT 60)
+  if(failed)
+    message(FATAL_ERROR "${program} cannot list its tests: ${failed}. Run it with --gtest_list_tests to see why.")
+  endif()
+  string(REGEX REPLACE " *#[^\n]*" "" listed "${listed}")
+  string(REPLACE "\n" ";" listed "${listed}")
+  set(suite "")
+  set(labels "")
+  foreach(line IN LISTS listed)
+    if(line MATCHES "^([A-Za-z0-9_/]+)\\.$")
+      if(suite)
+        drover_add_suite("${suite}" "${labels}")
+      endif()
+      set(suite "${CMAKE_MATCH_1}")
+      set(labels "")
+    endif()
+    if(line MATCHES "Cuda")
+      set(labels gpu)
+    endif()
+  endforeach()
+  if(suite)
+    drover_add_suite("${suite}" "${labels}")
+  endif()
+endif()
