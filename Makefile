@@ -8,6 +8,8 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc)
 # The oldest that reads this C++20; Debian 12 and Ubuntu 24.04 both have it.
 CLANG_VERSION ?= 16
+# What `make test` and `make check` compare the change with: a commit, or `everything`. The main branch if empty.
+BASE ?=
 # Options of scripts/gpu_suite.py, e.g. --sanitizer.
 GPU_FLAGS ?=
 # How many processes `make torture` kills, and the seed of its random numbers; another one each time if not given.
@@ -22,8 +24,6 @@ WORKLOAD ?= $(filter-out support,$(patsubst benchmarks/%/,%,$(wildcard benchmark
 
 # $(call step,NAME,COMMAND): runs a command with a headline and says which step failed.
 step = @echo "== $(1)"; { $(2); } || { status=$$?; echo "make: the step '$(1)' failed (status $$status)" >&2; exit $$status; }
-configure_and_build = cmake --preset $(1) && cmake --build --preset $(1)
-run_ctest = ctest --preset $(1) -j $(JOBS)
 compiled_workloads = $(filter-out python,$(WORKLOAD))
 # Thread sanitizers of GCC 13 and older cannot live with the wide address randomisation of new kernels.
 plain_addresses := $(shell setarch -R true 2>/dev/null && echo setarch -R)
@@ -42,7 +42,7 @@ packages: ## install missing packages only
 
 .PHONY: build
 build: setup ## build everything for daily work, in build/dev
-	$(call step,build dev,$(call configure_and_build,dev))
+	$(call step,build dev,$(PYTHON) scripts/build.py dev)
 
 .PHONY: demo
 demo: packages ## the main job: a map over tensors on all devices, in which a worker is killed and nothing is lost
@@ -51,22 +51,30 @@ demo: packages ## the main job: a map over tensors on all devices, in which a wo
 	$(call step,pool_map,build/release/examples/cpp/pool_map/pool_map)
 
 .PHONY: test
-test: setup lint test-dev test-asan test-tsan test-fuzz wheel test-python ## lint, build and run every test, also under sanitizers
-	@echo "== everything passed"
+test: ## what must pass before a change lands: gates, sanitizers, model, torture, fuzzers, wheel, Python
+	@$(PYTHON) scripts/steps.py test --base "$(BASE)" --clang $(CLANG_VERSION)
+
+.PHONY: check
+check: ## for daily work: quick gates, tidy of what changed, build, the tests of what changed
+	@$(PYTHON) scripts/steps.py check --base "$(BASE)" --clang $(CLANG_VERSION)
+
+.PHONY: test-all
+test-all: ## everything and nothing skipped, for the night: no batches, all of tidy, sanitizers everywhere, longer torture
+	@$(PYTHON) scripts/steps.py test-all --clang $(CLANG_VERSION)
 
 .PHONY: test-dev
 test-dev: build ## build and run the C++ tests
-	$(call step,test dev,$(call run_ctest,dev))
+	$(call step,test dev,$(PYTHON) scripts/run_tests.py build/dev)
 
 .PHONY: test-asan
-test-asan: packages ## the C++ tests under the address, leak and undefined-behaviour sanitizers
-	$(call step,build asan,$(call configure_and_build,asan))
-	$(call step,test asan,$(call run_ctest,asan))
+test-asan: packages ## the C++ tests under the address and leak sanitizers; the library under the undefined-behaviour one too
+	$(call step,build asan,$(PYTHON) scripts/build.py asan)
+	$(call step,test asan,$(PYTHON) scripts/run_tests.py build/asan)
 
 .PHONY: test-tsan
 test-tsan: packages ## the C++ tests under the thread sanitizer
-	$(call step,build tsan,cmake --preset tsan && $(plain_addresses) cmake --build --preset tsan)
-	$(call step,test tsan,$(plain_addresses) $(call run_ctest,tsan))
+	$(call step,build tsan,$(plain_addresses) $(PYTHON) scripts/build.py tsan)
+	$(call step,test tsan,$(plain_addresses) $(PYTHON) scripts/run_tests.py build/tsan --leave-out torture)
 
 .PHONY: test-clang
 test-clang: ## build with clang in build/clang and run the C++ tests
@@ -78,7 +86,7 @@ test-clang: ## build with clang in build/clang and run the C++ tests
 
 .PHONY: test-python
 test-python: build ## the tests of the Python package, the scripts, the installed library and the tool
-	$(call step,pytest,.venv/bin/pytest -q)
+	$(call step,pytest,$(PYTHON) scripts/run_pytest.py)
 
 .PHONY: wheel
 wheel: setup ## the Python package as one file, in build/wheel
@@ -92,7 +100,7 @@ test-wheel: wheel ## install the wheel in an environment of its own, and use it 
 .PHONY: build-fuzz
 build-fuzz: ## build the fuzzers, with clang
 	$(call step,packages,scripts/setup.sh --no-venv --with clang-$(CLANG_VERSION) --with libclang-rt-$(CLANG_VERSION)-dev)
-	$(call step,build fuzz,cmake --preset fuzz -DCMAKE_CXX_COMPILER=clang++-$(CLANG_VERSION) && cmake --build --preset fuzz)
+	$(call step,build fuzz,$(PYTHON) scripts/build.py fuzz -D CMAKE_CXX_COMPILER=clang++-$(CLANG_VERSION))
 
 .PHONY: test-fuzz
 test-fuzz: build-fuzz ## every fuzzer for a few seconds
@@ -104,7 +112,7 @@ fuzz: build-fuzz ## every fuzzer for FUZZ_SECONDS (600)
 
 .PHONY: torture
 torture: packages ## kill KILLS (100000) producers, consumers and lock holders at random moments; SEED=n repeats a run
-	$(call step,build torture,cmake --preset release && cmake --build --preset release --target torture)
+	$(call step,build torture,$(PYTHON) scripts/build.py release torture)
 	$(call step,torture,build/release/tests/torture/torture --kills $(KILLS) $(if $(SEED),--seed $(SEED)))
 
 .PHONY: torture-python
@@ -114,7 +122,7 @@ torture-python: build ## kill PYTHON_KILLS (500) workers and processes of Python
 
 .PHONY: lint
 lint: setup ## every gate that needs no running program: format, tidy, layers, sizes, documentation
-	$(call step,lint,$(PYTHON) scripts/lint.py)
+	$(call step,lint,$(PYTHON) scripts/lint.py --base "$(or $(BASE),everything)")
 
 .PHONY: format
 format: setup ## rewrite C++ and Python as the formatters want them

@@ -103,3 +103,18 @@ include(\"${PROJECT_SOURCE_DIR}/cmake/suites.cmake\")
   file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/test_programs/${part}"
     CONTENT "$<JOIN:$<TARGET_FILE:${part}_test>;${read_files},\n>\n")
 endfunction()
+
+# A program that is a test by itself: it runs with ARGUMENTS, and succeeds. Its group is its label in ctest.
+function(drover_add_program_test group name program)
+  add_test(NAME ${name} COMMAND ${program} ${ARGN})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS ${group})
+  set_property(GLOBAL APPEND PROPERTY drover_${group}_programs "$<TARGET_FILE:${program}>")
+endfunction()
+
+# Lists the programs of a group for scripts/run_tests.py, after all were added.
+function(drover_list_program_tests group)
+  get_property(programs GLOBAL PROPERTY drover_${group}_programs)
+  if(programs)
+    file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/test_programs/${group}" CONTENT "$<JOIN:${programs},\n>\n")
+  endif()
+endfunction()

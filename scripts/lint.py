@@ -14,10 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from change import EVERYTHING, base_of, changed_since
 from repo import CPP_FILES, ROOT, files_of
 from tidy import Cache, run_tidy
 
 Result = tuple[bool, str]
+PLAIN = ROOT / "build" / "plain"  # each source by itself, as clang-tidy wants it
 
 
 class ToolMissingError(Exception):
@@ -50,6 +52,7 @@ class Settings:
 
     build: Path
     fix: bool
+    base: str
 
 
 def cpp_format(settings: Settings) -> Result:
@@ -120,15 +123,16 @@ def doxygen(_: Settings) -> Result:
 
 
 def tidy(settings: Settings) -> Result:
-    """C++ passes clang-tidy."""
+    """C++ passes clang-tidy: sources that the change since the base reaches."""
     tool = find_tool("clang-tidy")
-    if settings.build == ROOT / "build" / "dev":
-        ok, text = run("cmake", "--preset", "dev")
+    if settings.build == PLAIN:
+        ok, text = script("build.py", "plain", "--configure-only")
         if not ok:
             return ok, text
     if not (settings.build / "compile_commands.json").is_file():
         return False, f"{settings.build}/compile_commands.json is missing: configure that build first"
-    return run_tidy(ROOT, settings.build, tool)
+    base = base_of(ROOT, settings.base)
+    return run_tidy(ROOT, settings.build, tool, changed_since(ROOT, base) if base else None)
 
 
 # Quick ones first.
@@ -168,9 +172,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, epilog=gates)
     parser.add_argument("--only", metavar="NAME", action="append", choices=GATES, help="only this gate; repeatable")
     parser.add_argument("--fix", action="store_true", help="rewrite what clang-format and ruff can, run only those")
-    parser.add_argument("--build", type=Path, default=ROOT / "build" / "dev", help="build folder for clang-tidy")
+    parser.add_argument("--build", type=Path, default=PLAIN, help="build folder for clang-tidy")
+    parser.add_argument(
+        "--base",
+        default=EVERYTHING,
+        help="clang-tidy reads what the change since this commit reaches; empty: since the main branch",
+    )
     options = parser.parse_args(arguments)
-    settings = Settings(build=options.build.resolve(), fix=options.fix)
+    settings = Settings(build=options.build.resolve(), fix=options.fix, base=options.base)
     names = options.only or (FIXERS if options.fix else tuple(GATES))
     passed = [pass_gate(name, settings) for name in names]
     return 0 if all(passed) else 1

@@ -52,6 +52,10 @@ class Fingerprints:
             digest.update(f"\0{path}\0".encode() + self._text(path))
         return digest.hexdigest()
 
+    def is_reached(self, unit: Unit, changed: set[Path]) -> bool:
+        """Whether one of these files is the source, a header that it reaches, or settings that apply."""
+        return not changed.isdisjoint([*self._settings(unit.source), *self._reached(unit.source)])
+
     def _text(self, path: Path) -> bytes:
         if path not in self._texts:
             self._texts[path] = path.read_bytes()
@@ -104,12 +108,18 @@ class Cache:
         self._file(name).write_text(fingerprint, encoding="utf-8")
 
 
-def run_tidy(root: Path, build: Path, tool: str) -> tuple[bool, str]:
-    """Check every source that changed since it was clean; whether all are clean, and what to tell."""
+def run_tidy(root: Path, build: Path, tool: str, changed: set[str] | None = None) -> tuple[bool, str]:
+    """Check every source that changed since it was clean; whether all are clean, and what to tell.
+
+    With `changed` only sources that one of these files reaches.
+    """
     version = subprocess.run([tool, "--version"], check=True, capture_output=True, text=True).stdout
     fingerprints = Fingerprints(root.resolve(), version)
     cache = Cache(root / "build" / "lint-cache")
     units = units_of(root, build)
+    if changed is not None:
+        paths = {root.resolve() / name for name in changed}
+        units = [unit for unit in units if fingerprints.is_reached(unit, paths)]
     keys = {unit: fingerprints.of(unit) for unit in units}
     names = {unit: unit.source.relative_to(root.resolve()).as_posix() for unit in units}
     due = [unit for unit in units if not cache.is_clean(names[unit], keys[unit])]

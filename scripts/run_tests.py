@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Runs the tests of a build with ctest, leaving out programs that have passed as they are now.
+
+A program is run again when it, a library or program that it loads or starts, the kernel or a DROVER_* variable has
+changed. The output of tests that fail comes last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+from gtest_program import list_tests
+from passed import Passed, content_of
+from repo import ROOT
+from step_report import StepReport
+
+SHOWN_LINES = 150
+ALWAYS_READ = (ROOT / "scripts" / "hang_stacks.py",)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A test program of a build, and what its tests read."""
+
+    part: str
+    path: Path
+    files: tuple[Path, ...]
+
+    def content(self, words: str) -> str:
+        """Hash of everything that decides how its tests end."""
+        return content_of([*self.files, *ALWAYS_READ], words)
+
+    def count(self, test_filter: str) -> int:
+        """The number of its tests; programs of the examples are one each."""
+        return len(list_tests(self.path, test_filter)) if self.path.name.endswith("_test") else len(self.files)
+
+
+def programs_of(build: Path, parts: list[str]) -> list[Program]:
+    """The programs that CMake has listed, all or those of some parts; raises SystemExit if one is not built."""
+    found = []
+    for listing in sorted((build / "test_programs").glob("*")):
+        if parts and listing.name not in parts:
+            continue
+        files = tuple(Path(line) for line in listing.read_text(encoding="utf-8").splitlines())
+        missing = [str(file) for file in files if not file.is_file()]
+        if missing:
+            raise SystemExit(f"run_tests: {', '.join(missing)} is not built: run `cmake --build {build}`")
+        found.append(Program(listing.name, files[0], files))
+    if unknown := sorted(set(parts) - {program.part for program in found}):
+        raise SystemExit(f"run_tests: {build} has no tests of {', '.join(unknown)}")
+    if not found:
+        raise SystemExit(f"run_tests: {build} has no tests: configure it with CMake first")
+    return found
+
+
+def failures_in(results: Path) -> list[str]:
+    """For each test that failed, its name and the end of its output."""
+    if not results.is_file():
+        return []
+    shown = []
+    for case in ElementTree.parse(results).iter("testcase"):  # noqa: S314 - written by ctest a moment ago
+        if case.get("status") in ("run", "notrun", "disabled") and case.find("failure") is None:
+            continue
+        lines = (case.findtext("system-out") or "").rstrip().splitlines()
+        cut = f"... {len(lines) - SHOWN_LINES} lines before\n" if len(lines) > SHOWN_LINES else ""
+        shown.append(f"---- {case.get('name')} failed:\n{cut}" + "\n".join(lines[-SHOWN_LINES:]))
+    return shown
+
+
+def run_ctest(build: Path, due: list[Program], leave_out: list[str], jobs: int) -> tuple[bool, list[str]]:
+    """Run the tests of these programs; whether all passed, and what failed."""
+    results = build / "ctest.xml"
+    results.unlink(missing_ok=True)
+    command = ["ctest", "--test-dir", str(build), "-j", str(jobs), "--no-tests=error", "--progress"]
+    command += ["-L", "^(" + "|".join(program.part for program in due) + ")$"]
+    command += ["--output-junit", str(results), "--test-output-size-failed", "1000000"]
+    if leave_out:
+        command += ["-LE", "^(" + "|".join(leave_out) + ")$"]
+    done = subprocess.run(command, cwd=ROOT, check=False)
+    return done.returncode == 0, failures_in(results)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what is due."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=Path, help="build folder, e.g. build/dev")
+    parser.add_argument("--part", action="append", default=[], help="only the tests of this part; repeatable")
+    parser.add_argument("--leave-out", metavar="LABEL", action="append", default=[], help="no tests with this label")
+    parser.add_argument("--all", action="store_true", help="also programs that have passed as they are")
+    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(), help="tests at a time")
+    options = parser.parse_args(arguments)
+    build = options.build.resolve()
+    words = " ".join(options.leave_out)
+    passed = Passed(build / "passed", is_forgetful=options.all)
+    programs = programs_of(build, options.part)
+    contents = {program: program.content(words) for program in programs}
+    due = [program for program in programs if not passed.has(program.part, contents[program])]
+    if skipped := [program.part for program in programs if program not in due]:
+        print(f"not run, since they passed as they are now: {', '.join(skipped)}", flush=True)
+    test_filter = "-*Torture*" if "torture" in options.leave_out else "*"
+    report = StepReport(note=f"{len(due)} of {len(programs)} programs")
+    ok = True
+    if due:
+        for program in due:
+            passed.forget(program.part)
+        report.tests = sum(program.count(test_filter) for program in due)
+        ok, failures = run_ctest(build, due, options.leave_out, options.jobs)
+        report.failure = "\n".join(failures)
+    if ok:
+        for program in due:
+            passed.remember(program.part, contents[program])
+        print(f"{report.tests} tests passed, {report.note} run")
+    elif report.failure:
+        print(report.failure)
+    report.save()
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
