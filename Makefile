@@ -24,6 +24,8 @@ WORKLOAD ?= $(filter-out support,$(patsubst benchmarks/%/,%,$(wildcard benchmark
 
 # $(call step,NAME,COMMAND): runs a command with a headline and says which step failed.
 step = @echo "== $(1)"; { $(2); } || { status=$$?; echo "make: the step '$(1)' failed (status $$status)" >&2; exit $$status; }
+# Empty where there is no Python for the package.
+demo_has_python = $(shell $(PYTHON) -c 'import sys; sys.version_info >= (3, 10) and print("yes")' 2>/dev/null)
 compiled_workloads = $(filter-out python,$(WORKLOAD))
 # Thread sanitizers of GCC 13 and older cannot live with the wide address randomisation of new kernels.
 plain_addresses := $(shell setarch -R true 2>/dev/null && echo setarch -R)
@@ -45,10 +47,15 @@ build: setup ## build everything for daily work, in build/dev
 	$(call step,build dev,$(PYTHON) scripts/build.py dev)
 
 .PHONY: demo
-demo: packages ## the main job: a map over tensors on all devices, in which a worker is killed and nothing is lost
-	$(call step,build release,cmake --preset release && cmake --build --preset release --target drover_cli pool_map)
+demo: ## the main job, in C++ and in Python: a map on all devices, in which a worker is killed and nothing is lost
+	$(call step,packages,scripts/setup.sh --demo)
+	$(call step,build,$(PYTHON) scripts/build.py release drover_cli pool_map $(if $(demo_has_python),drover_python \
+	  -D DROVER_BUILD_PYTHON=ON -D Python_EXECUTABLE=$(CURDIR)/.venv/bin/python))
 	$(call step,drover devices,build/release/cli/drover devices)
-	$(call step,pool_map,build/release/examples/cpp/pool_map/pool_map)
+	$(call step,pool_map in C++,build/release/examples/cpp/pool_map/pool_map)
+	$(if $(demo_has_python),$(call step,pool_map in Python,\
+	  PYTHONPATH=build/release/python .venv/bin/python examples/python/pool_map.py),\
+	  @echo "pool_map in Python is left out: it needs Python 3.10 or newer")
 
 .PHONY: test
 test: ## what must pass before a change lands: gates, sanitizers, model, torture, fuzzers, wheel, Python

@@ -9,12 +9,11 @@ import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+from progress_line import ProgressLine
 from repo import ROOT
 
 PROGRESS = re.compile(r"\[(\d+)/(\d+)\] ")
-PAUSE_S = 10.0  # between lines of progress where they cannot be overwritten
 
 
 def configuration(preset: str, definitions: list[str]) -> str:
@@ -46,41 +45,13 @@ def configure(preset: str, definitions: list[str]) -> bool:
     return True
 
 
-class ProgressLine:
-    """One line that is overwritten on a terminal; elsewhere a line every ten seconds."""
-
-    def __init__(self, name: str) -> None:
-        """Begin with nothing printed."""
-        self._name = name
-        self._can_overwrite = sys.stdout.isatty()
-        self._begin = self._printed = time.monotonic()
-        self._is_open = False
-
-    def show(self, done: str, total: str) -> None:
-        """Say how far the build is."""
-        now = time.monotonic()
-        text = f"build {self._name}: {done} of {total}, {now - self._begin:.0f} s"
-        if self._can_overwrite:
-            print(f"\r{text}\033[K", end="", flush=True)
-            self._is_open = True
-        elif now - self._printed >= PAUSE_S:
-            self._printed = now
-            print(text, flush=True)
-
-    def close(self) -> None:
-        """End the line, before other text."""
-        if self._is_open:
-            print()
-        self._is_open = False
-
-
 def build(preset: str, targets: list[str]) -> int:
     """Run ninja by CMake; its exit status."""
     command = ["cmake", "--build", "--preset", preset]
     if targets:
         command += ["--target", *targets]
     begin = time.monotonic()
-    line, total = ProgressLine(preset), "0"
+    line, total = ProgressLine(f"build {preset}"), "0"
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:

@@ -12,7 +12,9 @@ from pathlib import Path
 def _machine() -> str:
     """What a test may depend on beside its files: the kernel, the processors, GPUs, settings of drover."""
     gpus = sorted(path.name for path in Path("/dev").glob("nvidia*"))
-    settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(("DROVER_", "FAKE_")))
+    settings = sorted(
+        f"{name}={value}" for name, value in os.environ.items() if name.startswith(("DROVER_", "FAKE_"))
+    )
     return repr((platform.release(), os.cpu_count(), gpus, [text for text in settings if "_REPORT=" not in text]))
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs pytest over all tests, several files at a time; nothing if all passed with the tree and the build as they are."""
+"""Runs pytest, several tests at a time; runs nothing if all passed with the tree and the build as they are."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def main(arguments: list[str] | None = None) -> int:
         StepReport(note="unchanged").save()
         return 0
     passed.forget(name)
-    status, last = run([
-        str(ROOT / ".venv" / "bin" / "pytest"), "-q", "-n", str(WORKERS), "--dist", "loadgroup", *options.tests
-    ])
+    status, last = run(
+        [str(ROOT / ".venv" / "bin" / "pytest"), "-q", "-n", str(WORKERS), "--dist", "loadfile", *options.tests]
+    )
     counts = {word: int(number) for number, word in SUMMARY.findall(last)}
     StepReport(tests=sum(counts.values()), note=last.strip("= ")).save()
     if status == 0:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 from gtest_program import list_tests
 from passed import Passed, content_of
+from progress_line import ProgressLine
 from repo import ROOT
 from step_report import StepReport
 
 SHOWN_LINES = 150
+ENDED = re.compile(r" *(\d+)/(\d+) Test ")
 ALWAYS_READ = (ROOT / "scripts" / "hang_stacks.py",)
 
 
@@ -64,7 +67,7 @@ def failures_in(results: Path) -> list[str]:
     if not results.is_file():
         return []
     shown = []
-    for case in ElementTree.parse(results).iter("testcase"):  # noqa: S314 - written by ctest a moment ago
+    for case in ElementTree.parse(results).iter("testcase"):
         if case.get("status") in ("run", "notrun", "disabled") and case.find("failure") is None:
             continue
         lines = (case.findtext("system-out") or "").rstrip().splitlines()
@@ -77,13 +80,21 @@ def run_ctest(build: Path, due: list[Program], leave_out: list[str], jobs: int) 
     """Run the tests of these programs; whether all passed, and what failed."""
     results = build / "ctest.xml"
     results.unlink(missing_ok=True)
-    command = ["ctest", "--test-dir", str(build), "-j", str(jobs), "--no-tests=error", "--progress"]
+    command = ["ctest", "--test-dir", str(build), "-j", str(jobs), "--no-tests=error"]
     command += ["-L", "^(" + "|".join(program.part for program in due) + ")$"]
     command += ["--output-junit", str(results), "--test-output-size-failed", "1000000"]
     if leave_out:
         command += ["-LE", "^(" + "|".join(leave_out) + ")$"]
-    done = subprocess.run(command, cwd=ROOT, check=False)
-    return done.returncode == 0, failures_in(results)
+    line, other = ProgressLine(f"tests of {build.name}"), []
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ctest:
+        for text in ctest.stdout or ():
+            if match := ENDED.match(text):
+                line.show(*match.groups())
+            other.append(text)
+    line.close()
+    failures = failures_in(results)
+    # Where no test can be named, ctest itself says what is wrong.
+    return ctest.returncode == 0, failures or (["".join(other)] if ctest.returncode != 0 else [])
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,13 +5,14 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: setup.sh [--offline-ok] [--no-venv] [--benchmarks] [--with PACKAGE]...
+usage: setup.sh [--offline-ok] [--no-venv | --demo] [--benchmarks] [--with PACKAGE]...
 
 Installs the missing packages with apt-get (as root or by passwordless sudo) and the Python tools of
 requirements-dev.txt in .venv. A second call finds everything present and is instant. CPython's tests of process pools
 are unpacked in .venv where the interpreter has none; if that fails, one test is skipped.
 
   --offline-ok     install nothing; say what is missing and succeed
+  --demo           packages, and in .venv no more than the Python package needs; without Python 3.10 it goes on without
   --no-venv        packages only, for building the C++ library without linting and testing
   --benchmarks     also the libraries that benchmarks compare with; what cannot be installed is left out
   --with PACKAGE   a further package, e.g. clang-16; repeatable
@@ -26,11 +27,13 @@ peers=(libboost-dev libzmq5)  # contenders of benchmarks, which run without them
 offline_ok=false
 want_venv=true
 want_peers=false
+is_demo=false
 
 while (($# > 0)); do
   case $1 in
     --offline-ok) offline_ok=true ;;
     --no-venv) want_venv=false ;;
+    --demo) is_demo=true ;;
     --benchmarks) want_peers=true ;;
     --with)
       [[ $# -ge 2 ]] || { usage >&2; exit 2; }
@@ -109,22 +112,27 @@ install_packages() {
   }
 }
 
+# Installs the given requirements in .venv; nothing where that was done, by this call or by one that installs more.
 make_venv() {
-  local stamp=$root/.venv/.stamp key
-  key="$(sha256sum <"$root/requirements-dev.txt") $(python3 --version)"
-  if [[ -f $stamp && $(<"$stamp") == "$key" ]]; then return; fi
+  local name=$1 stamp=$root/.venv/.stamp key
+  key="$(cat "$root"/requirements-*.txt | sha256sum) $(python3 --version)"
+  if [[ -f $stamp && ($(<"$stamp") == "dev $key" || $(<"$stamp") == "$name $key") ]]; then return; fi
   if $offline_ok; then
     say "skipped (--offline-ok): the Python tools in .venv, which linting and testing need"
     return
   fi
-  say "making .venv with the tools of requirements-dev.txt"
-  rm -rf "$root/.venv"
-  python3 -m venv "$root/.venv"
-  "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$root/requirements-dev.txt" || {
+  say "making .venv with the tools of requirements-$name.txt"
+  # What is there for the same versions is kept: the demo's few packages are among the tools.
+  if [[ ! -f $stamp || $(<"$stamp") != *" $key" ]]; then
+    rm -rf "$root/.venv"
+    python3 -m venv "$root/.venv"
+  fi
+  rm -f "$stamp"
+  "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$root/requirements-$name.txt" || {
     say "pip could not install the tools; see the lines above. Without a network, use --offline-ok" >&2
     exit 1
   }
-  echo "$key" >"$stamp"
+  echo "$name $key" >"$stamp"
 }
 
 # CPython's own tests of process pools, where the interpreter comes without them, as some that are built from source do.
@@ -150,14 +158,20 @@ tests_package() {
   echo "libpython$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || echo 3)-testsuite"
 }
 
-if $want_venv; then packages+=("${tools[@]}"); fi
+if $is_demo && ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+  say "there is no Python 3.10 or newer: going on without the Python package"
+  want_venv=false
+fi
+want_tests=$want_venv
+if $is_demo; then want_tests=false; fi
+if $want_tests; then packages+=("${tools[@]}"); fi
 if $want_venv && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then packages+=(python3-venv); fi
 # The Python package is compiled against the headers of the interpreter in .venv.
 has_python_headers='import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
 if $want_venv && ! python3 -c "$has_python_headers" 2>/dev/null; then packages+=(python3-dev); fi
 # CPython's own tests of multiprocessing are run with the Python package; Debian has them in a package of their own.
 has_python_tests='import importlib.util as u, sys; sys.exit(u.find_spec("test._test_multiprocessing") is None)'
-if $want_venv && ! python3 -c "$has_python_tests" 2>/dev/null; then packages+=("$(tests_package)"); fi
+if $want_tests && ! python3 -c "$has_python_tests" 2>/dev/null; then packages+=("$(tests_package)"); fi
 has_pool_tests='import importlib.util as u, sys; sys.exit(u.find_spec("test.test_concurrent_futures") is None)'
 mapfile -t missing < <(missing_packages "${packages[@]}")
 if ((${#missing[@]} > 0)); then install_packages "${missing[@]}"; fi
@@ -168,7 +182,9 @@ if $want_peers; then
     say "going on without ${missing[*]}: benchmarks leave out what needs them"
   fi
 fi
-if $want_venv; then
-  make_venv
+if $want_tests; then
+  make_venv dev
   unpack_pool_tests
+elif $want_venv; then
+  make_venv build
 fi

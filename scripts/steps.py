@@ -25,7 +25,16 @@ from step_report import VARIABLE, StepReport
 FOLDER = ROOT / "build" / "steps"
 # What only a plain build can test, and what pytest needs.
 PLAIN_PARTS = ("harness", "model", "torture")
-PLAIN_TARGETS = ("harness_test", "model_test", "torture_test", "drover_cli", "drover_python", "fake_cuda", "fake_nvml")
+PLAIN_TARGETS = (
+    "drover",
+    "harness_test",
+    "model_test",
+    "torture_test",
+    "drover_cli",
+    "drover_python",
+    "fake_cuda",
+    "fake_nvml",
+)
 QUICK_GATES = ("format", "ruff-format", "ruff", "shell", "layers", "sizes", "docs")
 
 
@@ -57,9 +66,10 @@ def script(name: str, *arguments: str) -> tuple[str, ...]:
 
 def without_random_addresses() -> tuple[str, ...]:
     """Give the prefix that GCC 13's thread sanitizer and older ones need on kernels that spread addresses widely."""
-    tool = shutil.which("setarch")
-    works = tool is not None and subprocess.run([tool, "-R", "true"], capture_output=True, check=False).returncode == 0
-    return ("setarch", "-R") if works else ()
+    command = ("setarch", "-R")
+    if shutil.which(command[0]) is None:
+        return ()
+    return command if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0 else ()
 
 
 def setup(clang: str) -> Step:
@@ -84,13 +94,16 @@ def wheel() -> Step:
     """The wheel; pip itself builds only what has changed."""
     python = str(ROOT / ".venv" / "bin" / "python")
     options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", "build/wheel")
-    return Step("wheel", (python, "-m", "pip", "wheel", ".", *options, "--config-settings=build-dir=build/wheel/cmake"))
+    folder = "--config-settings=build-dir=build/wheel/cmake"
+    return Step("wheel", (python, "-m", "pip", "wheel", ".", *options, folder))
 
 
 def torture_python() -> Step:
     """Kills of Python programs, more than in each run of the tests."""
     command = (str(ROOT / ".venv" / "bin" / "pytest"), "-q", "-s", "tests/python/test_kills.py")
-    return Step("torture python", command, variables={"DROVER_PYTHON_KILLS": "300"})
+    return Step(
+        "torture python", command, variables={"DROVER_PYTHON_KILLS": "300", "DROVER_BUILD_DIR": "build/plain"}
+    )
 
 
 def steps_of_test(base: str, clang: str) -> list[Step]:
@@ -154,8 +167,7 @@ def steps_of_all(base: str, clang: str) -> list[Step]:
         build_fuzzers(clang),
         fuzz(60, is_skippable=False),
         wheel(),
-        Step("build dev", script("build.py", "dev")),
-        Step("pytest", script("run_pytest.py", "--all")),
+        Step("pytest", script("run_pytest.py", "--all"), variables={"DROVER_BUILD_DIR": "build/plain"}),
         Step("build torture", script("build.py", "release", "torture")),
         Step("torture", (str(ROOT / "build/release/tests/torture/torture"), "--kills", "20000")),
         torture_python(),

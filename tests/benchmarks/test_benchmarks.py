@@ -25,7 +25,8 @@ PATIENCE_S = 60.0
 def program(workload: str) -> Path:
     """Give the benchmark of a workload."""
     path = BUILD / "benchmarks" / f"bench_{workload}"
-    assert path.exists(), f"{path} is not built; build it, or set DROVER_BUILD_DIR"
+    if not path.exists():
+        pytest.skip(f"{path} is not built: `make test-all` builds benchmarks, or set DROVER_BUILD_DIR")
     return path
 
 

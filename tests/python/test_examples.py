@@ -15,6 +15,7 @@ EXPECTED = {
     "fill_shared_rows": ("1000000.0 1000000.0", "torch"),
     "hand_over_tensors": ("torch.Size([1000, 1000]) 2000000.0", "torch"),
     "one_process_for_the_gpu": (SQUARES, "torch"),
+    "pool_map": ("240 arrays summed by 4 workers, 1 killed and replaced: the result is right", "numpy"),
     "square_on_gpus": (SQUARES, "torch"),
     "sum_on_gpus": (SUMS, "numpy"),
     "sum_through_a_queue": (SUMS, "numpy"),
@@ -28,7 +29,8 @@ def test_example_prints_what_it_should(name: str) -> None:
     pytest.importorskip(library)
     source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
     assert "__main__" not in source
-    assert run(source) == [printed]
+    # The warning of a worker that was killed is the only other line.
+    assert [line for line in run(source) if " is replaced: " not in line] == [printed]
 
 
 def test_every_example_is_run() -> None:

@@ -85,6 +85,19 @@ def test_change_of_an_unrelated_header_has_nothing_checked_again(tidy_tree: Tidy
     assert tidy_tree.run() == (True, "0 checked, 1 unchanged")
 
 
+@pytest.mark.parametrize(
+    ("changed", "checked"),
+    [("src/base/fd.cpp", 1), ("include/drover/base/errc.hpp", 1), (".clang-tidy", 1), ("README.md", 0)],
+)
+def test_only_sources_that_a_change_reaches_are_checked(tidy_tree: TidyTree, changed: str, checked: int) -> None:
+    """The source itself, a header that it includes, or the settings."""
+    root = tidy_tree.tree.root
+    assert tidy.run_tidy(root, root / "build" / "dev", str(tidy_tree.tool), {changed}) == (
+        True,
+        f"{checked} checked, 0 unchanged",
+    )
+
+
 def test_findings_are_shown_and_never_remembered_as_clean(tidy_tree: TidyTree) -> None:
     """A source with findings is checked each time until it has none."""
     tidy_tree.verdict("echo 'fd.cpp:1:1: error: ugly'; exit 1")

@@ -11,7 +11,22 @@ from pathlib import Path
 import pytest
 from small_tree import ROOT
 
-PROMISED = {"demo", "test", "build", "bench", "lint", "gpu", "docs", "bundle", "setup", "clean", "help", "wheel"}
+PROMISED = {
+    "demo",
+    "test",
+    "test-all",
+    "build",
+    "bench",
+    "lint",
+    "gpu",
+    "docs",
+    "bundle",
+    "setup",
+    "clean",
+    "help",
+    "wheel",
+    "check",
+}
 
 
 def make(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -40,24 +55,22 @@ def test_every_target_can_be_planned() -> None:
         assert (done.returncode, done.stderr) == (0, ""), target
 
 
-def test_test_runs_its_steps_in_order() -> None:
-    """Setup first, then the gates, then the builds with their tests, then pytest, and no step twice."""
-    steps = re.findall(r'^echo "== ([^"]*)"', make("--dry-run", "test").stdout, re.MULTILINE)
-    wanted = [
-        "setup",
-        "lint",
-        "build dev",
-        "test dev",
-        "build asan",
-        "test asan",
-        "build tsan",
-        "test tsan",
-        "build fuzz",
-        "fuzz",
-        "wheel",
-        "pytest",
-    ]
-    assert [step for step in steps if step in wanted] == wanted
+def test_test_check_and_test_all_are_plans_of_the_script() -> None:
+    """And pass the base on; the steps themselves are tested with it."""
+    for plan in ("test", "check"):
+        assert f'scripts/steps.py {plan} --base "v1"' in make("--dry-run", plan, "BASE=v1").stdout
+    assert "scripts/steps.py test-all" in make("--dry-run", "test-all").stdout
+
+
+def test_demo_shows_both_languages_or_says_why_not() -> None:
+    """The same program in C++ and in Python, where there is a Python for the package."""
+    both = make("--dry-run", "demo").stdout
+    assert "examples/cpp/pool_map/pool_map" in both
+    assert ".venv/bin/python examples/python/pool_map.py" in both
+    one = make("--dry-run", "demo", "PYTHON=false").stdout
+    assert "examples/python" not in one
+    assert "drover_python" not in one
+    assert "pool_map in Python is left out: it needs Python 3.10 or newer" in one
 
 
 def test_bench_takes_one_workload_or_all(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ class Machine:
         self.bin.mkdir()
         self.installed.write_text("", encoding="utf-8")
         shutil.copy(SCRIPTS / "setup.sh", self.tree / "scripts")
+        (self.tree / "requirements-build.txt").write_text("needed==1\n", encoding="utf-8")
         (self.tree / "requirements-dev.txt").write_text("tool==1\n", encoding="utf-8")
         for name in REAL_PROGRAMS:
             (self.bin / name).symlink_to(shutil.which(name) or name)
@@ -230,11 +231,35 @@ def test_venv_is_made_once_and_again_when_requirements_change(machine: Machine) 
     assert machine.run().returncode == 0
     assert machine.run().returncode == 0
     assert machine.calls() == [pip]
-    digest = hashlib.sha256(b"tool==1\n").hexdigest()
+    digest = hashlib.sha256(b"needed==1\ntool==1\n").hexdigest()
     assert digest in (machine.tree / ".venv/.stamp").read_text(encoding="utf-8")
     (machine.tree / "requirements-dev.txt").write_text("tool==2\n", encoding="utf-8")
     assert machine.run().returncode == 0
     assert machine.calls() == [pip, pip]
+
+
+def test_demo_installs_little_and_setup_adds_the_rest(machine: Machine) -> None:
+    """No tools, the same folder, and nothing again where the tools are there."""
+    machine.has(PACKAGES)
+    pip = f"python -m pip install --quiet --disable-pip-version-check -r {machine.tree}/requirements"
+    assert (machine.run("--demo").returncode, machine.run("--demo").stdout) == (0, "")
+    assert machine.calls() == [f"{pip}-build.txt"]
+    (machine.tree / ".venv" / "kept").touch()
+    machine.has(f"{PACKAGES} {TOOLS}")
+    assert machine.run().returncode == 0
+    assert machine.calls() == [f"{pip}-build.txt", f"{pip}-dev.txt"]
+    assert (machine.tree / ".venv" / "kept").exists()
+    assert (machine.run("--demo").stdout, len(machine.calls())) == ("", 2)
+
+
+def test_demo_goes_on_without_a_python_for_the_package(machine: Machine) -> None:
+    """It says so in one line."""
+    machine.has(PACKAGES)
+    machine.program("python3", 'case "$*" in *version_info*) exit 1 ;; *) exit 0 ;; esac')
+    done = machine.run("--demo")
+    assert done.returncode == 0
+    assert done.stdout == "setup: there is no Python 3.10 or newer: going on without the Python package\n"
+    assert machine.calls() == []
 
 
 def test_python_without_venv_needs_a_package(machine: Machine) -> None:

@@ -44,8 +44,8 @@ bool is_ignored(const std::string& target) {
 
 fs::path shared_memory_folder() { return environment("DROVER_TEST_SHM_DIR").value_or("/dev/shm"); }
 
-// Children in whatever state, since a test forgot to reap them. Of the orphans only those alive: the adopter reaps the
-// others.
+// Children in whatever state, since a test forgot to reap them. Of the orphans only those alive: the adopter reaps
+// the others.
 std::vector<ProcessEntry> owned_processes(pid_t adopter) {
   const pid_t self = ::getpid();
   if (adopter == 0) return descendants_of(self);

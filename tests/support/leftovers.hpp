@@ -22,8 +22,8 @@ struct Surroundings {
 [[nodiscard]] Surroundings look_around(pid_t adopter);
 
 /// One line for each thing that is here now and was not `before`, and for each registered check that
-/// complains. Processes and names it reports are removed and descriptors are added to `before`, so that the next test is
-/// not blamed for them and needs no look of its own. A look costs milliseconds: all of /proc is read.
+/// complains. Processes and names it reports are removed and descriptors are added to `before`, so that the next test
+/// is not blamed for them and needs no look of its own. A look costs milliseconds: all of /proc is read.
 [[nodiscard]] std::vector<std::string> clear_leftovers(Surroundings& before, pid_t adopter);
 
 /// Adds a check that runs after each test: it returns what was left, or an empty text. For resources that only

@@ -1,0 +1,66 @@
+"""scripts/change.py: the base of a change, and what has changed since."""
+
+from __future__ import annotations
+
+import subprocess
+
+import change
+import pytest
+from small_tree import Tree
+
+
+def git(tree: Tree, *arguments: str) -> str:
+    """Run git in the tree."""
+    settings = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
+    command = ["git", "-C", str(tree.root), *settings, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(tree: Tree, name: str) -> str:
+    """Commit a new file; the commit."""
+    tree.write(name, f"{name}\n")
+    git(tree, "add", name)
+    git(tree, "commit", "--quiet", "-m", name)
+    return git(tree, "rev-parse", "HEAD")
+
+
+def test_first_commit_has_no_base(tree: Tree) -> None:
+    """Nothing is known, so everything counts as changed."""
+    assert change.base_of(tree.root) is None
+    commit(tree, "one")
+    assert change.base_of(tree.root) is None
+
+
+def test_main_branch_is_compared_with_the_commit_before_or_with_what_was_pushed(tree: Tree) -> None:
+    """What was pushed is the branch of the origin."""
+    git(tree, "checkout", "--quiet", "-b", "main")
+    first, second = commit(tree, "one"), commit(tree, "two")
+    assert change.base_of(tree.root) == first
+    git(tree, "update-ref", "refs/remotes/origin/main", first)
+    commit(tree, "three")
+    assert change.base_of(tree.root) == first
+    git(tree, "update-ref", "refs/remotes/origin/main", "HEAD")
+    assert change.base_of(tree.root) == second
+
+
+def test_branch_is_compared_with_where_it_left_the_main_branch(tree: Tree) -> None:
+    """Committed, changed and new files are the change."""
+    git(tree, "checkout", "--quiet", "-b", "main")
+    left = commit(tree, "one")
+    git(tree, "checkout", "--quiet", "-b", "work")
+    commit(tree, "two")
+    tree.write("one", "changed\n")
+    tree.write("three", "new\n")
+    git(tree, "checkout", "--quiet", "-b", "more")
+    assert change.base_of(tree.root) == left
+    assert change.changed_since(tree.root, left) == {"one", "two", "three"}
+
+
+def test_base_can_be_named(tree: Tree) -> None:
+    """By anything that git knows, and nothing else."""
+    first = commit(tree, "one")
+    commit(tree, "two")
+    assert change.base_of(tree.root, "HEAD^") == first
+    assert change.base_of(tree.root, "everything") is None
+    with pytest.raises(SystemExit, match="git knows no commit 'nonsense': name a branch"):
+        change.base_of(tree.root, "nonsense")

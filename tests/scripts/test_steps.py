@@ -1,0 +1,97 @@
+"""scripts/steps.py: the plans, the table, and what is shown when a step fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import steps
+from step_report import StepReport
+
+
+def names(plan: str) -> list[str]:
+    """The steps of a plan."""
+    return [step.name for step in steps.PLANS[plan]("", "16")]
+
+
+def test_plans_begin_with_setup_and_build_before_they_test() -> None:
+    """Gates first, then the sanitizers, then what only a plain build can test."""
+    assert names("test") == [
+        "setup", "lint", "build asan", "test asan", "build tsan", "test tsan", "build dev", "test dev", "build fuzz",
+        "fuzz", "wheel", "pytest",
+    ]  # fmt: skip
+    assert names("check")[:5] == ["setup", "quick gates", "build dev", "tidy", "test dev"]
+    assert {"build plain", "test plain", "torture", "torture python"} <= set(names("test-all"))
+
+
+def test_test_all_skips_nothing() -> None:
+    """No step is left out for what it reads, and every run of tests is told to run all."""
+    for step in steps.PLANS["test-all"]("", "16"):
+        assert step.reads == ()
+        if any(name in text for text in step.command for name in ("run_tests.py", "run_pytest.py")):
+            assert "--all" in step.command, step.name
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[steps.Step]:
+    """Give a plan whose steps a test can choose."""
+    chosen: list[steps.Step] = []
+    monkeypatch.setattr(steps, "FOLDER", tmp_path / "steps")
+    monkeypatch.setattr(steps, "PLANS", {"test": lambda _base, _clang: chosen})
+    return chosen
+
+
+def report(**fields: object) -> str:
+    """A shell command that writes a report."""
+    return f"printf '%s' '{json.dumps(fields)}' > $DROVER_STEP_REPORT"
+
+
+def test_table_has_a_row_for_each_step_and_the_sum(plan: list[steps.Step], capfd: pytest.CaptureFixture[str]) -> None:
+    """Wall and processor time, and the tests that were run."""
+    busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+    plan += [
+        steps.Step("busy", ("sh", "-c", f"{busy}; {report(tests=7, note='2 of 3 programs')}")),
+        steps.Step("idle", ("sh", "-c", report(tests=5))),
+    ]
+    assert steps.main(["test"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[:2] == ["== busy", "== idle"]
+    assert [line.split()[0] for line in lines[3:7]] == ["step", "busy", "idle", "total"]
+    assert lines[4].endswith(" 7  2 of 3 programs")
+    assert lines[6].split()[-1] == "12"
+    assert lines[-1] == "make test: everything passed"
+
+
+def test_failure_ends_the_run_and_its_output_comes_last(
+    plan: list[steps.Step], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After the table, so that it need not be searched."""
+    plan += [
+        steps.Step("bad", ("sh", "-c", f"echo early; {report(failure='---- a.B failed')}; exit 3")),
+        steps.Step("never", ("echo", "unreachable")),
+    ]
+    assert steps.main(["test"]) == 3
+    said = capfd.readouterr()
+    assert "unreachable" not in said.out
+    assert "FAILED (status 3)" in said.out
+    assert said.out.endswith("---- a.B failed\n")
+    assert said.err == "make test: the step 'bad' failed (status 3)\n"
+
+
+def test_step_that_reads_files_is_left_out_until_they_change(
+    plan: list[steps.Step], capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """And only if it passed."""
+    file = tmp_path / "program"
+    file.write_text("1", encoding="utf-8")
+    plan.append(steps.Step("fuzz", ("sh", "-c", f"echo ran; test $(cat {file}) != 2"), reads=(file,)))
+    for text, ran, status in [("1", True, 0), ("1", False, 0), ("2", True, 1), ("2", True, 1), ("3", True, 0)]:
+        file.write_text(text, encoding="utf-8")
+        assert steps.main(["test"]) == status
+        assert ("ran" in capfd.readouterr().out.split()) == ran, text
+
+
+def test_report_of_a_step_that_wrote_none_is_empty(tmp_path: Path) -> None:
+    """As for steps that run no tests."""
+    assert StepReport.load(tmp_path / "missing") == StepReport()
