@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -140,19 +141,20 @@ std::optional<int> overcommit(const fs::path& root) {
 
 }  // namespace
 
-Facts collect_facts(DriverProbe probe, const fs::path& root) {
+Facts collect_facts(DriverProbe probe, const std::string& root) {
   Facts facts;
   facts.probe = std::move(probe);
   facts.kernel_module = kernel_module_version(root);
   facts.pci_gpus = find_pci_gpus(root);
   facts.device_nodes = find_device_nodes(root);
-  facts.is_wsl = is_there(root / "dev/dxg");
+  facts.is_wsl = is_there(fs::path(root) / "dev/dxg");
   facts.is_container = in_container(root);
   facts.environment = read_environment();
   facts.mps = find_mps(root, facts.environment.mps_pipe_directory);
   facts.shared_memory = shared_memory_space(root);
   facts.open_files = open_file_facts(root);
-  facts.memory_total = observe::number_after(read_text(root / "proc/meminfo"), "MemTotal:").value_or(0) * kKiB;
+  facts.memory_total =
+      observe::number_after(read_text(fs::path(root) / "proc/meminfo"), "MemTotal:").value_or(0) * kKiB;
   facts.memory_limits = observe::memory_limits(root);
   facts.overcommit_memory = overcommit(root);
   return facts;

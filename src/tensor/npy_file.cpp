@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
 #include <new>
 #include <vector>
 
@@ -126,22 +127,22 @@ void sync_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
-NpyFile read_npy(const std::filesystem::path& path) {
+NpyFile read_npy(const std::string& path) {
   // Opening a pipe must not wait for its writer.
-  const Fd file = open_file(path.string(), O_RDONLY | O_NONBLOCK);
-  if (!file.is_open()) throw_errno("open", path.string());
-  const NpyHeader header = header_of(file, path.string());
+  const Fd file = open_file(path, O_RDONLY | O_NONBLOCK);
+  if (!file.is_open()) throw_errno("open", path);
+  const NpyHeader header = header_of(file, path);
   const std::size_t bytes = header.layout.bytes();
-  auto data = memory_for(bytes, path.string());
-  read_at(file, path.string(), {data.get(), bytes}, header.data_offset);
+  auto data = memory_for(bytes, path);
+  read_at(file, path, {data.get(), bytes}, header.data_offset);
   return {header.layout, std::move(data)};
 }
 
-void write_npy(const std::filesystem::path& path, const TensorLayout& layout, std::span<const std::byte> memory) {
+void write_npy(const std::string& path, const TensorLayout& layout, std::span<const std::byte> memory) {
   detail::check_memory(layout, memory.size());
   struct stat facts{};
-  if (!path.has_filename() || (::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode))) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}' is a folder, not a file", path.string()),
+  if (!std::filesystem::path(path).has_filename() || (::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode))) {
+    throw Error(Errc::invalid_argument, fmt::format("'{}' is a folder, not a file", path),
                 "give the path of a file in it");
   }
   const auto whole = TensorLayout::contiguous(layout.dtype(), layout.shape());
@@ -152,12 +153,12 @@ void write_npy(const std::filesystem::path& path, const TensorLayout& layout, st
     const auto extent = layout.extent_bytes();
     file.write(memory.subspan(extent.begin, extent.end - extent.begin));
   } else {
-    const auto owner = memory_for(whole.bytes(), path.string());
+    const auto owner = memory_for(whole.bytes(), path);
     const std::span<std::byte> copy(owner.get(), whole.bytes());
     copy_strided(copy, whole, memory, layout);
     file.write(copy);
   }
-  file.place(path.string());
+  file.place(path);
   sync_folder(folder_of(path));
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -94,6 +93,6 @@ struct Facts {
 /// Reads the machine: files below `root`/proc, `root`/sys and `root`/dev, the environment and the limits of this
 /// process. What cannot be read stays empty; never throws for that. Quick, and does not touch the driver: `probe`
 /// is passed through.
-[[nodiscard]] Facts collect_facts(DriverProbe probe, const std::filesystem::path& root = "/");
+[[nodiscard]] Facts collect_facts(DriverProbe probe, const std::string& root = "/");
 
 }  // namespace drover

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -38,7 +37,7 @@ struct ProcessDoctorOptions {
   bool has_stacks = true;                                               ///< attach a debugger, if one is installed
   std::chrono::nanoseconds time_for_stacks = std::chrono::seconds(20);  ///< all of them together
   std::chrono::nanoseconds patience = std::chrono::seconds(10);  ///< how long a worker of a pool may stand still
-  std::filesystem::path proc = "/proc";                          ///< where processes are looked at
+  std::string proc = "/proc";                                    ///< where processes are looked at
 };
 
 /// Looks and judges; with stacks each process stands still for a moment. Throws `Errc::not_found` if there is no such

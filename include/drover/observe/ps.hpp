@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -38,7 +37,7 @@ struct PoolInfo {
 struct PoolListOptions {
   bool has_stacks = false;                                             ///< ask workers for their stacks
   std::chrono::nanoseconds time_for_stacks = std::chrono::seconds(3);  ///< all of them together
-  std::filesystem::path proc = "/proc";                                ///< where processes are looked at
+  std::string proc = "/proc";                                          ///< where processes are looked at
 };
 
 /// All pools whose processes this user may look at, by application and age. Changes nothing; with stacks, each worker

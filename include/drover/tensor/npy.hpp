@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,13 +51,13 @@ class NpyFile {
 
 /// Reads a file. Blocks. Throws as `parse_npy`, and `Errc::not_found` if there is none, `Errc::invalid_argument` if
 /// it is a folder or a device, `Errc::out_of_memory` if it does not fit.
-[[nodiscard]] NpyFile read_npy(const std::filesystem::path& path);
+[[nodiscard]] NpyFile read_npy(const std::string& path);
 
 /// Writes the elements of `memory` that `layout` names, row after row, to a file. Blocks until it is on the disk. The
 /// file is there whole or not at all: it is written under another name in the same folder and then takes the place of
 /// what was there, a link included. Elements that do not lie row after row are copied first, which takes as much
 /// memory again. Throws as `npy_header`, `Errc::invalid_argument` if the layout reaches outside `memory` or `path` is
 /// a folder, `Errc::limit_reached` if the disk is full, `Errc::not_found` if there is no such folder.
-void write_npy(const std::filesystem::path& path, const TensorLayout& layout, std::span<const std::byte> memory);
+void write_npy(const std::string& path, const TensorLayout& layout, std::span<const std::byte> memory);
 
 }  // namespace drover
