@@ -79,11 +79,11 @@ function(drover_add_program name)
   target_link_libraries(${name} PRIVATE drover drover_flags drover_fmt)
 endfunction()
 
-# The tests of a part: every tests/<part>/*_test.cpp in one program, each suite a test of its own in ctest.
+# The tests of a part: every *_test.cpp below tests/<part> in one program, each suite a test of its own in ctest.
 # SOURCES and LIBRARIES add conformance suites and the like; READS names further targets that the tests run or load.
 function(drover_add_tests part)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;READS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${part}/*_test.cpp")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${part}/*_test.cpp")
   drover_add_program(${part}_test ${sources} ${arg_SOURCES})
   target_include_directories(${part}_test PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${part}_test PRIVATE drover_test_support ${arg_LIBRARIES})

@@ -11,7 +11,7 @@
 #include "drover/pool/codec.hpp"
 #include "fuzz/fuzz_input.hpp"
 #include "fuzz/spoiled_objects.hpp"
-#include "pool/wire.hpp"
+#include "pool/run/wire.hpp"
 
 namespace {
 

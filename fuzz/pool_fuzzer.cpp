@@ -8,7 +8,7 @@
 #include "drover/base/log.hpp"
 #include "fuzz/fuzz_input.hpp"
 #include "fuzz/spoiled_objects.hpp"
-#include "ipc/block_pool.hpp"
+#include "ipc/ledger/block_pool.hpp"
 
 namespace {
 

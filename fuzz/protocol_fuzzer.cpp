@@ -1,7 +1,7 @@
 // Control messages: what the keeper reads from participants and visitors, and they from it.
 #include "drover/base/error.hpp"
 #include "fuzz/fuzz_input.hpp"
-#include "session/protocol.hpp"
+#include "session/wire/protocol.hpp"
 
 namespace {
 

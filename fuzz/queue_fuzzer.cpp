@@ -9,7 +9,7 @@
 #include "drover/ipc/queue.hpp"
 #include "fuzz/fuzz_input.hpp"
 #include "fuzz/spoiled_objects.hpp"
-#include "ipc/queue_layout.hpp"
+#include "ipc/queue/queue_layout.hpp"
 
 namespace {
 

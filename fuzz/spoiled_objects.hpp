@@ -9,8 +9,8 @@
 #include "drover/base/error.hpp"
 #include "drover/ipc/membership.hpp"
 #include "fuzz/fuzz_input.hpp"
-#include "ipc/object_kinds.hpp"
-#include "ipc/object_layout.hpp"
+#include "ipc/object/object_layout.hpp"
+#include "ipc/registry/object_kinds.hpp"
 
 namespace drover::fuzz {
 

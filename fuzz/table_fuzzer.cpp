@@ -8,8 +8,8 @@
 #include "drover/base/log.hpp"
 #include "fuzz/fuzz_input.hpp"
 #include "fuzz/spoiled_objects.hpp"
-#include "ipc/kept_table.hpp"
-#include "ipc/object_table.hpp"
+#include "ipc/registry/kept_table.hpp"
+#include "ipc/registry/object_table.hpp"
 
 namespace {
 

@@ -20,7 +20,7 @@ from drover import _child, _core, _guard, _template_child, _worker  # noqa: F401
 __all__ = ["main"]
 
 _ROOM = "DROVER_TEMPLATE_ROOM"
-_ENDED = "=cxxxii"  # as in src/process/remote_status.hpp
+_ENDED = "=cxxxii"  # as in src/process/spawn/remote_status.hpp
 _REAP = b"R"
 _NOTE = 200  # letters of each
 

@@ -13,7 +13,7 @@
 
 #include "drover/base/error.hpp"
 #include "drover/base/fd.hpp"
-#include "process/proc_files.hpp"
+#include "process/inspect/proc_files.hpp"
 
 namespace drover::observe {
 namespace {

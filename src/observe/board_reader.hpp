@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "drover/base/mapping.hpp"
-#include "pool/board_layout.hpp"
+#include "pool/watch/board_layout.hpp"
 
 namespace drover::observe {
 

@@ -14,9 +14,9 @@
 #include "drover/base/error.hpp"
 #include "observe/board_reader.hpp"
 #include "observe/tree_rules.hpp"
-#include "pool/stall_report.hpp"
-#include "process/foreign_stacks.hpp"
-#include "process/proc_files.hpp"
+#include "pool/watch/stall_report.hpp"
+#include "process/inspect/foreign_stacks.hpp"
+#include "process/inspect/proc_files.hpp"
 
 namespace drover {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "drover/base/clock.hpp"
 #include "observe/board_reader.hpp"
-#include "pool/read_board.hpp"
-#include "pool/stack_sampler.hpp"
-#include "process/process_facts.hpp"
-#include "process/symbols.hpp"
+#include "pool/watch/read_board.hpp"
+#include "pool/watch/stack_sampler.hpp"
+#include "process/inspect/process_facts.hpp"
+#include "process/inspect/symbols.hpp"
 
 namespace drover {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "drover/observe/doctor.hpp"
-#include "process/process_facts.hpp"
+#include "process/inspect/process_facts.hpp"
 
 namespace drover::observe {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "drover/tensor/tensor.hpp"
-#include "tensor/memory_state.hpp"
-#include "tensor/tensor_storage.hpp"
+#include "tensor/memory/memory_state.hpp"
+#include "tensor/memory/tensor_storage.hpp"
 
 namespace drover {
 

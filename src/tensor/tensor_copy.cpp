@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "drover/base/bytes.hpp"
-#include "tensor/memory_check.hpp"
-#include "tensor/runs.hpp"
+#include "tensor/layout/memory_check.hpp"
+#include "tensor/layout/runs.hpp"
 #include "tensor/tensor_access.hpp"
 
 namespace drover {

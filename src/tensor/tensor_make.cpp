@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "tensor/memory_check.hpp"
+#include "tensor/layout/memory_check.hpp"
+#include "tensor/layout/visit_element.hpp"
 #include "tensor/tensor_access.hpp"
-#include "tensor/visit_element.hpp"
 
 namespace drover {
 namespace {

@@ -1,8 +1,8 @@
 // Tensors as text, wherever they lie.
 #include <fmt/format.h>
 
+#include "tensor/layout/tensor_text_parts.hpp"
 #include "tensor/tensor_access.hpp"
-#include "tensor/tensor_text_parts.hpp"
 
 namespace drover {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ipc/ring_layout.hpp"
+#include "ipc/queue/ring_layout.hpp"
 
 namespace drover::model {
 

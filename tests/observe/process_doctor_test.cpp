@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "pool/board_support.hpp"
+#include "pool/watch/board_support.hpp"
 #include "support/expect_error.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/waiting_child.hpp"

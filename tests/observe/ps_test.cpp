@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "observe/board_reader.hpp"
-#include "pool/board_support.hpp"
-#include "pool/stack_sampler.hpp"
+#include "pool/watch/board_support.hpp"
+#include "pool/watch/stack_sampler.hpp"
 #include "support/waiting_child.hpp"
 
 namespace drover {

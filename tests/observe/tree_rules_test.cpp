@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "pool/stall_support.hpp"
+#include "pool/watch/stall_support.hpp"
 
 namespace drover::observe {
 namespace {

@@ -11,7 +11,7 @@
 #include "drover/base/mutex.hpp"
 #include "drover/ipc/channel.hpp"
 #include "drover/ipc/membership.hpp"
-#include "ipc/object_table.hpp"
+#include "ipc/registry/object_table.hpp"
 
 namespace drover::test {
 

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/process/child_process.hpp"
-#include "process/process_facts.hpp"
+#include "process/inspect/process_facts.hpp"
 
 namespace drover::test {
 

@@ -13,11 +13,11 @@
 #include "drover/session/session.hpp"
 #include "drover/tensor/send.hpp"
 #include "drover/tensor/tensor.hpp"
-#include "session/session_helpers.hpp"
+#include "session/client/session_helpers.hpp"
 #include "support/expect_error.hpp"
 #include "support/peer_group.hpp"
-#include "tensor/gate.hpp"
-#include "tensor/memory_support.hpp"
+#include "tensor/memory/gate.hpp"
+#include "tensor/memory/memory_support.hpp"
 
 namespace drover::test {
 namespace {

@@ -12,11 +12,11 @@
 #include "drover/base/error.hpp"
 #include "drover/tensor/send.hpp"
 #include "drover/tensor/serialize.hpp"
-#include "session/session_helpers.hpp"
+#include "session/client/session_helpers.hpp"
 #include "support/expect_error.hpp"
 #include "support/test_session.hpp"
-#include "tensor/gate.hpp"
-#include "tensor/memory_support.hpp"
+#include "tensor/memory/gate.hpp"
+#include "tensor/memory/memory_support.hpp"
 
 namespace drover {
 namespace {

@@ -18,7 +18,7 @@
 #include "drover/ipc/lock.hpp"
 #include "drover/ipc/rlock.hpp"
 #include "drover/ipc/semaphore.hpp"
-#include "ipc/cell_lock.hpp"
+#include "ipc/wake/cell_lock.hpp"
 #include "torture/queue_probe.hpp"
 #include "torture/torture_session.hpp"
 

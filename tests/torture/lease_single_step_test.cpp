@@ -11,9 +11,9 @@
 
 #include "drover/base/mapping.hpp"
 #include "drover/ipc/queue.hpp"
-#include "ipc/ledger_support.hpp"
-#include "ipc/object_layout.hpp"
-#include "ipc/slab_book.hpp"
+#include "ipc/ledger/ledger_support.hpp"
+#include "ipc/ledger/slab_book.hpp"
+#include "ipc/object/object_layout.hpp"
 #include "support/single_step.hpp"
 #include "torture/queue_probe.hpp"
 

@@ -9,8 +9,8 @@
 
 #include "drover/ipc/queue.hpp"
 #include "drover/ipc/value.hpp"
-#include "ipc/object_layout.hpp"
-#include "ipc/queue_layout.hpp"
+#include "ipc/object/object_layout.hpp"
+#include "ipc/queue/queue_layout.hpp"
 #include "support/single_step.hpp"
 #include "torture/queue_probe.hpp"
 

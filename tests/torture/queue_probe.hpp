@@ -7,7 +7,7 @@
 #include <string>
 
 #include "drover/ipc/queue.hpp"
-#include "ipc/queue_layout.hpp"
+#include "ipc/queue/queue_layout.hpp"
 #include "support/test_session.hpp"
 
 namespace drover::test {

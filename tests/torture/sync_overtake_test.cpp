@@ -8,8 +8,8 @@
 #include "drover/ipc/lock.hpp"
 #include "drover/ipc/semaphore.hpp"
 #include "drover/ipc/value.hpp"
-#include "ipc/object_layout.hpp"
-#include "ipc/semaphore_layout.hpp"
+#include "ipc/object/object_layout.hpp"
+#include "ipc/sync/semaphore_layout.hpp"
 #include "support/expect_error.hpp"
 #include "support/single_step.hpp"
 

@@ -14,9 +14,9 @@
 #include "drover/ipc/condition.hpp"
 #include "drover/ipc/event.hpp"
 #include "drover/ipc/semaphore.hpp"
-#include "ipc/condition_layout.hpp"
-#include "ipc/event_layout.hpp"
-#include "ipc/object_layout.hpp"
+#include "ipc/object/object_layout.hpp"
+#include "ipc/sync/condition_layout.hpp"
+#include "ipc/sync/event_layout.hpp"
 #include "support/expect_error.hpp"
 #include "support/single_step.hpp"
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "drover/base/error.hpp"
-#include "ipc/object_kinds.hpp"
-#include "ipc/object_layout.hpp"
+#include "ipc/object/object_layout.hpp"
+#include "ipc/registry/object_kinds.hpp"
 
 namespace drover::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "drover/ipc/membership.hpp"
-#include "ipc/object_table.hpp"
+#include "ipc/registry/object_table.hpp"
 
 namespace drover::test {
 

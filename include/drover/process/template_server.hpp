@@ -17,7 +17,7 @@ inline constexpr int kTemplateControl = 3;      ///< where orders come from
 inline constexpr int kTemplateApplication = 4;  ///< a pidfd of the application
 
 /// A child that was ordered. Its socket, which the template owns once it took it, carries how the child ended to the
-/// application; src/process/remote_status.hpp has the messages.
+/// application; src/process/spawn/remote_status.hpp has the messages.
 class TemplateOrderTaken {
  public:
   /// What is private to the library.

@@ -1,0 +1,46 @@
+#include "ipc/ledger/kept_entry.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+
+namespace drover {
+
+bool is_printable(std::string_view text) noexcept {
+  return std::ranges::none_of(text, [](char letter) {
+    const auto code = static_cast<unsigned char>(letter);
+    return code < 0x20 || code == 0x7f;
+  });
+}
+
+// What cannot be shown is not shown.
+void check_kept_name(std::string_view name) {
+  if (!name.empty() && name.size() <= kMostKeptNameBytes && is_printable(name)) return;
+  throw Error(Errc::invalid_argument,
+              fmt::format("a text of {} bytes{} is no name under which a session keeps something", name.size(),
+                          is_printable(name) ? "" : " with control characters"),
+              fmt::format("such a name has 1 to {} bytes and no control characters", kMostKeptNameBytes));
+}
+
+KeptEntry make_kept_entry(std::string_view name, std::span<const std::byte> record, std::string_view description) {
+  check_kept_name(name);
+  if (description.size() > kMostKeptDescriptionBytes || !is_printable(description)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' was to be kept with a description of {} bytes{}", name, description.size(),
+                            is_printable(description) ? "" : " with control characters"),
+                fmt::format("a description is one line of at most {} bytes", kMostKeptDescriptionBytes));
+  }
+  if (record.size() > kMostKeptRecordBytes) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' was to be kept with a record of {} bytes", name, record.size()),
+                fmt::format("a record has at most {}; put what is larger into a block", kMostKeptRecordBytes));
+  }
+  return {.info = {.name = std::string(name), .description = std::string(description)},
+          .record = {record.begin(), record.end()},
+          .leases = {}};
+}
+
+}  // namespace drover

@@ -1,0 +1,29 @@
+// ipc/ledger/kept_entry.hpp: what is kept under a name, as the keeper holds it and as it travels.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "drover/ipc/kept.hpp"
+#include "ipc/ledger/sent_lease.hpp"
+
+namespace drover {
+
+/// Everything under one name.
+struct KeptEntry {
+  KeptInfo info;
+  std::vector<std::byte> record;
+  std::vector<SentLease> leases;
+};
+
+/// Whether a text has no control characters.
+[[nodiscard]] bool is_printable(std::string_view text) noexcept;
+/// Throws `Errc::invalid_argument`, with the rules, for what is no name of something kept.
+void check_kept_name(std::string_view name);
+/// An entry without leases. Throws `Errc::invalid_argument` for what is too long, or not printable.
+[[nodiscard]] KeptEntry make_kept_entry(std::string_view name, std::span<const std::byte> record,
+                                        std::string_view description);
+
+}  // namespace drover

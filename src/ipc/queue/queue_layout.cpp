@@ -1,0 +1,185 @@
+#include "ipc/queue/queue_layout.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+
+namespace drover {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::uint64_t kSmallestChunk = 1024;
+constexpr std::uint64_t kMostChunks = std::uint64_t{1} << 20U;
+
+std::size_t rounded_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+PoolGeometry pool_geometry(std::uint64_t bytes) {
+  std::uint64_t chunk = kSmallestChunk;
+  while (bytes / chunk > kMostChunks) chunk *= 2;
+  return {.bytes = rounded_up(std::max(bytes, kSmallestChunk), chunk),
+          .chunk_bytes = static_cast<std::uint32_t>(chunk)};
+}
+
+std::size_t queue_bytes(const ObjectSpec& spec) { return queue_offsets(queue_geometry(spec)).total; }
+
+void format_queue(std::byte* layout, const ObjectSpec& spec) {
+  const QueueGeometry geometry = queue_geometry(spec);
+  format_pool(layout + queue_offsets(geometry).pool_state, geometry.pool);  // all else begins as zeroes
+}
+
+void recover_flights(const QueueView& queue, Owner dead) {
+  for (std::uint64_t index = 0; index < queue.flight_count; ++index) {
+    auto& word = queue.flights[index].word;
+    SlotWord seen = word.load();
+    if (owner_of(seen) != dead) continue;
+    if (state_of(seen) == SlotState::writing) word.compare_exchange_strong(seen, next_lap(seen));
+    if (state_of(seen) == SlotState::reading) {
+      word.compare_exchange_strong(seen, make_slot_word(seen >> kLapShift, SlotState::returned));
+    }
+  }
+}
+
+void recover_slots(const QueueView& queue, Owner dead) {
+  // A consumer that died between keeping a record in flight and freeing its slot has both.
+  std::set<Position> in_flight;
+  for (std::uint64_t index = 0; index < queue.flight_count; ++index) {
+    const Flight& flight = queue.flights[index];
+    const SlotWord word = flight.word.load();
+    if (state_of(word) == SlotState::reading && owner_of(word) == dead) in_flight.insert(flight.position);
+  }
+  queue.ring.recover(dead, [&](std::uint64_t index, std::uint64_t lap) {
+    return in_flight.contains(lap * queue.ring.capacity() + index);
+  });
+}
+
+void recover_blocks(const QueueView& queue, Owner dead) {
+  std::set<std::pair<std::uint32_t, std::uint32_t>> referenced;
+  for_each_record(queue, [&](const Record& record) {
+    if (record.load_head().storage() != Storage::block) return;
+    const BlockRef block = block_of(record);
+    referenced.emplace(block.chunk, block.generation);
+  });
+  queue.pool.recover(dead, [&](BlockRef block) { return referenced.contains({block.chunk, block.generation}); });
+}
+
+void wake_queue(std::byte* layout, const ObjectSpec& spec) {
+  const QueueView queue(layout, queue_geometry(spec));
+  ring_always(queue.ring.head().record_ready);
+  ring_always(queue.ring.head().slot_free);
+  ring_always(queue.ring.head().bytes_free);
+  queue.pool.wake_all();
+}
+
+// Slots before flights: as long as the dead one's flights are its own, nobody can take and finish one whose slot
+// would then be returned once more. Both before blocks, so that what the dead left half written refers to nothing.
+void recover_queue(std::byte* layout, const ObjectSpec& spec, Owner dead) {
+  const QueueView queue(layout, queue_geometry(spec));
+  recover_slots(queue, dead);
+  recover_flights(queue, dead);
+  ++queue.ring.head().returned_epoch;
+  recover_blocks(queue, dead);
+  queue.ring.head().readers.at(dead / 64U).fetch_and(~(std::uint64_t{1} << (dead % 64U)));
+  wake_queue(layout, spec);
+}
+
+std::size_t overflow_bytes(const ObjectSpec& spec) {
+  require(spec.parameters[0] > 0 && spec.parameters[0] <= kMaxPoolBytes, "a message has at most 1 TiB");
+  return spec.parameters[0];
+}
+
+}  // namespace
+
+const ObjectKindInfo queue_kind = {
+    .layout_bytes = queue_bytes, .format = format_queue, .recover = recover_queue, .wake_all = wake_queue};
+
+// Its life is decided by the queue that refers to it: ObjectTable::depart.
+const ObjectKindInfo overflow_kind = {.layout_bytes = overflow_bytes,
+                                      .format = [](std::byte*, const ObjectSpec&) {},
+                                      .recover = [](std::byte*, const ObjectSpec&, Owner) {},
+                                      .wake_all = [](std::byte*, const ObjectSpec&) {}};
+
+QueueGeometry queue_geometry(const ObjectSpec& spec) {
+  const auto& [capacity, bytes, flights, unused_a, unused_b, unused_c] = spec.parameters;
+  if (capacity == 0 || capacity > kMaxQueueCapacity || bytes > kMaxPoolBytes || flights > kMaxFlights) {
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("a queue of {} messages and {} bytes with {} in flight cannot be made", capacity, bytes, flights),
+        fmt::format("capacity is 1 to {}, bytes at most {}, in_flight at most {}", kMaxQueueCapacity, kMaxPoolBytes,
+                    kMaxFlights));
+  }
+  return {.capacity = capacity, .flights = flights, .pool = pool_geometry(bytes)};
+}
+
+QueueOffsets queue_offsets(const QueueGeometry& geometry) {
+  QueueOffsets offsets{};
+  // A pair of lines each, in a queue that has a file of its own; the header precedes the layout.
+  offsets.slots = rounded_up(sizeof(ObjectHeader) + sizeof(RingHead), sizeof(RingSlot)) - sizeof(ObjectHeader);
+  offsets.flights = offsets.slots + geometry.capacity * sizeof(RingSlot);
+  offsets.pool_state = offsets.flights + geometry.flights * sizeof(Flight);
+  offsets.inlined = rounded_up(offsets.pool_state + pool_state_bytes(geometry.pool), kPage);
+  const std::uint64_t places = geometry.capacity + geometry.flights;
+  offsets.leases = offsets.inlined + places * kInlineBytes;
+  // The blocks begin at a page of the file, as registering them for devices wants.
+  offsets.pool_data =
+      rounded_up(sizeof(ObjectHeader) + offsets.leases + places * kMostLeases * sizeof(SentLeaseWords), kPage) -
+      sizeof(ObjectHeader);
+  offsets.total = offsets.pool_data + geometry.pool.bytes;
+  return offsets;
+}
+
+QueueView::QueueView(std::byte* layout, const QueueGeometry& geometry)
+    : ring(*reinterpret_cast<RingHead*>(layout), reinterpret_cast<RingSlot*>(layout + queue_offsets(geometry).slots),
+           geometry.capacity),
+      flights(reinterpret_cast<Flight*>(layout + queue_offsets(geometry).flights)),
+      flight_count(geometry.flights),
+      pool(layout + queue_offsets(geometry).pool_state, geometry.pool),
+      inlined(layout + queue_offsets(geometry).inlined),
+      leases(reinterpret_cast<SentLeaseWords*>(layout + queue_offsets(geometry).leases)),
+      pool_data(layout + queue_offsets(geometry).pool_data) {}
+
+void for_each_sent_lease(std::byte* layout, const ObjectSpec& spec,
+                         const std::function<void(const SentLease&)>& visit) {
+  const QueueView queue(layout, queue_geometry(spec));
+  const auto visit_all = [&](RecordHead head, const SentLeaseWords* leases) {
+    const std::size_t number = std::min(head.leases(), kMostLeases);
+    for (std::size_t index = 0; index < number; ++index) visit(leases[index].load());
+  };
+  for (std::uint64_t index = 0; index < queue.ring.capacity(); ++index) {
+    const RingSlot& slot = queue.ring.slot(index);
+    if (may_be_read(slot.word.load())) visit_all(slot.record.load_head(), queue.leases_of_slot(index));
+  }
+  for (std::uint64_t index = 0; index < queue.flight_count; ++index) {
+    const Flight& flight = queue.flights[index];
+    if (may_be_read(flight.word.load())) visit_all(flight.record.load_head(), queue.leases_of_flight(index));
+  }
+}
+
+BlockRef block_of(const Record& record) noexcept {
+  std::uint64_t block = 0;
+  record.load_small(&block, sizeof(block));
+  return std::bit_cast<BlockRef>(block);
+}
+
+OverflowRef overflow_of(const Record& record) noexcept {
+  OverflowRef overflow{};
+  record.load_small(&overflow, sizeof(overflow));
+  return overflow;
+}
+
+bool queue_references(std::byte* layout, const ObjectSpec& spec, std::uint64_t overflow) noexcept {
+  const QueueView queue(layout, queue_geometry(spec));
+  bool found = false;
+  for_each_record(queue, [&](const Record& record) {
+    found =
+        found || (record.load_head().storage() == Storage::overflow && overflow_of(record).generation == overflow);
+  });
+  return found;
+}
+
+}  // namespace drover

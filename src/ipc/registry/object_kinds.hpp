@@ -1,0 +1,11 @@
+// ipc/registry/object_kinds.hpp: all kinds of objects, by their numbers.
+#pragma once
+
+#include "ipc/object/object_kind.hpp"
+
+namespace drover {
+
+/// The functions of a kind; throws `Errc::corrupt` for an unknown number.
+const ObjectKindInfo& info_of(ObjectKind kind);
+
+}  // namespace drover

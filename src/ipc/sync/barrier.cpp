@@ -1,0 +1,148 @@
+#include "drover/ipc/barrier.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "drover/ipc/shared_object.hpp"
+#include "ipc/object/local_openings.hpp"
+#include "ipc/object/object_layout.hpp"
+#include "ipc/sync/barrier_layout.hpp"
+#include "ipc/wake/bell.hpp"
+
+namespace drover {
+
+struct Barrier::State {
+  explicit State(SharedObject opened)
+      : object(std::move(opened)), opening(object, [this] { set_member(true); }, [this] { close(); }) {}
+
+  [[nodiscard]] BarrierLayout& layout() const { return *reinterpret_cast<BarrierLayout*>(object.layout()); }
+  [[nodiscard]] BarrierWord now() const { return BarrierWord::unpack(layout().word.load()); }
+
+  void set_member(bool is_member) const {
+    const Owner self = object.self();
+    auto& members = layout().members.at(self / 64U);
+    const std::uint64_t bit = std::uint64_t{1} << (self % 64U);
+    if (is_member) {
+      members.fetch_or(bit);
+    } else {
+      members.fetch_and(~bit);
+    }
+  }
+
+  // Broken before the member goes: who is killed in between breaks it by that.
+  void close() const {
+    if (std::uncaught_exceptions() > exceptions) break_it();
+    set_member(false);
+  }
+
+  void break_it() const {
+    layout().word.fetch_or(BarrierWord{.is_broken = true}.pack());
+    ring_all(layout().bell);
+  }
+
+  // Replaces the word by what `change` makes of it, unless that is nothing; returns the word before.
+  template <class Change>
+  BarrierWord replace(Change change) const {  // NOLINT(modernize-use-nodiscard): most callers want only the change
+    std::uint64_t seen = layout().word.load();
+    for (;;) {
+      const BarrierWord before = BarrierWord::unpack(seen);
+      const std::optional<BarrierWord> after = change(before);
+      if (!after || layout().word.compare_exchange_weak(seen, after->pack())) return before;
+    }
+  }
+
+  [[nodiscard]] BarrierWord arrive() const;
+  [[nodiscard]] BarrierResult outcome_of(BarrierWord arrival) const;
+  [[nodiscard]] BarrierResult give_up(BarrierWord arrival) const;
+
+  SharedObject object;
+  std::uint32_t parties = static_cast<std::uint32_t>(object.spec().parameters[0]);
+  Patience patience;
+  int exceptions = std::uncaught_exceptions();  // on their way in the thread that opens
+  LocalOpening opening;
+};
+
+// Counts the caller, and ends the round if it is the last to come. Nothing changes in a broken round.
+BarrierWord Barrier::State::arrive() const {
+  const BarrierWord before = replace([&](BarrierWord word) -> std::optional<BarrierWord> {
+    if (word.is_broken) return std::nullopt;
+    if (word.arrived + 1U >= parties) return word.next(true);
+    ++word.arrived;
+    return word;
+  });
+  if (!before.is_broken && before.arrived + 1U >= parties) ring_all(layout().bell);
+  return before;
+}
+
+// Requires: the round of the arrival has ended, or is broken.
+BarrierResult Barrier::State::outcome_of(BarrierWord arrival) const {
+  const BarrierWord seen = now();
+  const bool is_passed = seen.round != arrival.round && seen.was_passed(arrival);
+  return {.kind = is_passed ? BarrierResult::Kind::passed : BarrierResult::Kind::broken, .index = arrival.arrived};
+}
+
+// The deadline has passed: breaks the round, unless it has ended meanwhile.
+BarrierResult Barrier::State::give_up(BarrierWord arrival) const {
+  const BarrierWord before = replace([&](BarrierWord word) -> std::optional<BarrierWord> {
+    if (word.round != arrival.round || word.is_broken) return std::nullopt;
+    word.is_broken = true;
+    return word;
+  });
+  if (before.round != arrival.round || before.is_broken) return outcome_of(arrival);
+  ring_all(layout().bell);
+  return {.kind = BarrierResult::Kind::timed_out, .index = arrival.arrived};
+}
+
+Barrier::Barrier(std::shared_ptr<Membership> membership, std::uint32_t parties)
+    : state_(std::make_unique<State>(
+          SharedObject(std::move(membership), ObjectSpec{.kind = ObjectKind::barrier, .parameters = {parties}}))) {}
+
+Barrier::Barrier(std::shared_ptr<Membership> membership, const ObjectHandle& handle)
+    : state_(std::make_unique<State>(SharedObject(std::move(membership), handle, ObjectKind::barrier))) {}
+
+Barrier::Barrier(Barrier&&) noexcept = default;
+Barrier& Barrier::operator=(Barrier&&) noexcept = default;
+Barrier::~Barrier() = default;
+
+BarrierResult Barrier::wait(Deadline deadline) {
+  static_cast<void>(state_->object.self());  // throws in a forked child
+  const BarrierWord arrival = state_->arrive();
+  if (arrival.is_broken) return {.kind = BarrierResult::Kind::broken, .index = 0};
+  const bool is_over = wait_on([] { return "barrier"; }, state_->layout().bell, state_->object.membership(), deadline,
+                               state_->patience,
+                               [&] {
+                                 const BarrierWord seen = state_->now();
+                                 return seen.round != arrival.round || seen.is_broken;
+                               });
+  return is_over ? state_->outcome_of(arrival) : state_->give_up(arrival);
+}
+
+void Barrier::reset() {
+  static_cast<void>(state_->object.self());
+  static_cast<void>(state_->replace([](BarrierWord word) { return std::optional(word.next(false)); }));
+  ring_all(state_->layout().bell);
+}
+
+void Barrier::abort() {
+  static_cast<void>(state_->object.self());
+  state_->break_it();
+}
+
+bool Barrier::is_broken() const noexcept { return state_->now().is_broken; }
+
+std::uint32_t Barrier::parties() const noexcept { return state_->parties; }
+
+std::uint32_t Barrier::waiting() const noexcept {
+  const BarrierWord now = state_->now();
+  return now.is_broken ? 0 : now.arrived;
+}
+
+pid_t Barrier::last_lost() const noexcept {
+  return static_cast<pid_t>(header_of(state_->object.data()).last_lost.load());
+}
+
+const ObjectHandle& Barrier::handle() const noexcept { return state_->object.handle(); }
+
+}  // namespace drover

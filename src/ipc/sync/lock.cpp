@@ -1,0 +1,78 @@
+#include "drover/ipc/lock.hpp"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "ipc/sync/lock_layout.hpp"
+#include "ipc/wake/bell.hpp"
+#include "ipc/wake/cell_lock.hpp"
+
+namespace drover {
+namespace {
+
+[[noreturn]] void fail_held_already(LockHolder self, const ObjectHandle& handle) {
+  throw Error(
+      Errc::invalid_argument,
+      fmt::format("thread {} of process {} acquires the lock {}, which it holds already: it would wait for ever",
+                  self.thread, ::getpid(), handle.to_string()),
+      "release it first, use an RLock, or give a deadline if another is to force its release");
+}
+
+}  // namespace
+
+Lock::Lock(std::shared_ptr<Membership> membership)
+    : object_(std::move(membership), ObjectSpec{.kind = ObjectKind::lock}), patience_(std::make_unique<Patience>()) {}
+
+Lock::Lock(std::shared_ptr<Membership> membership, const ObjectHandle& handle)
+    : object_(std::move(membership), handle, ObjectKind::lock), patience_(std::make_unique<Patience>()) {}
+
+Lock::Lock(Lock&&) noexcept = default;
+Lock& Lock::operator=(Lock&&) noexcept = default;
+Lock::~Lock() = default;
+
+CellLockLayout& Lock::cell() const noexcept { return *reinterpret_cast<CellLockLayout*>(layout_of(object_.data())); }
+
+LockResult Lock::acquire(Deadline deadline) {
+  const LockHolder self = self_as_holder(object_.membership());
+  const LockResult result = try_claim(cell(), self);
+  if (is_acquired(result)) return result;
+  if (deadline.is_never() && full_holder_of(cell()) == self) fail_held_already(self, handle());
+  return claim(cell(), self, object_.membership(), deadline, *patience_);
+}
+
+LockResult Lock::try_acquire() { return try_claim(cell(), self_as_holder(object_.membership())); }
+
+void Lock::release() {
+  const LockHolder self = self_as_holder(object_.membership());
+  if (!free_own(cell(), self)) [[unlikely]]
+    fail_not_holder(cell(), self, handle());
+}
+
+void Lock::force_release() {
+  const LockHolder self = self_as_holder(object_.membership());
+  if (!free_any(cell())) [[unlikely]]
+    fail_not_holder(cell(), self, handle());
+}
+
+std::uint32_t Lock::release_whole() {
+  release();
+  return 1;
+}
+
+LockResult Lock::acquire_whole(std::uint32_t) { return acquire(); }
+
+LockResult Lock::acquire_from_dead(std::uint32_t) {
+  return claim_from_dead(cell(), self_as_holder(object_.membership()));
+}
+
+bool Lock::release_if_own() noexcept { return free_if_own(cell(), object_.membership()); }
+
+bool Lock::is_held() const noexcept { return holder_of(cell()) != kNobody; }
+
+bool Lock::is_own() const noexcept { return is_held_by_this_thread(cell(), object_.membership()); }
+
+}  // namespace drover

@@ -1,0 +1,114 @@
+#include "drover/ipc/rlock.hpp"
+
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "ipc/sync/lock_layout.hpp"
+#include "ipc/wake/bell.hpp"
+#include "ipc/wake/cell_lock.hpp"
+
+namespace drover {
+namespace {
+
+// The depth is the holder's alone: nobody else reads or writes it while the word has the holder's stamp, and who
+// claims the word writes it anew. So a death leaves nothing to set right in it.
+std::uint32_t depth_of(const CellLockLayout& cell) { return cell.depth.load(std::memory_order_relaxed); }
+
+void set_depth(CellLockLayout& cell, std::uint32_t depth) { cell.depth.store(depth, std::memory_order_relaxed); }
+
+LockResult acquire_again(CellLockLayout& cell, const ObjectHandle& handle) {
+  const std::uint32_t depth = depth_of(cell);
+  if (depth == std::numeric_limits<std::uint32_t>::max()) {
+    throw Error(Errc::limit_reached, fmt::format("the rlock {} was acquired {} times", handle.to_string(), depth),
+                "release it once for each acquisition");
+  }
+  set_depth(cell, depth + 1);
+  return LockResult::acquired;
+}
+
+// Requires: `self` holds it.
+void release_once(CellLockLayout& cell, LockHolder self) {
+  const std::uint32_t depth = depth_of(cell);
+  if (depth > 1) {
+    set_depth(cell, depth - 1);
+  } else {
+    static_cast<void>(free_own(cell, self));
+  }
+}
+
+LockResult first_acquired(CellLockLayout& cell, LockResult result) {
+  if (is_acquired(result)) set_depth(cell, 1);
+  return result;
+}
+
+}  // namespace
+
+RLock::RLock(std::shared_ptr<Membership> membership)
+    : object_(std::move(membership), ObjectSpec{.kind = ObjectKind::rlock}),
+      patience_(std::make_unique<Patience>()) {}
+
+RLock::RLock(std::shared_ptr<Membership> membership, const ObjectHandle& handle)
+    : object_(std::move(membership), handle, ObjectKind::rlock), patience_(std::make_unique<Patience>()) {}
+
+RLock::RLock(RLock&&) noexcept = default;
+RLock& RLock::operator=(RLock&&) noexcept = default;
+RLock::~RLock() = default;
+
+CellLockLayout& RLock::cell() const noexcept { return *reinterpret_cast<CellLockLayout*>(layout_of(object_.data())); }
+
+LockResult RLock::acquire(Deadline deadline) {
+  const LockHolder self = self_as_holder(object_.membership());
+  const LockResult quick = try_claim(cell(), self);
+  if (is_acquired(quick)) return first_acquired(cell(), quick);
+  if (full_holder_of(cell()) == self) return acquire_again(cell(), handle());
+  return first_acquired(cell(), claim(cell(), self, object_.membership(), deadline, *patience_));
+}
+
+LockResult RLock::try_acquire() {
+  const LockHolder self = self_as_holder(object_.membership());
+  if (full_holder_of(cell()) == self) return acquire_again(cell(), handle());
+  return first_acquired(cell(), try_claim(cell(), self));
+}
+
+void RLock::release() {
+  const LockHolder self = self_as_holder(object_.membership());
+  if (full_holder_of(cell()) != self) [[unlikely]]
+    fail_not_holder(cell(), self, handle());
+  release_once(cell(), self);
+}
+
+bool RLock::release_if_own() noexcept {
+  if (!is_own()) return false;
+  release_once(cell(), {.owner = object_.membership().self(), .thread = known_thread_tag()});
+  return true;
+}
+
+bool RLock::is_held() const noexcept { return holder_of(cell()) != kNobody; }
+
+bool RLock::is_own() const noexcept { return is_held_by_this_thread(cell(), object_.membership()); }
+
+std::uint32_t RLock::depth() const noexcept { return is_own() ? depth_of(cell()) : 0; }
+
+std::uint32_t RLock::release_whole() {
+  const LockHolder self = self_as_holder(object_.membership());
+  const std::uint32_t depth = depth_of(cell());
+  if (!free_own(cell(), self)) fail_not_holder(cell(), self, handle());
+  return depth;
+}
+
+LockResult RLock::acquire_whole(std::uint32_t depth) {
+  const LockResult result = acquire(Deadline::never());
+  set_depth(cell(), depth);
+  return result;
+}
+
+LockResult RLock::acquire_from_dead(std::uint32_t depth) {
+  const LockResult result = claim_from_dead(cell(), self_as_holder(object_.membership()));
+  if (is_acquired(result)) set_depth(cell(), depth);
+  return result;
+}
+
+}  // namespace drover

@@ -1,0 +1,62 @@
+#include "drover/pool/worker_plan.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "pool/plan/worker_plan_admission.hpp"
+#include "pool/plan/worker_plan_cpus.hpp"
+#include "pool/plan/worker_plan_devices.hpp"
+#include "pool/plan/worker_plan_environment.hpp"
+
+namespace drover {
+namespace {
+
+void check_numbers(const WorkerPlanOptions& options) {
+  require(options.threads >= 0, "workers were asked for a negative number of threads",
+          "set threads to 0 for a share of the cores, or to what each worker should have");
+  const bool is_share = options.mps_percentage >= 0 && options.mps_percentage <= 100;
+  require(is_share, "mps_percentage is not between 0 and 100", "set it to 0 for no bound, or to 1 to 100");
+  require(options.mps || options.mps_percentage == 0, "mps_percentage is given without mps",
+          "set mps too, or leave mps_percentage out");
+}
+
+// Of all GPUs its own is listed first. All emulated devices are visible, in their order.
+PlannedDevice planned(const MachineDevice& device) {
+  return {.info = device.info, .worker_index = device.info.backend == BackendKind::cuda ? 0 : device.info.index};
+}
+
+// So that a caller need not tell hyperthreads apart to be given CPUs.
+Machine completed(Machine machine) {
+  if (machine.cores.empty()) {
+    for (const int cpu : machine.cpus) machine.cores.push_back({cpu});
+  }
+  return machine;
+}
+
+}  // namespace
+
+std::vector<WorkerPlan> plan_workers(const WorkerPlanOptions& options, const Machine& machine_seen) {
+  check_numbers(options);
+  const Machine machine = completed(machine_seen);
+  const auto chosen = choose_devices(options, machine);
+  admit(options, machine, chosen);
+  auto shares = share_cpus(options, machine, chosen);
+  std::vector<WorkerPlan> plans(chosen.size());
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    auto& plan = plans[i];
+    plan.name = fmt::format("worker-{}", i);
+    if (chosen[i] != nullptr) {
+      plan.device = planned(*chosen[i]);
+      plan.memory_budget = options.memory_budget;
+    }
+    plan.placement.cpus = std::move(shares[i].cpus);
+    plan.threads = shares[i].threads;
+    fill_environment(plan, options, machine, static_cast<int>(std::ranges::count(chosen, chosen[i])));
+  }
+  return plans;
+}
+
+}  // namespace drover

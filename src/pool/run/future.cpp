@@ -1,0 +1,127 @@
+#include "drover/pool/future.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "ipc/wake/bell.hpp"
+#include "ipc/wake/futex.hpp"
+#include "pool/run/completing.hpp"
+
+namespace drover::detail {
+namespace {
+
+thread_local bool completes_here = false;
+constexpr std::chrono::seconds kLongestSleep{1};
+
+using Calls = std::vector<std::function<void()>>;
+
+// Calls that end other futures, whose calls follow: one after the other and not inside each other, or a long chain
+// would need a deep stack.
+thread_local Calls* calls_to_come = nullptr;
+
+void run_all(Calls calls) noexcept {
+  if (calls_to_come != nullptr) {
+    std::ranges::move(calls, std::back_inserter(*calls_to_come));
+    return;
+  }
+  while (!calls.empty()) {
+    Calls next;
+    calls_to_come = &next;
+    for (auto& call : calls) {
+      run_call(call);
+      call = nullptr;  // what it held ends before the next one
+    }
+    calls_to_come = nullptr;
+    calls = std::move(next);
+  }
+}
+
+}  // namespace
+
+CompletingThread::CompletingThread() noexcept { completes_here = true; }
+CompletingThread::~CompletingThread() { completes_here = false; }
+bool is_completing_thread() noexcept { return completes_here; }
+
+void check_may_wait() {
+  require(!completes_here, "a result was waited for by the thread that takes results in, which would wait for ever",
+          "use then, on_done or co_await there; wait in a thread of your own");
+}
+
+FutureState::~FutureState() = default;
+
+std::string FutureState::describe() const { return "a result"; }
+
+WaitResult FutureState::wait(Deadline deadline) {
+  if (is_done()) return WaitResult::done;
+  check_may_wait();
+  const auto began = Clock::now();
+  static thread_local Patience patience = has_cores_to_spare() ? Patience() : Patience::none();
+  if (!deadline.has_passed() && look_for(patience, began, deadline, [this] { return is_done(); }))
+    return WaitResult::done;
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  WaitResult result = WaitResult::done;
+  for (auto status = status_.load(std::memory_order_seq_cst); status != kDone;
+       status = status_.load(std::memory_order_seq_cst)) {
+    if (deadline.has_passed()) {
+      result = WaitResult::timed_out;
+      break;
+    }
+    futex_sleep(status_, status, std::min<std::chrono::nanoseconds>(deadline.remaining(), kLongestSleep));
+  }
+  sleepers_.fetch_sub(1, std::memory_order_relaxed);
+  result == WaitResult::done ? patience.slept(Clock::now() - began) : patience.failed();
+  return result;
+}
+
+void FutureState::await_value(Deadline deadline) {
+  if (wait(deadline) == WaitResult::timed_out) {
+    throw Error(Errc::timed_out, fmt::format("{} did not come before the deadline; it goes on", describe()),
+                "wait longer, or see with `drover ps` what the worker does");
+  }
+  if (error_) std::rethrow_exception(error_);
+}
+
+void FutureState::on_done(std::function<void()> call) {
+  {
+    const MutexLock lock(mutex_);
+    if (!is_done()) {
+      calls_.push_back(std::move(call));
+      return;
+    }
+  }
+  run_call(call);
+}
+
+bool FutureState::begin_finish() noexcept {
+  std::uint32_t expected = kPending;
+  return status_.compare_exchange_strong(expected, kFinishing, std::memory_order_acquire, std::memory_order_relaxed);
+}
+
+void FutureState::finish(std::exception_ptr error) noexcept {
+  error_ = std::move(error);
+  Calls calls;
+  {
+    const MutexLock lock(mutex_);
+    status_.store(kDone, std::memory_order_seq_cst);
+    calls.swap(calls_);
+  }
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) futex_wake(status_, std::numeric_limits<int>::max());
+  run_all(std::move(calls));
+}
+
+bool FutureState::fail(std::exception_ptr error) noexcept {
+  if (!begin_finish()) return false;
+  finish(std::move(error));
+  return true;
+}
+
+}  // namespace drover::detail

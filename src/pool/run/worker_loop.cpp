@@ -1,0 +1,352 @@
+#include "pool/run/worker_loop.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/activity.hpp"
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "drover/device/select.hpp"
+#include "drover/pool/this_worker.hpp"
+#include "pool/run/claim.hpp"
+#include "pool/run/task_table.hpp"
+#include "pool/run/wire.hpp"
+#include "pool/values/remote_failure.hpp"
+#include "pool/values/throw_trace.hpp"
+#include "pool/watch/board.hpp"
+#include "pool/watch/stack_sampler.hpp"
+
+namespace drover {
+namespace {
+
+constexpr std::uint32_t kNoTask = 0xFFFF'FFFF;
+
+PoolWorker* current_worker = nullptr;
+
+std::uint64_t number_of(const std::string& text) {
+  std::uint64_t number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  require(parsed.ec == std::errc{} && parsed.ptr == text.data() + text.size(),
+          "these are not the arguments of a pool's worker", "let drover::Pool start its workers");
+  return number;
+}
+
+void add_call(WireWriter& to, const Call& call) {
+  if (!call.is_open()) {
+    to.add(TaskHeader{.task = kNoTask});
+    return;
+  }
+  const Encoder& arguments = call.arguments();
+  to.add(TaskHeader{.task = call.task().index,
+                    .bytes = static_cast<std::uint32_t>(arguments.bytes().size()),
+                    .tensors = static_cast<std::uint32_t>(arguments.tensors().size())});
+  to.append(std::as_bytes(std::span(arguments.bytes())));
+  to.append(arguments.tensors());
+}
+
+// Never unmapped: a stack may be asked for until the very end.
+OwnBoard& open_board(Fd file) {
+  static OwnBoard* board = nullptr;  // a worker has one
+  board = new OwnBoard(OwnBoard::open(std::move(file)));
+  return *board;
+}
+
+MemoryOptions memory_options(const PoolWorkerArguments& told) {
+  MemoryOptions options;
+  if (told.memory_budget != 0) options.budgets[told.place] = told.memory_budget;
+  return options;
+}
+
+// Word by word, since others read it meanwhile; it counts once it is whole.
+void show_title(BoardWorker& board, std::string_view title) noexcept {
+  std::array<char, BoardWorker::kTitleWords * sizeof(std::uint64_t)> text{};
+  title.copy(text.data(), text.size() - 1);
+  board.titled.store(0, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < BoardWorker::kTitleWords; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, &text.at(i * sizeof(word)), sizeof(word));
+    board.task_title.at(i).store(word, std::memory_order_release);
+  }
+  board.titled.store(board.task.load(std::memory_order_relaxed), std::memory_order_release);
+}
+
+const RegisteredTask& task_at(std::uint32_t index) {
+  const RegisteredTask* const task = TaskTable::instance().at(index);
+  if (task == nullptr) throw Error(Errc::corrupt, fmt::format("there is no task of number {}", index));
+  return *task;
+}
+
+}  // namespace
+
+void send_calls(Queue& inbox, const Call& init, const Call& teardown) {
+  WireWriter writer;
+  writer.add(BatchHeader{});
+  add_call(writer, init);
+  add_call(writer, teardown);
+  static_cast<void>(inbox.put(writer.bytes(), writer.leases()));
+}
+
+std::vector<std::string> PoolWorkerArguments::to_arguments() const {
+  return {fmt::format("{}", slot),
+          fmt::format("{}", starts),
+          inbox.to_string(),
+          results.to_string(),
+          fmt::format("{}", static_cast<std::uint64_t>(board)),
+          to_string(place),
+          uuid,
+          fmt::format("{}", memory_budget),
+          fmt::format("{}", fingerprint),
+          opens_device ? "1" : "0"};
+}
+
+PoolWorkerArguments PoolWorkerArguments::parse(const std::vector<std::string>& arguments) {
+  constexpr std::size_t kCount = 10;
+  require(arguments.size() == kCount, "these are not the arguments of a pool's worker",
+          "let drover::Pool start its workers");
+  return {.slot = number_of(arguments[0]),
+          .starts = static_cast<std::uint32_t>(number_of(arguments[1])),
+          .inbox = ObjectHandle::parse(arguments[2]),
+          .results = ObjectHandle::parse(arguments[3]),
+          .board = SlabId{number_of(arguments[4])},
+          .place = Place::parse(arguments[5]),
+          .uuid = arguments[6],
+          .memory_budget = number_of(arguments[7]),
+          .fingerprint = number_of(arguments[8]),
+          .opens_device = arguments[9] == "1"};
+}
+
+// One thread does everything: it takes a batch, claims a task, runs it and says what came of it.
+class WorkerLoop {
+ public:
+  explicit WorkerLoop(Worker& worker)
+      : told_(PoolWorkerArguments::parse(worker.arguments())),
+        inbox_(worker.session(), told_.inbox),
+        results_(worker.session(), told_.results),
+        board_(open_board(worker.session().fetch(told_.board)).worker(told_.slot)),
+        self_(told_.slot, worker.name(), told_.place, worker.session(),
+              Memory(worker.session(), memory_options(told_))) {}
+
+  void run() {
+    prepare();
+    Message message;
+    while (inbox_.get(message) == GetResult::got) run_batch(message);
+    show(WorkerState::ending);
+    if (teardown_ != nullptr) call(*teardown_, teardown_bytes_, teardown_tensors_);
+  }
+
+  ~WorkerLoop() {
+    current_worker = nullptr;
+    detail::activity_slot = nullptr;
+  }
+  WorkerLoop(const WorkerLoop&) = delete;
+  WorkerLoop& operator=(const WorkerLoop&) = delete;
+
+ private:
+  void prepare() {
+    // The application knows it, too, but perhaps a moment after the first task has begun.
+    board_.pid.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
+    detail::activity_slot = &board_.activity;
+    answer_stack_requests(board_);
+    self_.is_interrupted_ = [&board = board_] {
+      const std::uint64_t asked = board.interrupt.load(std::memory_order_acquire);
+      return asked != 0 && asked == board.task.load(std::memory_order_relaxed);
+    };
+    self_.show_title_ = [&board = board_](std::string_view title) { show_title(board, title); };
+    current_worker = &self_;
+    TaskTable::instance().close();
+    if (TaskTable::instance().fingerprint() != told_.fingerprint) {
+      throw Error(
+          Errc::invalid_argument, "this worker knows other tasks than the application",
+          "make tasks known unconditionally, before main, so that every process of the program has the same; do "
+          "not replace the program's file while it runs");
+    }
+    open_device();
+    read_calls();
+    say(ResultHeader{.kind = ResultKind::ready}, {});
+    show(WorkerState::idle);
+  }
+
+  // Before the first task, which then does not pay for it; and a device that cannot be used is known at once.
+  void open_device() {
+    if (!told_.place.is_device) return;
+    Backend& backend = backend_of(told_.place.backend);
+    const auto info = backend.devices().at(static_cast<std::size_t>(told_.place.index));
+    set_text(board_.device, uuid_text(info));
+    if (uuid_text(info) != told_.uuid) {
+      throw Error(Errc::not_found,
+                  fmt::format("{} is the device {} in this worker, where {} was to be", told_.uuid,
+                              to_string(told_.place), uuid_text(info)),
+                  "let the program not change CUDA_VISIBLE_DEVICES before drover::init");
+    }
+    if (told_.opens_device) static_cast<void>(backend.open(told_.place.index));
+  }
+
+  void read_calls() {
+    Message message;
+    if (inbox_.get(message) != GetResult::got) return;
+    WireReader reader(message);
+    static_cast<void>(reader.header<BatchHeader>());
+    const auto init = reader.header<TaskHeader>();
+    if (init.task != kNoTask) {
+      const auto bytes = reader.bytes(init.bytes);
+      call(task_at(init.task), bytes, reader.tensors(init.tensors, self_.memory_));
+    }
+    const auto teardown = reader.header<TaskHeader>();
+    if (teardown.task == kNoTask) return;
+    teardown_ = &task_at(teardown.task);
+    const auto bytes = reader.bytes(teardown.bytes);
+    teardown_bytes_.assign(bytes.begin(), bytes.end());
+    teardown_tensors_ = reader.tensors(teardown.tensors, self_.memory_);
+  }
+
+  static void call(const RegisteredTask& task, std::span<const std::byte> bytes, const std::vector<Tensor>& tensors) {
+    Decoder from(bytes, tensors);
+    Encoder unused;
+    task.body(from, unused);
+  }
+
+  void run_batch(Message& message) {
+    WireReader reader(message);
+    const auto batch = reader.header<BatchHeader>();
+    if (begin_batch(board_.claim, board_.fence, batch.sequence, static_cast<std::uint16_t>(batch.count))) {
+      while (claim_next(board_.claim)) run_next(reader);
+    }
+    show(WorkerState::idle);
+  }
+
+  void show(WorkerState state) noexcept {
+    board_.state.store(state, std::memory_order_relaxed);
+    board_.since.store(board_now(), std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] std::vector<Tensor> open_tensors(WireReader& reader, const TaskHeader& header) const {
+    auto tensors = reader.tensors(header.tensors, self_.memory_);
+    if (header.relocates == 0) return tensors;
+    for (auto& tensor : tensors) {
+      if (tensor.place().is_device) tensor = tensor.to(self_.place_);
+    }
+    return tensors;
+  }
+
+  void run_next(WireReader& reader) {
+    const auto header = reader.header<TaskHeader>();
+    const std::uint64_t began = board_now();
+    board_.name.store(header.task, std::memory_order_relaxed);
+    board_.since.store(began, std::memory_order_relaxed);
+    board_.task.store(header.number, std::memory_order_release);
+    board_.state.store(WorkerState::running, std::memory_order_relaxed);
+    Encoder result;
+    // While tensors are brought here the task has not begun, and a failure is none of its own.
+    ResultHeader said{.number = header.number,
+                      .kind = header.relocates != 0 ? ResultKind::unmoved : ResultKind::failure};
+    bool is_device_lost = false;
+    try {
+      const ThrowTrace trace;
+      const auto bytes = reader.bytes(header.bytes);
+      const auto tensors = open_tensors(reader, header);
+      said.kind = ResultKind::failure;
+      Decoder from(bytes, tensors);
+      task_at(header.task).body(from, result);
+      // Who has the result may read what the task wrote in its arguments, and learns of a fault in this task.
+      for (const auto& tensor : tensors) {
+        if (tensor.place().is_device) tensor.synchronize();
+      }
+      writer_.clear();
+      writer_.add(said);
+      writer_.append(std::as_bytes(std::span(result.bytes())));
+      writer_.append(result.tensors());
+      said.kind = ResultKind::value;
+    } catch (...) {
+      result = {};
+      is_device_lost = write_failure(result, ThrowTrace::last());
+      said.leaves = is_device_lost ? 1 : 0;
+    }
+    const std::uint64_t ended = board_now();
+    said.nanoseconds = ended - began;
+    board_.task.store(0, std::memory_order_relaxed);
+    board_.since.store(ended, std::memory_order_relaxed);
+    board_.state.store(WorkerState::sending, std::memory_order_relaxed);
+    if (said.kind != ResultKind::unmoved) board_.done.fetch_add(1, std::memory_order_relaxed);
+    say(said, result);
+    if (is_device_lost) {
+      throw Error(Errc::device_fault,
+                  fmt::format("{} ends, since a task made its device unusable for this process", self_.name_),
+                  "the pool starts another; the error of the task says what happened");
+    }
+  }
+
+  // A value lies in the writer already, but for its header.
+  void say(ResultHeader header, const Encoder& result) {
+    header.slot = static_cast<std::uint16_t>(told_.slot);
+    header.starts = told_.starts;
+    header.bytes = static_cast<std::uint32_t>(result.bytes().size());
+    header.tensors = static_cast<std::uint16_t>(result.tensors().size());
+    if (header.kind == ResultKind::value) {
+      writer_.set(0, header);
+    } else {
+      writer_.clear();
+      writer_.add(header);
+      writer_.append(std::as_bytes(std::span(result.bytes())));
+    }
+    if (results_.put(writer_.bytes(), writer_.leases()) != PutResult::put) {
+      throw Error(Errc::peer_lost, fmt::format("nobody takes the results of {} any more", self_.name_),
+                  "its application has ended");
+    }
+  }
+
+  PoolWorkerArguments told_;
+  Queue inbox_;
+  Queue results_;
+  BoardWorker& board_;
+  PoolWorker self_;
+  WireWriter writer_;
+  const RegisteredTask* teardown_ = nullptr;
+  std::vector<std::byte> teardown_bytes_;
+  std::vector<Tensor> teardown_tensors_;
+};
+
+const Entry& pool_worker_entry() {
+  static const Entry made = entry("drover.pool", [](Worker& worker) { WorkerLoop(worker).run(); });
+  return made;
+}
+
+namespace {
+// Before main, in every process of a program that has pools.
+const Entry& registered = pool_worker_entry();
+}  // namespace
+
+PoolWorker& this_worker() {
+  if (current_worker == nullptr) {
+    throw Error(Errc::not_found, "this process is no worker of a pool",
+                "call this_worker() in tasks only, on the thread that runs them");
+  }
+  return *current_worker;
+}
+
+void* PoolWorker::find(const std::type_info& type) const {
+  const auto at = objects_.find(std::type_index(type));
+  if (at == objects_.end()) {
+    throw Error(Errc::not_found, fmt::format("{} has no object of the type {}", name_, type.name()),
+                "let PoolOptions::init make it: this_worker().emplace<Type>(...)");
+  }
+  return at->second.get();
+}
+
+void PoolWorker::set_task_title(std::string_view title) { show_title_(title); }
+
+void PoolWorker::check_interrupt() const {
+  if (is_interrupted()) {
+    throw Error(Errc::cancelled,
+                "the task was interrupted: it was cancelled, or took longer than TaskOptions::timeout");
+  }
+}
+
+}  // namespace drover

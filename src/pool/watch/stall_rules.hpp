@@ -1,0 +1,54 @@
+// pool/watch/stall_rules.hpp: the rules by which the cause of a stall is named.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pool/watch/stall_facts.hpp"
+
+namespace drover {
+
+/// Why something does not move.
+struct StallCause {
+  std::string id;            ///< stable kebab-case name of the rule, e.g. "process-stopped"
+  std::string text;          ///< what is likely the cause
+  std::string remedy;        ///< an instruction
+  bool is_harmless = false;  ///< it only takes long; nothing is wrong
+};
+
+namespace stall {
+
+/// Judges one worker; nothing if the rule does not apply.
+using WorkerRule = std::optional<StallCause> (*)(const StallFacts& facts, const WorkerFacts& worker);
+/// Judges the pool as a whole.
+using PoolRule = std::optional<StallCause> (*)(const StallFacts& facts);
+
+// In the order in which they are tried: the first that applies is told.
+std::optional<StallCause> process_gone(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> process_stopped(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> gpu_fault(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> uninterruptible(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> cuda_after_fork(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> context_blocked(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> reader_stuck(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> waits_for_device(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> waits_for_peer(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> driver_stuck(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> starts_slowly(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> ends_slowly(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> busy(const StallFacts& facts, const WorkerFacts& worker);
+std::optional<StallCause> sleeps(const StallFacts& facts, const WorkerFacts& worker);
+
+std::optional<StallCause> application_gone(const StallFacts& facts);
+std::optional<StallCause> application_stopped(const StallFacts& facts);
+std::optional<StallCause> no_workers(const StallFacts& facts);
+std::optional<StallCause> idle_with_tasks(const StallFacts& facts);
+
+/// The first rule that applies to a worker.
+[[nodiscard]] std::optional<StallCause> cause_of(const StallFacts& facts, const WorkerFacts& worker);
+/// All that apply to the pool.
+[[nodiscard]] std::vector<StallCause> causes_of_pool(const StallFacts& facts);
+
+}  // namespace stall
+}  // namespace drover

@@ -1,0 +1,38 @@
+// process/inspect/pidfd.hpp: the kernel's exact names of processes. The C library's declarations are too young for
+// some systems we support.
+#pragma once
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "drover/base/clock.hpp"
+
+namespace drover {
+
+/// A descriptor of a process, closed on exec; -1 and errno if there is none of this id. Readable when it has ended.
+inline int pidfd_open(pid_t pid) noexcept { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+
+/// Sends a signal to exactly this process; -1 and errno if that fails.
+inline int pidfd_send_signal(int pidfd, int signal) noexcept {
+  return static_cast<int>(::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0));
+}
+
+/// Waits until the process has ended; false if the deadline passes first.
+[[nodiscard]] inline bool pidfd_wait(int pidfd, Deadline deadline) noexcept {
+  pollfd ended{.fd = pidfd, .events = POLLIN, .revents = 0};
+  while (::poll(&ended, 1, deadline.poll_timeout()) <= 0) {
+    if (deadline.has_passed()) return false;
+  }
+  return true;
+}
+
+/// Whether the process has ended; never waits.
+[[nodiscard]] inline bool pidfd_has_ended(int pidfd) noexcept {
+  return pidfd_wait(pidfd, Deadline::after(std::chrono::nanoseconds(0)));
+}
+
+}  // namespace drover

@@ -1,0 +1,97 @@
+#include "process/inspect/process_table.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "base/sys.hpp"
+#include "drover/base/fd.hpp"
+
+namespace drover {
+namespace {
+
+// The nth field, counted from 0, of what lies between spaces.
+template <class Number>
+Number field(std::string_view text, int nth) {
+  for (; nth > 0 && !text.empty(); --nth) text.remove_prefix(std::min(text.size(), text.find(' ') + 1));
+  Number number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+// "PID (NAME) STATE PARENT GROUP SESSION ...": the name may hold anything, so fields are counted from its last
+// parenthesis; there the state is 0, and the time of the start 19.
+std::optional<ProcessRecord> parse(pid_t pid, std::string_view text) {
+  const auto close = text.rfind(')');
+  if (close == std::string_view::npos || close + 3 > text.size()) return std::nullopt;
+  const auto fields = text.substr(close + 2);
+  return ProcessRecord{.pid = pid,
+                       .parent = field<pid_t>(fields, 1),
+                       .session = field<pid_t>(fields, 3),
+                       .state = fields.front(),
+                       .start = field<std::uint64_t>(fields, 19)};
+}
+
+int open_at(int folder, const char* path) { return ::openat(folder, path, O_RDONLY | O_CLOEXEC); }
+
+// Nothing, and errno, if it is gone or cannot be read.
+std::optional<ProcessRecord> read_stat(int folder, const char* path, pid_t pid) {
+  const Fd file(sys::call("openat", open_at, folder, path));
+  if (!file.is_open()) return std::nullopt;
+  std::array<char, 1024> text{};
+  const auto length = ::read(file.get(), text.data(), text.size());
+  if (length <= 0) return std::nullopt;
+  return parse(pid, {text.data(), static_cast<std::size_t>(length)});
+}
+
+}  // namespace
+
+std::optional<std::vector<ProcessRecord>> read_processes() {
+  std::vector<ProcessRecord> found;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), ::closedir);
+  if (!folder) return std::nullopt;
+  std::array<char, 32> path{};
+  while (const dirent* const entry = ::readdir(folder.get())) {
+    const std::string_view name = entry->d_name;
+    pid_t pid = 0;
+    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (parsed.ec != std::errc{} || parsed.ptr != name.data() + name.size()) continue;
+    static_cast<void>(std::snprintf(path.data(), path.size(), "%d/stat", pid));
+    if (const auto record = read_stat(::dirfd(folder.get()), path.data(), pid)) {
+      found.push_back(*record);
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+      return std::nullopt;
+    }
+  }
+  return found;
+}
+
+std::optional<ProcessRecord> read_process(pid_t pid) {
+  std::array<char, 32> path{};
+  static_cast<void>(std::snprintf(path.data(), path.size(), "/proc/%d/stat", pid));
+  return read_stat(AT_FDCWD, path.data(), pid);
+}
+
+bool was_started_with(pid_t pid, std::string_view assignment) {
+  std::array<char, 32> path{};
+  static_cast<void>(std::snprintf(path.data(), path.size(), "/proc/%d/environ", pid));
+  const Fd file(::open(path.data(), O_RDONLY | O_CLOEXEC));
+  std::string text(1, '\0');  // so that each assignment lies between two of them
+  std::array<char, 8192> piece{};
+  while (file.is_open()) {
+    const auto length = ::read(file.get(), piece.data(), piece.size());
+    if (length <= 0) break;
+    text.append(piece.data(), static_cast<std::size_t>(length));
+  }
+  const auto at = text.find(std::string(1, '\0').append(assignment).append(1, '\0'));
+  return at != std::string::npos;
+}
+
+}  // namespace drover

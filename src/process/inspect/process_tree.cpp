@@ -1,0 +1,261 @@
+#include "drover/process/process_tree.hpp"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/sys.hpp"
+#include "drover/base/error.hpp"
+#include "drover/base/fd.hpp"
+#include "drover/base/log.hpp"
+#include "drover/base/trace.hpp"
+#include "process/inspect/pidfd.hpp"
+#include "process/inspect/process_table.hpp"
+
+namespace drover {
+namespace {
+
+constexpr std::chrono::seconds kTimeToStop{2};
+constexpr std::chrono::milliseconds kTimeToDoubt{100};
+constexpr std::chrono::microseconds kPause{200};
+
+// A process that was found, named exactly. No descriptor is kept: in a worker that ends, threads of the program still
+// run, and careless ones close what is not theirs.
+class Quarry {
+ public:
+  explicit Quarry(const ProcessRecord& record) : record_(record) {}
+
+  void signal(int number) const noexcept {
+    const Fd pidfd = open();
+    if (!is_the_one()) return;
+    if (pidfd_send_signal(pidfd.get(), number) == 0 || errno == ESRCH) return;
+    if (::kill(record_.pid, number) == 0 || errno == ESRCH) return;  // no descriptor was left, or it was closed
+    log(LogLevel::warn, "a process below one of ours cannot be killed; another user may own it", record_.pid);
+  }
+  // False if the deadline passes first.
+  [[nodiscard]] bool wait(Deadline deadline) const noexcept {
+    const Fd pidfd = open();
+    return !pidfd.is_open() || !is_the_one() || pidfd_wait(pidfd.get(), deadline);
+  }
+  // An orphan that fell to us when its parent died; nobody else knows of it.
+  void reap_if_adopted() const noexcept {
+    if (record_.parent == ::getpid()) return;
+    const auto now = read_process(record_.pid);
+    if (now && now->start == record_.start && now->parent == ::getpid() && now->has_ended()) {
+      ::waitpid(record_.pid, nullptr, WNOHANG);
+    }
+  }
+  [[nodiscard]] const ProcessRecord& record() const noexcept { return record_; }
+
+ private:
+  [[nodiscard]] Fd open() const noexcept { return Fd(sys::call("pidfd_open", pidfd_open, record_.pid)); }
+  // Whether the id, and so a pidfd made from it before this is asked, names what the table showed, and not a process
+  // that got the same id since.
+  [[nodiscard]] bool is_the_one() const {
+    const auto now = read_process(record_.pid);
+    return now && now->start == record_.start;
+  }
+
+  ProcessRecord record_;
+};
+
+// Whom to look for, and by what.
+struct Trails {
+  std::map<pid_t, int> roots;        // with their pidfds; -1 for this process itself
+  std::vector<std::string> marks;    // of the roots
+  std::uint64_t earliest_start = 0;  // nobody who began before can have a mark
+};
+
+class TreeHunt {
+ public:
+  explicit TreeHunt(Trails trails, int first_signal = SIGSTOP)
+      : trails_(std::move(trails)), first_signal_(first_signal) {}
+
+  // Finds and kills until nobody is left below the roots. False if some do not die, or if nobody could look.
+  [[nodiscard]] bool run(Deadline deadline) {
+    const auto patience = Deadline::at(std::min(deadline.moment(), Deadline::after(kTimeToStop).moment()));
+    while (freeze(patience)) {
+      for (const auto& [pid, quarry] : found_) quarry.signal(SIGKILL);
+      kill_roots();  // before anything is waited for: who kills us now shall leave nobody who is stopped
+      const auto ends = [&](const auto& entry) { return entry.second.wait(deadline); };
+      if (!std::ranges::all_of(found_, ends) || deadline.has_passed()) return false;
+    }
+    kill_roots();
+    if (!is_blind_) return true;
+    for (const auto& [pid, quarry] : found_) quarry.signal(SIGKILL);  // whom earlier looks showed
+    log(LogLevel::warn, "too many files are open, or there is no /proc: what a process left was not seen");
+    return false;
+  }
+  void reap_adopted() const noexcept {
+    for (const auto& [pid, quarry] : found_) quarry.reap_if_adopted();
+  }
+
+ private:
+  // Stops everything. One look can miss a process that was started while it was taken, so two looks in a row must
+  // show nobody new and nobody who moves. Returns whether anybody is there.
+  bool freeze(Deadline patience) {
+    int looks_to_go = 2;
+    bool is_anybody_there = false;
+    while (looks_to_go > 0) {
+      is_unsure_ = false;
+      const auto table = look();
+      is_blind_ = !table;
+      const auto tree = table ? members(*table) : std::vector<ProcessRecord>();
+      is_anybody_there = std::ranges::any_of(tree, [](const auto& member) { return !member.has_ended(); });
+      looks_to_go = stop(tree) && stop_roots() && !is_blind_ && !is_unsure_ ? looks_to_go - 1 : 2;
+      if (patience.has_passed()) break;
+      if (looks_to_go == 2) std::this_thread::sleep_for(kPause);
+    }
+    return is_anybody_there;
+  }
+
+  // Whether all of them were known and stand still already.
+  bool stop(const std::vector<ProcessRecord>& tree) {
+    bool is_settled = true;
+    for (const auto& member : tree) {
+      if (member.has_ended()) continue;
+      if (is_known(member) && member.stands_still()) continue;
+      is_settled = false;
+      if (is_known(member)) {  // somebody let it go on, as the kernel does with a worker whose parent dies
+        found_.at(member.pid).signal(first_signal_);
+        continue;
+      }
+      const auto added = found_.insert_or_assign(member.pid, Quarry(member)).first;
+      added->second.signal(first_signal_);
+    }
+    return is_settled;
+  }
+
+  // Whether all of them stood still already.
+  [[nodiscard]] bool stop_roots() const {
+    bool is_settled = true;
+    for (const auto& [pid, pidfd] : trails_.roots) {
+      const auto root = read_process(pid);
+      if (pidfd < 0 || !root || root->stands_still()) continue;
+      static_cast<void>(pidfd_send_signal(pidfd, SIGSTOP));
+      is_settled = false;
+    }
+    return is_settled;
+  }
+
+  void kill_roots() const noexcept {
+    for (const auto& [pid, pidfd] : trails_.roots) {
+      if (pidfd >= 0) static_cast<void>(pidfd_send_signal(pidfd, SIGKILL));
+    }
+  }
+
+  [[nodiscard]] bool is_known(const ProcessRecord& record) const {
+    const auto known = found_.find(record.pid);
+    return known != found_.end() && known->second.record().start == record.start;
+  }
+
+  // One that is in the kernel may be stuck there, and who reads its environment with it. It is asked again for a
+  // moment, in which one that only waits for a disk comes out.
+  [[nodiscard]] bool is_marked(const ProcessRecord& record) {
+    if (trails_.marks.empty() || record.has_ended() || record.start < trails_.earliest_start) return false;
+    if (record.state == 'D') {
+      is_unsure_ = is_unsure_ || !doubt_.has_passed();
+      return false;
+    }
+    return std::ranges::any_of(trails_.marks, [&](const auto& mark) { return was_started_with(record.pid, mark); });
+  }
+
+  // A root that somebody reaped while we looked may have lent its id, and that of its session, to a stranger by the
+  // time that was seen: such a look is thrown away.
+  [[nodiscard]] std::optional<std::vector<ProcessRecord>> look() {
+    for (;;) {
+      auto table = read_processes();
+      const auto reaped = std::erase_if(trails_.roots, [](const auto& root) {
+        return root.second >= 0 && pidfd_send_signal(root.second, 0) != 0 && errno == ESRCH;
+      });
+      if (reaped == 0) return table;
+    }
+  }
+
+  // Everything below the roots or below what was found before, everything in the roots' sessions, and everything with
+  // their marks; without the roots.
+  [[nodiscard]] std::vector<ProcessRecord> members(const std::vector<ProcessRecord>& table) {
+    std::multimap<pid_t, const ProcessRecord*> children;
+    for (const auto& record : table) children.emplace(record.parent, &record);
+    std::set<pid_t> seen = {::getpid()};
+    std::vector<ProcessRecord> tree;
+    std::vector<pid_t> parents;
+    for (const auto& [pid, pidfd] : trails_.roots) {
+      seen.insert(pid);
+      parents.push_back(pid);
+    }
+    const auto add = [&](const ProcessRecord& record) {
+      if (!seen.insert(record.pid).second) return;
+      tree.push_back(record);
+      parents.push_back(record.pid);
+    };
+    for (const auto& record : table) {
+      if (is_known(record) || trails_.roots.contains(record.session) || is_marked(record)) add(record);
+    }
+    for (std::size_t next = 0; next < parents.size(); ++next) {  // NOLINT(modernize-loop-convert): it grows
+      const auto [first, last] = children.equal_range(parents[next]);
+      for (auto child = first; child != last; ++child) add(*child->second);
+    }
+    return tree;
+  }
+
+  Trails trails_;
+  int first_signal_;
+  std::map<pid_t, Quarry> found_;
+  Deadline doubt_ = Deadline::after(kTimeToDoubt);
+  bool is_blind_ = false;   // the last look was none
+  bool is_unsure_ = false;  // it showed somebody who could not be asked
+};
+
+}  // namespace
+
+WaitResult kill_trees(std::span<const TreeRoot> roots, Deadline deadline) {
+  const TraceSpan span("process.kill_trees", roots.size());
+  Trails trails{.earliest_start = std::numeric_limits<std::uint64_t>::max()};
+  for (const auto& root : roots) {
+    require(root.pid > 1 && root.pid != ::getpid(), "the root of a tree to be killed is another process");
+    // Reaped by somebody: its id and that of its session may be a stranger's by now. Its mark is still its own.
+    const bool is_reaped = pidfd_send_signal(root.pidfd, SIGSTOP) != 0 && errno == ESRCH;
+    const auto record = is_reaped ? std::nullopt : read_process(root.pid);
+    if (!is_reaped) trails.roots.emplace(root.pid, root.pidfd);
+    if (root.mark.empty()) continue;
+    trails.marks.push_back(root.mark);
+    trails.earliest_start = std::min(trails.earliest_start, record ? record->start : 0);
+  }
+  if (trails.roots.empty() && trails.marks.empty()) return WaitResult::done;
+  TreeHunt hunt(std::move(trails));
+  bool is_done = hunt.run(deadline);
+  for (const auto& root : roots) is_done = pidfd_wait(root.pidfd, deadline) && is_done;
+  hunt.reap_adopted();
+  return is_done ? WaitResult::done : WaitResult::timed_out;
+}
+
+WaitResult kill_tree(pid_t root, int pidfd, Deadline deadline) {
+  return kill_trees(std::array{TreeRoot{.pid = root, .pidfd = pidfd, .mark = {}}}, deadline);
+}
+
+// Where orphans fall to this process, who is killed at once leads to nobody who is lost. So nobody is left stopped if
+// this process, which may be about to end, is killed meanwhile.
+WaitResult kill_descendants(Deadline deadline) {
+  int adopts = 0;
+  ::prctl(PR_GET_CHILD_SUBREAPER, &adopts);
+  TreeHunt hunt({.roots = {{::getpid(), -1}}, .marks = {}}, adopts != 0 ? SIGKILL : SIGSTOP);
+  const bool is_done = hunt.run(deadline);
+  hunt.reap_adopted();
+  return is_done ? WaitResult::done : WaitResult::timed_out;
+}
+
+}  // namespace drover

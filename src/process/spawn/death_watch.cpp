@@ -1,0 +1,133 @@
+#include "process/spawn/death_watch.hpp"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "base/sys.hpp"
+#include "drover/base/clock.hpp"
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "drover/base/mutex.hpp"
+#include "drover/process/process_tree.hpp"
+#include "process/inspect/pidfd.hpp"
+#include "process/inspect/process_table.hpp"
+#include "process/spawn/write_now.hpp"
+
+namespace drover {
+namespace {
+
+constexpr std::chrono::seconds kTimeToKill{5};
+constexpr std::chrono::milliseconds kLook{1000};
+
+struct Dependence {
+  Fd pidfd;
+  std::string reason;
+};
+
+// False if the program has closed the descriptor and another file has its number now.
+bool is_a_death(const Fd& pidfd) noexcept {
+  const bool names_a_process = pidfd_send_signal(pidfd.get(), 0) == 0 || errno == ESRCH || errno == EPERM;
+  return names_a_process && pidfd_has_ended(pidfd.get());
+}
+
+}  // namespace
+
+struct DeathWatch::State {
+  Fd epoll;
+  std::function<void(const std::string&)> last_words;
+  Mutex mutex;
+  std::deque<Dependence> dependences DROVER_GUARDED_BY(mutex);  // addresses stay
+  std::string parent_reason;                                    // this and the next are set before `parent`
+  std::uint64_t parent_start = 0;                               // 0: the parent in the kernel's eyes too
+  std::atomic<pid_t> parent = 0;
+
+  // That something happened is only a hint: careless code closes descriptors that are not its own, and then opens
+  // others that get their numbers.
+  [[noreturn]] void run() noexcept {
+    for (;;) {
+      epoll_event event{};
+      const int count = ::epoll_wait(epoll.get(), &event, 1, static_cast<int>(kLook.count()));
+      const bool is_interrupted = count < 0 && errno == EINTR;
+      if (const Dependence* const dead = find_dead()) end(dead->reason);
+      if (const pid_t expected = parent; expected != 0 && !is_there(expected)) end(parent_reason);
+      if (count != 0 && !is_interrupted) std::this_thread::sleep_for(kLook);  // the descriptor is not ours any more
+    }
+  }
+
+  [[nodiscard]] const Dependence* find_dead() noexcept DROVER_EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    const auto dead = std::ranges::find_if(dependences, is_a_death, &Dependence::pidfd);
+    return dead == dependences.end() ? nullptr : &*dead;
+  }
+
+  // The kernel's parent of one that was forked from a template is the template, which may end before.
+  [[nodiscard]] bool is_there(pid_t expected) const noexcept {
+    if (parent_start == 0) return ::getppid() == expected;
+    const auto record = read_process(expected);
+    if (!record) return errno == EMFILE || errno == ENFILE || errno == ENOMEM;  // nobody could look
+    return record->start == parent_start && !record->has_ended();
+  }
+
+  // Nobody reads our standard error perhaps, least of all a parent that is dead: nothing here waits for a reader.
+  [[noreturn]] void end(const std::string& reason) const noexcept {
+    set_log_sink(&log_without_waiting);
+    last_words(reason);
+    end_with_everything_below(reason);
+  }
+};
+
+DeathWatch::DeathWatch(std::function<void(const std::string& reason)> last_words) : state_(new State) {
+  state_->last_words = std::move(last_words);
+  state_->epoll = Fd(sys::call("epoll_create1", ::epoll_create1, int{EPOLL_CLOEXEC}));
+  if (!state_->epoll.is_open()) throw_errno("epoll_create1", "the watch over the parent's life");
+  sigset_t all{};
+  sigset_t before{};
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([state = state_] { state->run(); }).detach();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void DeathWatch::depend_on(Fd pidfd, std::string reason) {
+  const MutexLock lock(state_->mutex);
+  auto& added = state_->dependences.emplace_back(Dependence{std::move(pidfd), std::move(reason)});
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  if (sys::call("epoll_ctl", ::epoll_ctl, state_->epoll.get(), EPOLL_CTL_ADD, added.pidfd.get(), &event) != 0) {
+    throw_errno("epoll_ctl", added.reason);
+  }
+}
+
+void DeathWatch::depend_on_parent(Fd pidfd, pid_t parent, const std::string& reason) {
+  depend_on(std::move(pidfd), reason);
+  state_->parent_reason = reason;
+  if (::getppid() != parent) {
+    const auto record = read_process(parent);
+    state_->parent_start = record ? record->start : 1;  // gone, as its pidfd tells too
+  }
+  state_->parent = parent;
+}
+
+void end_with_everything_below(const std::string& reason) noexcept {
+  try {
+    static_cast<void>(kill_descendants(Deadline::after(kTimeToKill)));
+  } catch (const std::exception& error) {
+    log(LogLevel::error, error.what());
+  }
+  log(LogLevel::error, reason);
+  // The group goes in one step, so that nobody in it can start another in between.
+  if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
+  for (;;) ::kill(::getpid(), SIGKILL);
+}
+
+}  // namespace drover

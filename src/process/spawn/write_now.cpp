@@ -1,0 +1,57 @@
+#include "process/spawn/write_now.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+
+#include "base/log_line.hpp"
+#include "drover/base/fd.hpp"
+
+namespace drover {
+namespace {
+
+// Opened anew, because the flag against waiting belongs to the open file, which others share with us.
+Fd reopened(int fd) noexcept {
+  std::array<char, 32> path{};
+  static_cast<void>(std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd));
+  return Fd(::open(path.data(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+}
+
+// Where it cannot be opened anew: after sudo or su it is another user's, or too many files are open. Who else writes
+// at the same moment may take the room that was seen here; there is nothing better.
+ssize_t write_if_there_is_room(int fd, std::string_view bytes) noexcept {
+  pollfd room{.fd = fd, .events = POLLOUT, .revents = 0};
+  if (::poll(&room, 1, 0) <= 0) {
+    errno = EAGAIN;
+    return -1;
+  }
+  return ::write(fd, bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+// Plain files are written as they are: opened anew they would have another position.
+ssize_t write_now(int fd, std::string_view bytes) noexcept {
+  struct stat facts{};
+  if (::fstat(fd, &facts) != 0) return -1;
+  if (S_ISSOCK(facts.st_mode)) return ::send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (!S_ISFIFO(facts.st_mode) && !S_ISCHR(facts.st_mode)) return ::write(fd, bytes.data(), bytes.size());
+  const Fd copy = reopened(fd);
+  if (copy.is_open()) return ::write(copy.get(), bytes.data(), bytes.size());
+  return errno == ENXIO ? -1 : write_if_there_is_room(fd, bytes);  // ENXIO: a pipe without a reader
+}
+
+void log_without_waiting(LogLevel level, std::string_view text) noexcept {
+  const LogLine line(level, text);
+  const int saved = errno;
+  [[maybe_unused]] const auto ignored = write_now(STDERR_FILENO, line.text());
+  errno = saved;
+}
+
+}  // namespace drover

@@ -1,0 +1,152 @@
+#include "drover/process/template_server.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/base/fd.hpp"
+#include "process/inspect/pidfd.hpp"
+#include "process/spawn/remote_status.hpp"
+#include "process/spawn/spawn_plan.hpp"
+#include "process/template/start_area.hpp"
+#include "process/template/template_wire.hpp"
+
+namespace drover {
+namespace {
+
+constexpr int kNothingStarted = 127;
+constexpr std::size_t kFixedDescriptors = 3;  // the order itself, the socket of the child, its folder
+
+const StartArea& start_area() {
+  static const StartArea area;
+  return area;
+}
+
+// To a number from `least` on; ends the process if there is none.
+int lifted_number(int fd, int least) noexcept {
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, least);
+  if (copy < 0) ::_exit(kNothingStarted);
+  return copy;
+}
+
+// Everything but these.
+std::vector<std::pair<unsigned, unsigned>> all_but(const std::set<int>& kept) {
+  std::vector<std::pair<unsigned, unsigned>> closings;
+  unsigned next = 0;
+  for (const int number : kept) {
+    const auto here = static_cast<unsigned>(number);
+    if (next < here) closings.emplace_back(next, here - 1);
+    next = here + 1;
+  }
+  closings.emplace_back(next, std::numeric_limits<unsigned>::max());
+  return closings;
+}
+
+}  // namespace
+
+struct TemplateOrderTaken::State {
+  TemplateOrder order;
+  Fd socket;
+  Fd folder;
+  std::vector<Fd> descriptors;  // one for each of order.targets
+
+  void show() const {
+    // The newest first: those at the end may find no room, and the mark of a worker must.
+    const std::vector<std::string> variables(order.variables.rbegin(), order.variables.rend());
+    start_area().show(order.arguments, variables);
+  }
+};
+
+TemplateOrderTaken::TemplateOrderTaken(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+TemplateOrderTaken::TemplateOrderTaken(TemplateOrderTaken&& other) noexcept = default;
+TemplateOrderTaken& TemplateOrderTaken::operator=(TemplateOrderTaken&& other) noexcept = default;
+TemplateOrderTaken::~TemplateOrderTaken() = default;
+
+std::size_t TemplateOrderTaken::start() const noexcept { return state_->order.start; }
+
+std::vector<std::string> TemplateOrderTaken::arguments() const {
+  const auto& all = state_->order.arguments;
+  return {all.end() - static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(all.size(), state_->order.own_arguments)),
+          all.end()};
+}
+
+const std::vector<std::string>& TemplateOrderTaken::variables() const noexcept { return state_->order.variables; }
+
+void TemplateOrderTaken::refuse(std::string_view why) {
+  std::string text(1, remote_status::kRefused);
+  text.append(why.substr(0, kMostMessageBytes - 1));
+  static_cast<void>(send_message(state_->socket.get(), text, {}));
+  state_->socket.reset();
+}
+
+int TemplateOrderTaken::take_socket() { return state_->socket.release(); }
+
+void TemplateOrderTaken::become(pid_t parent) {
+  TemplateOrder& order = state_->order;
+  SpawnPlan& plan = order.plan;
+  int highest = STDERR_FILENO;
+  for (const int target : order.targets) highest = std::max(highest, target);
+  const int socket = lifted_number(state_->socket.get(), highest + 1);
+  const int self = lifted_number(Fd(pidfd_open(::getpid())).get(), highest + 1);
+  std::set<int> kept = {socket, self};
+  for (std::size_t i = 0; i < order.targets.size(); ++i) {
+    plan.moves.emplace_back(lifted_number(state_->descriptors[i].get(), highest + 1), order.targets[i]);
+    kept.insert(order.targets[i]);
+  }
+  plan.closings = all_but(kept);
+  plan.parent = parent;
+  if (::fchdir(state_->folder.get()) != 0) ::_exit(kNothingStarted);
+  ::umask(static_cast<mode_t>(order.creation_mask));
+  // What these owned is closed with the rest, and their numbers may be others' then.
+  static_cast<void>(state_->socket.release());
+  static_cast<void>(state_->folder.release());
+  for (auto& descriptor : state_->descriptors) static_cast<void>(descriptor.release());
+  apply_spawn_plan(plan);
+  ::clearenv();  // the old texts are written over; the caller sets the new
+  state_->show();
+  const remote_status::StartedMessage message{.pid = ::getpid()};
+  const std::string_view bytes(reinterpret_cast<const char*>(&message), sizeof message);
+  if (!send_message(socket, bytes, {self})) ::_exit(kNothingStarted);
+  ::close(socket);
+  ::close(self);
+}
+
+TemplateServer::TemplateServer(int control) : control_(control) { static_cast<void>(start_area()); }
+
+void TemplateServer::say_ready(std::string_view notes) const {
+  const auto text = fmt::format("ready\n{}", notes.substr(0, kMostMessageBytes / 2));
+  static_cast<void>(send_message(control_, text, {}));
+}
+
+std::optional<TemplateOrderTaken> TemplateServer::take() const {
+  auto message = receive_message(control_);
+  if (!message) {
+    if (errno == EAGAIN || errno == EMFILE || errno == ENFILE) return std::nullopt;
+    throw Error(Errc::peer_lost, "the application orders no more from this template");
+  }
+  if (message->descriptors.size() < kFixedDescriptors) return std::nullopt;  // some were lost: too many are open
+  auto state = std::make_unique<TemplateOrderTaken::State>();
+  state->socket = std::move(message->descriptors[1]);
+  state->folder = std::move(message->descriptors[2]);
+  for (std::size_t i = kFixedDescriptors; i < message->descriptors.size(); ++i) {
+    state->descriptors.push_back(std::move(message->descriptors[i]));
+  }
+  state->order = order_from_bytes(contents_of(message->descriptors[0]));
+  TemplateOrderTaken order(std::move(state));
+  if (order.state_->descriptors.size() == order.state_->order.targets.size()) return order;
+  order.refuse("descriptors got lost on their way to the template: it has too many open");
+  return std::nullopt;
+}
+
+}  // namespace drover

@@ -1,0 +1,150 @@
+#include "process/template/template_state.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+
+namespace drover {
+namespace {
+
+constexpr int kMostFailures = 3;
+// Importing the largest frameworks from a cold disk takes some ten seconds.
+constexpr std::chrono::seconds kTimeToLoad{120};
+
+// What keeps us from asking, such as too many open files, does not keep a process from being started anew; and if it
+// does, that start says it better.
+RunningTemplate::Outcome try_order(RunningTemplate& used, const SpawnOptions& options, const OrderedStart& start,
+                                   Spawned& spawned) {
+  try {
+    return used.order(options, start, spawned);
+  } catch (const Error& error) {
+    log(LogLevel::info, std::string("no process is forked from the template: ") + error.what());
+    return RunningTemplate::Outcome::declined;
+  }
+}
+
+}  // namespace
+
+Template::State::State(TemplateCommand command) : command_(std::move(command)), process_(::getpid()) {}
+
+std::optional<OrderedStart> Template::State::start_of(const SpawnOptions& options) const {
+  if (options.executable != command_.executable) return std::nullopt;
+  for (std::size_t i = 0; i < command_.starts.size(); ++i) {
+    const auto& start = command_.starts[i];
+    if (start.size() > options.arguments.size()) continue;
+    if (!std::ranges::equal(start, std::span(options.arguments).first(start.size()))) continue;
+    return OrderedStart{.index = i, .own_arguments = options.arguments.size() - start.size()};
+  }
+  return std::nullopt;
+}
+
+std::optional<Spawned> Template::State::spawn(const SpawnOptions& options) {
+  const auto start = start_of(options);
+  if (!start) return std::nullopt;
+  // One that died in between is not the fault of the next.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const auto used = running();
+    if (!used) return std::nullopt;
+    if (!used->wait_ready(Deadline::after(kTimeToLoad))) {
+      if (!used->has_ended()) used->kill();  // an import that never ends counts as a failure
+      continue;
+    }
+    Spawned spawned;
+    const auto outcome = try_order(*used, options, *start, spawned);
+    if (outcome == RunningTemplate::Outcome::declined) return std::nullopt;
+    if (outcome == RunningTemplate::Outcome::lost) {
+      used->bury();
+      continue;
+    }
+    ++forks_;
+    return spawned;
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<RunningTemplate> Template::State::running() {
+  if (process_ != ::getpid()) return nullptr;
+  const MutexLock lock(mutex_);
+  if (is_closed_) return nullptr;
+  if (running_ && !running_->has_ended()) return running_;
+  if (running_) failures_ = running_->was_ready() ? 0 : failures_ + 1;
+  running_.reset();
+  if (failures_ >= kMostFailures) {
+    is_closed_ = true;
+    log(LogLevel::warn,
+        "the template process ended before it was ready, again and again; processes are started anew "
+        "from now on. See what it wrote to standard error, or set DROVER_TEMPLATE=0");
+    return nullptr;
+  }
+  try {
+    running_ = std::make_shared<RunningTemplate>(command_);
+  } catch (const Error& error) {
+    is_closed_ = true;
+    log(LogLevel::warn,
+        fmt::format("no template process can be started, and processes are started anew: {}", error.what()));
+  }
+  return running_;
+}
+
+std::shared_ptr<RunningTemplate> Template::State::current() const {
+  if (process_ != ::getpid()) return nullptr;
+  const MutexLock lock(mutex_);
+  return running_;
+}
+
+bool Template::State::wait_ready(Deadline deadline) {
+  while (const auto used = running()) {
+    if (used->wait_ready(deadline)) return true;
+    if (deadline.has_passed()) return false;
+  }
+  return false;
+}
+
+std::string Template::State::notes() const {
+  const auto used = current();
+  return used ? used->notes() : "";
+}
+
+pid_t Template::State::pid() const {
+  const auto used = current();
+  return used && !used->has_ended() ? used->pid() : 0;
+}
+
+bool Template::State::fits() const {
+  const auto used = current();
+  return !used || used->has_ended() || used->fits();
+}
+
+void Template::State::retire() {
+  if (process_ != ::getpid()) return;
+  const MutexLock lock(mutex_);
+  is_closed_ = true;
+  if (running_) running_->close();
+}
+
+bool Template::State::is_over() const {
+  const auto used = current();
+  return !used || used->has_ended();
+}
+
+void Template::State::end() noexcept {
+  if (process_ != ::getpid()) return;
+  std::shared_ptr<RunningTemplate> last;
+  {
+    const MutexLock lock(mutex_);
+    is_closed_ = true;
+    last.swap(running_);
+  }
+  if (last) last->kill();
+}
+
+}  // namespace drover

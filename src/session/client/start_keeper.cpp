@@ -1,0 +1,105 @@
+#include "session/client/start_keeper.hpp"
+
+#include <cstdlib>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "process/spawn/init_state.hpp"
+#include "session/keeper/keeper_arguments.hpp"
+#include "session/wire/protocol.hpp"
+
+namespace drover {
+namespace {
+
+constexpr const char* kKeeperVariable = "DROVER_KEEPER";
+
+std::string keeper_program() {
+  // A program with more rights than who started it does not run what he names.
+  if (const char* const program = ::secure_getenv(kKeeperVariable); program != nullptr && *program != '\0') {
+    if (std::string_view(program).find('/') != std::string_view::npos) return program;
+    throw Error(Errc::invalid_argument, fmt::format("{}={} is no path", kKeeperVariable, program),
+                "give the path of the program, such as /usr/local/bin/drover: it is not looked for in PATH");
+  }
+  if (!was_initialised()) {
+    throw Error(Errc::invalid_argument,
+                "a session cannot be started: this program would be its keeper, but has not called drover::init",
+                "call drover::init(argc, argv) first thing in main, or let DROVER_KEEPER name the drover tool");
+  }
+  return start_command().keeper;
+}
+
+SpawnOptions keeper_options(const KeeperArguments& arguments, const Channel& theirs) {
+  SpawnOptions options;
+  options.executable = keeper_program();
+  options.arguments = to_arguments(arguments);
+  options.inherit = {{theirs.fd(), kKeeperChannel}};
+  options.unset = {"DROVER_SESSION_FD", "DROVER_WORKER"};  // the keeper is in no session, and no worker's
+  options.placement.folder = "/";                          // and keeps no file system busy
+  options.streams.input = StandardStream::null();
+  options.streams.output = StandardStream::null();
+  options.group = ChildGroup::own_session;  // Ctrl-C is for the application; the keeper sees its end
+  return options;
+}
+
+struct Hello {
+  Reply reply;
+  Fd file;
+};
+
+Hello receive_hello(Channel& channel, const std::string& program, Deadline deadline) {
+  ChannelMessage message;
+  switch (channel.receive(message, deadline)) {
+    case ReceiveResult::timed_out:
+      throw Error(Errc::timed_out, fmt::format("'{}' did not become the keeper of a session in time", program),
+                  "let its main call drover::init(argc, argv) first thing; a slow machine needs more patience "
+                  "(SessionOptions::patience)");
+    case ReceiveResult::peer_lost:
+      throw Error(Errc::peer_lost, fmt::format("'{}' ended before it became the keeper of a session", program),
+                  "let its main call drover::init(argc, argv) first thing; its standard error may say more");
+    case ReceiveResult::message: break;
+  }
+  Hello hello{.reply = parse_reply(std::as_bytes(std::span(message.bytes.data(), message.bytes.size()))), .file = {}};
+  if (!message.fds.empty()) hello.file = std::move(message.fds.front());
+  return hello;
+}
+
+// How it ended does not matter, and nobody knows in a program that ignores SIGCHLD or reaps all children.
+void await_launcher(ChildProcess& launcher, Deadline deadline) {
+  try {
+    static_cast<void>(launcher.wait(deadline));
+  } catch (const Error& error) {
+    log(LogLevel::info, error.what());
+  }
+}
+
+}  // namespace
+
+StartedKeeper start_keeper(Deadline deadline) {
+  auto [ours, theirs] = Channel::make_pair();
+  const SpawnOptions options = keeper_options({}, theirs);
+  ChildProcess process = ChildProcess::spawn(options);
+  theirs = Channel(Fd{});
+  Hello hello = receive_hello(ours, options.executable, deadline);
+  if (hello.reply.failure) throw Error(*hello.reply.failure, hello.reply.text, hello.reply.remedy);
+  if (!hello.file.is_open()) throw Error(Errc::corrupt, "the keeper made no connection for the application");
+  return {.process = std::move(process), .connection = std::move(hello.file), .starter = std::move(ours)};
+}
+
+NamedStart start_named_keeper(const KeeperSettings& settings, Deadline deadline) {
+  auto [ours, theirs] = Channel::make_pair();
+  const SpawnOptions options = keeper_options({.settings = settings, .is_launcher = true}, theirs);
+  ChildProcess launcher = ChildProcess::spawn(options);
+  theirs = Channel(Fd{});
+  const Hello hello = receive_hello(ours, options.executable, deadline);
+  await_launcher(launcher, deadline);
+  if (!hello.reply.failure) return NamedStart::started;
+  if (*hello.reply.failure == Errc::busy) return NamedStart::taken;
+  throw Error(*hello.reply.failure, hello.reply.text, hello.reply.remedy);
+}
+
+}  // namespace drover

@@ -1,0 +1,54 @@
+#include "session/worker/entry_table.hpp"
+
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "drover/base/error.hpp"
+
+namespace drover {
+
+EntryTable& EntryTable::instance() {
+  static auto* const table = new EntryTable;  // used before and after the life of other globals
+  return *table;
+}
+
+void EntryTable::add(const std::string& name, EntryBody body) {
+  require(!name.empty() && body, "an entry has a name and a function");
+  const MutexLock lock(mutex_);
+  if (is_closed_) {
+    throw Error(Errc::invalid_argument, fmt::format("entry '{}' is made known after drover::init", name),
+                "make it the initialiser of a variable of a namespace, so that workers know it too");
+  }
+  // An exception before main would end the program without a word of where; so it is drover::init that throws.
+  if (!entries_.emplace(name, std::move(body)).second && taken_twice_.empty()) taken_twice_ = name;
+}
+
+void EntryTable::close() {
+  const MutexLock lock(mutex_);
+  is_closed_ = true;
+  if (taken_twice_.empty()) return;
+  throw Error(Errc::invalid_argument, fmt::format("two entries of this program have the name '{}'", taken_twice_),
+              "give every entry a name of its own");
+}
+
+const EntryBody& EntryTable::find(const std::string& name) const {
+  const MutexLock lock(mutex_);
+  if (const auto found = entries_.find(name); found != entries_.end()) return found->second;
+  std::vector<std::string> names;
+  names.reserve(entries_.size());
+  for (const auto& [known, body] : entries_) names.push_back(known);
+  throw Error(Errc::not_found,
+              fmt::format("this program has no entry '{}'; it has {}", name,
+                          names.empty() ? "none" : fmt::format("'{}'", fmt::join(names, "', '"))),
+              "make it known before main: const auto name = drover::entry(\"name\", function)");
+}
+
+Entry entry(const std::string& name, EntryBody body) {
+  EntryTable::instance().add(name, std::move(body));
+  return Entry(name);
+}
+
+}  // namespace drover

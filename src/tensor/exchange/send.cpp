@@ -1,0 +1,132 @@
+#include "drover/tensor/send.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "tensor/memory/memory_state.hpp"
+#include "tensor/tensor_access.hpp"
+
+namespace drover {
+namespace {
+
+constexpr std::uint32_t kRecordMagic = 0x534e'5444;  // "DTNS"
+constexpr std::uint16_t kRecordVersion = 1;
+constexpr std::size_t kMostPoints = 4;
+
+// A tensor as bytes; it has no padding.
+struct Record {
+  std::uint32_t magic = 0;
+  std::uint16_t version = 0;
+  std::uint16_t points = 0;  // how many
+  TensorLayout layout;
+  std::array<TimelinePoint, kMostPoints> ready;
+  std::uint64_t unused = 0;
+};
+static_assert(sizeof(Record) == kTensorRecordBytes && std::has_unique_object_representations_v<Record>);
+
+[[noreturn]] void throw_corrupt(const char* what) {
+  throw Error(Errc::corrupt, fmt::format("the record of a tensor {}", what),
+              "let all processes of a session use the same drover, and write to its queues by drover alone");
+}
+
+Record parse(std::span<const std::byte> bytes, std::uint64_t memory_bytes) {
+  if (bytes.size() != kTensorRecordBytes) throw_corrupt("has another length");
+  Record record;
+  std::memcpy(&record, bytes.data(), sizeof(record));
+  if (record.magic != kRecordMagic) throw_corrupt("does not begin as one");
+  if (record.version != kRecordVersion) throw_corrupt("is of another version of drover");
+  if (!record.layout.is_valid()) throw_corrupt("has a shape that cannot be");
+  if (record.layout.extent_bytes().end > memory_bytes) throw_corrupt("reaches outside its memory");
+  if (record.points > kMostPoints) throw_corrupt("waits for too much");
+  return record;
+}
+
+bool is_tensor(const Message& message) {
+  return message.leases().size() == 1 && message.bytes().size() == kTensorRecordBytes;
+}
+
+Tensor unpack_message(const Memory& memory, Message& message) {
+  if (!is_tensor(message)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("a message of {} bytes with {} leases came where a tensor was expected",
+                            message.bytes().size(), message.leases().size()),
+                "send nothing but tensors there, or take messages with Queue::get and look at them");
+  }
+  auto leases = message.take_leases();
+  return unpack(memory, message.bytes(), std::move(leases.front()));
+}
+
+// Only what was put is given up.
+template <class Put>
+PutResult put_away(Tensor& tensor, const Put& put) {
+  const PutResult result = put(tensor);
+  if (result == PutResult::put) tensor = Tensor();
+  return result;
+}
+
+}  // namespace
+
+PackedTensor pack(const Tensor& tensor) {
+  TensorStorage& storage = *TensorAccess::storage(tensor);
+  const auto points = storage.points(kMostPoints);
+  Record record{.magic = kRecordMagic,
+                .version = kRecordVersion,
+                .points = static_cast<std::uint16_t>(points.size()),
+                .layout = tensor.layout(),
+                .ready = {},
+                .unused = 0};
+  std::ranges::copy(points, record.ready.begin());
+  return {.record = std::bit_cast<std::array<std::byte, kTensorRecordBytes>>(record),
+          .lease = storage.block().share()};
+}
+
+Tensor unpack(const Memory& memory, std::span<const std::byte> record, Lease&& lease) {
+  require(lease.is_open(), "a tensor was to be made of a lease that claims nothing", "unpack each lease once");
+  const Record parsed = parse(record, lease.bytes());
+  std::vector<TimelinePoint> points(parsed.ready.begin(), parsed.ready.begin() + parsed.points);
+  TensorStorage::check(memory, lease, points);
+  auto storage = std::make_shared<TensorStorage>(memory, std::move(lease), std::move(points));
+  return TensorAccess::make(std::move(storage), parsed.layout);
+}
+
+PutResult put(Queue& queue, const Tensor& tensor, Deadline deadline) {
+  PackedTensor packed = pack(tensor);
+  return queue.put(packed.record, std::span(&packed.lease, 1), deadline);
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): it is moved only if it was put
+PutResult put(Queue& queue, Tensor&& tensor, Deadline deadline) {
+  return put_away(tensor, [&](const Tensor& sent) { return put(queue, sent, deadline); });
+}
+
+GetResult get(Queue& queue, const Memory& memory, Tensor& into, Deadline deadline) {
+  Message message;
+  const GetResult result = queue.get(message, deadline);
+  if (result == GetResult::got) into = unpack_message(memory, message);
+  return result;
+}
+
+PutResult send(Pipe& pipe, const Tensor& tensor, Deadline deadline) {
+  PackedTensor packed = pack(tensor);
+  return pipe.send(packed.record, std::span(&packed.lease, 1), deadline);
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): it is moved only if it was put
+PutResult send(Pipe& pipe, Tensor&& tensor, Deadline deadline) {
+  return put_away(tensor, [&](const Tensor& sent) { return send(pipe, sent, deadline); });
+}
+
+GetResult receive(Pipe& pipe, const Memory& memory, Tensor& into, Deadline deadline) {
+  Message message;
+  const GetResult result = pipe.receive(message, deadline);
+  if (result == GetResult::got) into = unpack_message(memory, message);
+  return result;
+}
+
+}  // namespace drover

@@ -1,0 +1,208 @@
+#include "tensor/memory/device_work.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "drover/device/timeline.hpp"
+#include "tensor/memory/host_registrations.hpp"
+
+namespace drover {
+namespace {
+
+// How long a wait sleeps before it looks whether the session, or the device, is still there.
+constexpr std::chrono::milliseconds kWorkPause{20};
+
+Deadline sooner(Deadline deadline, std::chrono::milliseconds most) {
+  return Deadline::at(std::min(deadline.moment(), Deadline::after(most).moment()));
+}
+
+}  // namespace
+
+WaitResult wait_for_point(TimelineTable& timelines, const TimelinePoint& point, const Membership& membership,
+                          Deadline deadline) {
+  while (timelines.state_of(point) == PointState::pending) {
+    if (deadline.has_passed()) return WaitResult::timed_out;
+    membership.check();
+    static_cast<void>(timeline_wait(timelines.word(point.slot), point.value, sooner(deadline, kWorkPause)));
+  }
+  return WaitResult::done;
+}
+
+DeviceWork::DeviceWork(Device& device, Ordering ordering, std::shared_ptr<Membership> membership,
+                       std::shared_ptr<TimelineTable> timelines)
+    : device_(device),
+      membership_(std::move(membership)),
+      timelines_(std::move(timelines)),
+      stream_(device.create_stream()) {
+  if (ordering == Ordering::host || !device.has_timelines()) return;
+  try {
+    take_timeline();
+  } catch (const Error& error) {
+    log(LogLevel::warn, error.what());  // this process waits on the host instead
+  }
+}
+
+void DeviceWork::take_timeline() {
+  registration_ = register_once(device_, timelines_->memory());
+  slot_ = timelines_->take();
+  if (!slot_) {
+    throw Error(Errc::limit_reached, "all timelines of the session are taken",
+                "use fewer processes with devices at once; until then this one waits on the host");
+  }
+  const MutexLock lock(mutex_);
+  next_ = timelines_->submitted(*slot_) + 1;
+}
+
+DeviceWork::~DeviceWork() {
+  if (membership_->self() == kNobody) {    // a forked child, where nothing of a device may be touched
+    static_cast<void>(stream_.release());  // NOLINT(bugprone-unused-return-value): leaked on purpose
+    static_cast<void>(mark_.release());    // NOLINT(bugprone-unused-return-value): likewise
+    return;
+  }
+  try {
+    finish();
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, error.what());
+  }
+  if (slot_) timelines_->give_back(*slot_);
+}
+
+// Submitted tells others that the value will come, so the stream hears of it first.
+void DeviceWork::signal(std::uint64_t ticket) {
+  if (ticket < next_ || is_lost_) return;
+  stream_->signal(timelines_->word(slot()), next_);
+  timelines_->note_submitted(slot(), next_);
+  ++next_;
+}
+
+// Who waits for an event waits for its latest record, so that it can be recorded again at once.
+StreamEvent& DeviceWork::mark() {
+  if (mark_ == nullptr) mark_ = device_.create_event();
+  return *mark_;
+}
+
+std::uint64_t DeviceWork::follow(Stream& other) {
+  const MutexLock lock(mutex_);
+  other.record(mark());
+  stream_->wait(mark());
+  return next_;
+}
+
+void DeviceWork::lead(Stream& other) {
+  const MutexLock lock(mutex_);
+  stream_->record(mark());
+  other.wait(mark());
+}
+
+TimelinePoint DeviceWork::point_of(std::uint64_t ticket) {
+  const MutexLock lock(mutex_);
+  signal(ticket);
+  return {.value = ticket, .slot = slot(), .pid = ::getpid()};
+}
+
+// What was signalled now is asked about later, by others or by who sends it again: then a fault is known.
+std::optional<TimelinePoint> DeviceWork::pending_point_of(std::uint64_t ticket) {
+  const MutexLock lock(mutex_);
+  const bool is_new = ticket >= next_ && !is_lost_;
+  signal(ticket);
+  if (!is_new) static_cast<void>(is_stream_idle());
+  if (is_reached(ticket)) return std::nullopt;
+  return TimelinePoint{.value = ticket, .slot = slot(), .pid = ::getpid()};
+}
+
+bool DeviceWork::is_idle() {
+  const MutexLock lock(mutex_);
+  return is_stream_idle();
+}
+
+std::uint64_t DeviceWork::latest() {
+  const MutexLock lock(mutex_);
+  return next_;
+}
+
+// After a fault the word is in another epoch, and reached means nothing.
+bool DeviceWork::is_reached(std::uint64_t ticket) {
+  if (slot_) {
+    const std::uint64_t done = timelines_->word(*slot_).load();
+    return epoch_of(done) == epoch_of(ticket) && done >= ticket;
+  }
+  if (done_ < ticket && is_stream_idle()) done_ = next_++;
+  return done_ >= ticket;
+}
+
+// A stream whose device failed stores nothing more: whoever waits for it elsewhere must go on.
+bool DeviceWork::is_stream_idle() {
+  try {
+    return stream_->is_idle();
+  } catch (const Error& error) {
+    if (error.code() == Errc::device_fault && slot_ && !is_lost_) timelines_->lose(*slot_);
+    is_lost_ = is_lost_ || error.code() == Errc::device_fault;
+    throw;
+  }
+}
+
+bool DeviceWork::is_done(std::uint64_t ticket) {
+  const MutexLock lock(mutex_);
+  if (slot_) signal(ticket);
+  if (is_reached(ticket)) return true;
+  return slot_ && is_stream_idle() && is_reached(ticket);  // asks the stream, which tells of faults
+}
+
+WaitResult DeviceWork::wait(std::uint64_t ticket, Deadline deadline) {
+  for (;;) {
+    if (is_done(ticket)) return WaitResult::done;
+    if (deadline.has_passed()) return WaitResult::timed_out;
+    if (waits_for_others()) membership_->check();
+    const Deadline look = sooner(deadline, kWorkPause);
+    if (slot_) {
+      static_cast<void>(timeline_wait(timelines_->word(*slot_), ticket, look));
+    } else {
+      static_cast<void>(stream_->synchronize(look));
+    }
+  }
+}
+
+bool DeviceWork::waits_for_others() {
+  const MutexLock lock(mutex_);
+  std::erase_if(awaited_, [&](const auto& each) { return timelines_->state_of(each) != PointState::pending; });
+  return !awaited_.empty();
+}
+
+void DeviceWork::finish() {
+  const auto is_idle = [this] {
+    const MutexLock lock(mutex_);
+    return is_stream_idle();
+  };
+  while (!is_idle()) {
+    bury_without_keeper();
+    static_cast<void>(stream_->synchronize(Deadline::after(kWorkPause)));
+  }
+}
+
+// The keeper frees streams that wait for the dead. When it is gone, each frees its own.
+void DeviceWork::bury_without_keeper() noexcept {
+  try {
+    membership_->check();
+  } catch (const Error&) {
+    const MutexLock lock(mutex_);
+    for (const auto& point : awaited_) timelines_->bury_without_keeper(point);
+  }
+}
+
+void DeviceWork::wait_for(const TimelinePoint& point) {
+  if (!slot_) {
+    static_cast<void>(wait_for_point(*timelines_, point, *membership_, Deadline::never()));
+    return;
+  }
+  static_cast<void>(waits_for_others());  // forgets what came
+  const MutexLock lock(mutex_);
+  stream_->wait(timelines_->word(point.slot), point.value);
+  awaited_.push_back(point);
+}
+
+}  // namespace drover

@@ -1,0 +1,106 @@
+// tensor/memory/device_work.hpp: what a process does on a device with its shared memory, in order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "drover/base/clock.hpp"
+#include "drover/base/mutex.hpp"
+#include "drover/device/backend.hpp"
+#include "drover/ipc/membership.hpp"
+#include "drover/tensor/memory.hpp"
+#include "ipc/timeline/timeline_table.hpp"
+
+namespace drover {
+
+/// Waits on the CPU until a point is no longer pending. Throws `Errc::peer_lost` if the session is over.
+WaitResult wait_for_point(TimelineTable& timelines, const TimelinePoint& point, const Membership& membership,
+                          Deadline deadline);
+
+/// One stream of a device, its timeline, and tickets: whatever was submitted before a ticket was given is done when
+/// the ticket is. All work of a `Memory` on a device goes through one of these, so that it has an order by itself.
+/// Safe for all threads.
+///
+/// With `Ordering::host` there is no timeline: nothing leaves the process before the stream has done it, and nothing
+/// is submitted before what it needs is there.
+class DeviceWork {
+ public:
+  /// `timelines` may not be null.
+  DeviceWork(Device& device, Ordering ordering, std::shared_ptr<Membership> membership,
+             std::shared_ptr<TimelineTable> timelines);
+  /// Waits until the stream is idle.
+  ~DeviceWork();
+  DeviceWork(const DeviceWork&) = delete;
+  DeviceWork& operator=(const DeviceWork&) = delete;
+
+  [[nodiscard]] Device& device() const noexcept { return device_; }
+  /// Whether others of this session can wait for its points.
+  [[nodiscard]] bool has_timeline_in(const Membership& session) const noexcept {
+    return has_timeline() && membership_.get() == &session;
+  }
+  /// The session whose points it can wait for.
+  [[nodiscard]] const Membership& session() const noexcept { return *membership_; }
+  /// Waits until the stream is idle. If the session is over, it does the keeper's work for those it waits for.
+  void finish() DROVER_EXCLUDES(mutex_);
+  /// That work alone; nothing while there is a keeper.
+  void bury_without_keeper() noexcept DROVER_EXCLUDES(mutex_);
+  /// Whether others can wait for its points.
+  [[nodiscard]] bool has_timeline() const noexcept { return slot_.has_value(); }
+
+  /// Calls `task(stream)`, which submits work, and returns the ticket of that work.
+  template <class Task>
+  std::uint64_t submit(Task&& task) DROVER_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    std::forward<Task>(task)(*stream_);
+    return next_;
+  }
+  /// What is submitted from now on comes after all that `other`, a stream of the same device, was given. Returns the
+  /// ticket of that.
+  std::uint64_t follow(Stream& other) DROVER_EXCLUDES(mutex_);
+  /// What `other` is given from now on comes after all that was submitted.
+  void lead(Stream& other) DROVER_EXCLUDES(mutex_);
+  /// The moment at which a ticket is done, for others to wait for. Requires: `has_timeline`.
+  [[nodiscard]] TimelinePoint point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
+  /// The same; nothing if it is known to be done. Throws as `is_done`, but not for a fault in what was submitted
+  /// since the last point. Requires: `has_timeline`.
+  [[nodiscard]] std::optional<TimelinePoint> pending_point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
+  /// Whether it is done. Throws `Errc::device_fault` if the device failed.
+  [[nodiscard]] bool is_done(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
+  /// Waits on the CPU until it is done. Throws as `is_done`, and `Errc::peer_lost` if the session is over while the
+  /// stream waits for others.
+  WaitResult wait(std::uint64_t ticket, Deadline deadline) DROVER_EXCLUDES(mutex_);
+  /// Whether all that was submitted is done. Throws as `is_done`.
+  [[nodiscard]] bool is_idle() DROVER_EXCLUDES(mutex_);
+  /// The ticket of what was submitted last, also if that was cut short by an exception.
+  [[nodiscard]] std::uint64_t latest() DROVER_EXCLUDES(mutex_);
+  /// Whatever is submitted later happens after the point, or after it was lost. Without a timeline it waits here.
+  void wait_for(const TimelinePoint& point) DROVER_EXCLUDES(mutex_);
+
+ private:
+  // Requires: `has_timeline`.
+  [[nodiscard]] std::uint32_t slot() const noexcept { return slot_.value_or(0); }
+  void signal(std::uint64_t ticket) DROVER_REQUIRES(mutex_);
+  [[nodiscard]] bool is_reached(std::uint64_t ticket) DROVER_REQUIRES(mutex_);
+  [[nodiscard]] bool is_stream_idle() DROVER_REQUIRES(mutex_);
+  [[nodiscard]] bool waits_for_others() DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] StreamEvent& mark() DROVER_REQUIRES(mutex_);
+  void take_timeline();
+
+  Device& device_;
+  const std::shared_ptr<Membership> membership_;
+  const std::shared_ptr<TimelineTable> timelines_;
+  std::shared_ptr<HostRegistration> registration_;  // shared: one per process, of the pages of all timelines
+  std::optional<std::uint32_t> slot_;
+  std::unique_ptr<Stream> stream_;
+  Mutex mutex_;
+  std::unique_ptr<StreamEvent> mark_ DROVER_GUARDED_BY(mutex_);   // used again and again: to make one takes long
+  std::uint64_t next_ DROVER_GUARDED_BY(mutex_) = 1;              // the ticket of what is submitted now
+  bool is_lost_ DROVER_GUARDED_BY(mutex_) = false;                // the device failed
+  std::uint64_t done_ DROVER_GUARDED_BY(mutex_) = 0;              // without a timeline: known to be done
+  std::vector<TimelinePoint> awaited_ DROVER_GUARDED_BY(mutex_);  // that the stream may still wait for
+};
+
+}  // namespace drover

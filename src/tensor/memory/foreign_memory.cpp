@@ -1,0 +1,88 @@
+#include "tensor/memory/foreign_memory.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/base/mapping.hpp"
+#include "drover/device/select.hpp"
+#include "ipc/ledger/slab_layout.hpp"
+
+namespace drover {
+namespace {
+
+constexpr std::uint64_t kHandleMagic = 0x454c'444e'4148'5244;  // "DRHANDLE"
+
+struct HandleNote {
+  std::uint64_t magic;
+  std::uint64_t base;  // in the process that allocated it
+  std::uint64_t size;
+  std::uint64_t buffer_id;
+  std::int64_t pid;
+  IpcHandle handle;
+};
+static_assert(sizeof(HandleNote) == 104);
+
+HandleNote read_note(const Fd& file, std::uint64_t slab_bytes) {
+  HandleNote note{};
+  const bool is_note = check_memory_file(file) == sizeof(note);
+  if (is_note) std::memcpy(&note, Mapping::shared(file, sizeof(note)).data(), sizeof(note));
+  if (is_note && note.magic == kHandleMagic && note.size > 0 && note.size <= slab_bytes) return note;
+  throw Error(Errc::corrupt, "a slab that is known by a handle has a file that is none",
+              "let all processes of a session use the same drover");
+}
+
+Error memory_gone(std::int64_t pid, const std::string& reason) {
+  return Error(Errc::peer_lost,
+               fmt::format("memory that a library of process {} allocated cannot be opened: {}", pid, reason),
+               "import it with may_share = false, or copy it, if it must outlive its maker");
+}
+
+bool is_gone(std::int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }
+
+// A number of a process may be another's by now: the buffer's is not.
+DevicePtr own_address(const Device& device, const HandleNote& note) {
+  const PointerInfo info = device.describe({note.base});
+  const bool is_same = info.is_device && info.base.address == note.base && info.buffer_id == note.buffer_id;
+  if (!is_same) throw memory_gone(note.pid, "it was freed");
+  return info.base;
+}
+
+}  // namespace
+
+Fd make_handle_file(const Device& device, const ForeignMemory& memory) {
+  const HandleNote note{.magic = kHandleMagic,
+                        .base = memory.base.address,
+                        .size = memory.size,
+                        .buffer_id = memory.buffer_id,
+                        .pid = ::getpid(),
+                        .handle = device.ipc_handle(memory.base)};
+  Fd file = make_memory_file("drover handle", sizeof(note));
+  std::memcpy(Mapping::shared(file, sizeof(note)).data(), &note, sizeof(note));
+  return file;
+}
+
+void require_maker(std::int64_t pid) {
+  if (is_gone(pid)) throw memory_gone(pid, "that process is gone");
+}
+
+// A driver may still open what a dead process had; it is not to be relied upon.
+HandleMemory open_handle_file(const Place& place, const Fd& file, std::uint64_t bytes) {
+  const HandleNote note = read_note(file, bytes);
+  Device& device = backend_of(place.backend).open(place.index);
+  if (note.pid == ::getpid()) return {.opened = nullptr, .address = own_address(device, note), .maker = note.pid};
+  require_maker(note.pid);
+  try {
+    return {.opened = device.open_ipc(note.handle, note.size), .address = {}, .maker = note.pid};
+  } catch (const Error& error) {
+    if (error.code() != Errc::corrupt) throw;
+    throw memory_gone(note.pid, error.message());
+  }
+}
+
+}  // namespace drover

@@ -1,0 +1,144 @@
+#include "tensor/memory/mapped_slab.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/sys.hpp"
+#include "drover/base/bytes.hpp"
+#include "drover/base/error.hpp"
+#include "drover/base/fd.hpp"
+#include "drover/base/log.hpp"
+#include "drover/device/select.hpp"
+#include "ipc/ledger/slab_layout.hpp"
+#include "ipc/object/object_layout.hpp"
+#include "tensor/memory/foreign_memory.hpp"
+#include "tensor/memory/host_registrations.hpp"
+#include "tensor/memory/slab_marks.hpp"
+
+namespace drover {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+// None if the keeper has no answer, or this process no descriptor left.
+Fd file_of(const SlabBook& book) {
+  try {
+    return book.file();
+  } catch (const Error& error) {
+    log(LogLevel::debug, error.what());
+    return {};
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& membership, const Place& place,
+                                             std::uint64_t bytes, bool is_for_one) {
+  require_device(place);
+  auto made = std::make_shared<MappedSlab>();
+  made->place_ = place;
+  made->is_own_ = true;
+  made->is_for_one_ = is_for_one;
+  if (!place.is_device) {
+    const std::uint64_t whole = whole_slab_bytes(bytes, kPage);
+    const Fd file = make_memory_file("drover slab", whole);
+    made->host_ = Mapping::shared(file, whole);
+    made->book_ = SlabBook::make(membership, whole, file, marks_for(place));
+    made->is_new_ = is_for_one;
+    return made;
+  }
+  Backend& backend = backend_of(place.backend);
+  const auto slab = backend.create_slab(place.index, whole_slab_bytes(bytes, kPage));
+  made->device_ = backend.open(place.index).map(*slab);
+  made->book_ = SlabBook::make(membership, slab->size(), slab->export_fd(), marks_for(place));
+  return made;
+}
+
+std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& membership,
+                                             const ForeignMemory& memory) {
+  auto made = std::make_shared<MappedSlab>();
+  made->place_ = memory.place;
+  Device& device = backend_of(memory.place.backend).open(memory.place.index);
+  if (memory.form == SlabForm::memory) {
+    const auto slab = device.retain_slab(memory.base);
+    made->device_ = device.map(*slab);
+    made->book_ = SlabBook::make(membership, slab->size(), slab->export_fd(), marks_for(memory.place));
+  } else {
+    const Fd file = make_handle_file(device, memory);
+    made->form_ = SlabForm::handle;
+    made->address_ = memory.base;
+    made->book_ =
+        SlabBook::make(membership, whole_slab_bytes(memory.size, 1), file, marks_for(memory.place, SlabForm::handle));
+  }
+  return made;
+}
+
+std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
+  auto opened = std::make_shared<MappedSlab>();
+  opened->is_opened_ = true;
+  const ObjectSpec& spec = book->object().spec();
+  opened->place_ = place_from(marks_of(spec));
+  opened->form_ = form_from(marks_of(spec));
+  const Fd file = book->file();
+  if (!opened->place_.is_device) {
+    if (check_memory_file(file) != slab_bytes(spec)) {
+      throw Error(Errc::corrupt,
+                  fmt::format("a slab of {} has a file of another size", format_bytes(slab_bytes(spec))),
+                  "a process of the session made it wrongly; end the session and look for that process");
+    }
+    opened->host_ = Mapping::shared(file, slab_bytes(spec));
+  } else if (opened->form_ == SlabForm::handle) {
+    HandleMemory memory = open_handle_file(opened->place_, file, slab_bytes(spec));
+    opened->device_ = std::move(memory.opened);
+    opened->address_ = memory.address;
+    opened->maker_ = memory.maker;
+  } else {
+    Backend& backend = backend_of(opened->place_.backend);
+    const auto slab = backend.import_slab(opened->place_.index, file, slab_bytes(spec));
+    opened->device_ = backend.open(opened->place_.index).map(*slab);
+  }
+  opened->book_ = std::move(book);
+  return opened;
+}
+
+// Its file is asked for where it is used: a descriptor for the life of each large slab would soon be too many.
+void MappedSlab::write(std::uint64_t offset, std::span<const std::byte> from) const {
+  std::uint64_t done = 0;
+  const Fd file = is_new_.load(std::memory_order_relaxed) && is_new_.exchange(false) ? file_of(*book_) : Fd();
+  while (file.is_open() && done < from.size()) {
+    const auto some = sys::retry("pwrite", ::pwrite, file.get(), static_cast<const void*>(from.data() + done),
+                                 from.size() - done, static_cast<off_t>(offset + done));
+    if (some < 0 && errno == ENOSPC) {
+      throw Error(Errc::out_of_memory,
+                  fmt::format("there are no pages for a block of {} in host memory", format_bytes(from.size())),
+                  "free memory, or raise the limit of shared memory of this machine or container");
+    }
+    if (some <= 0) break;  // what is left goes the other way
+    done += static_cast<std::uint64_t>(some);
+  }
+  std::memcpy(host_.data() + offset + done, from.data() + done, from.size() - done);
+}
+
+bool MappedSlab::make_known_to(Device& device) {
+  const MutexLock lock(mutex_);
+  const auto [at, is_new] = known_.try_emplace(device.info().backend);
+  try {
+    if (is_new) at->second = register_once(device, host_.bytes());
+  } catch (const Error& error) {
+    log(LogLevel::warn, error.what());
+  }
+  return at->second != nullptr;
+}
+
+void MappedSlab::check_maker() const {
+  if (maker_ != 0) require_maker(maker_);
+}
+
+bool MappedSlab::is_alone() const noexcept { return header_of(book_->object().data()).openers.load() <= 1; }
+
+}  // namespace drover

@@ -1,0 +1,74 @@
+#include "drover/tensor/memory.hpp"
+
+#include <utility>
+
+#include "drover/base/error.hpp"
+#include "tensor/memory/memory_state.hpp"
+
+namespace drover {
+
+Block& Block::operator=(Block&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  lease_ = std::move(other.lease_);
+  slab_ = std::move(other.slab_);
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+Place Block::place() const {
+  require(is_open(), "a block that holds nothing lies nowhere");
+  return slab_->place();
+}
+
+std::span<std::byte> Block::bytes() const {
+  require(is_open(), "a block that holds nothing has no bytes");
+  require(!slab_->place().is_device, "the bytes of a block on a device were asked for",
+          "copy it to host memory first, or use device_ptr()");
+  return {slab_->host_data() + lease_.offset(), lease_.bytes()};
+}
+
+DevicePtr Block::device_ptr() const {
+  require(is_open(), "a block that holds nothing has no address");
+  require(slab_->place().is_device, "the device address of a block in host memory was asked for", "use bytes()");
+  return slab_->device_data() + lease_.offset();
+}
+
+Lease Block::take_lease() noexcept {
+  Lease lease = std::move(lease_);
+  const auto slab = std::exchange(slab_, nullptr);
+  const auto state = std::exchange(state_, nullptr);
+  if (state != nullptr) state->claim_ended(slab, lease.bytes());
+  return lease;
+}
+
+void Block::release() noexcept {
+  if (!is_open()) return;
+  const std::uint64_t bytes = lease_.bytes();
+  lease_.release();
+  const auto slab = std::exchange(slab_, nullptr);
+  const auto state = std::exchange(state_, nullptr);
+  state->claim_ended(slab, bytes);
+}
+
+Memory::Memory(std::shared_ptr<Membership> membership, const MemoryOptions& options)
+    : state_(std::make_shared<MemoryState>(std::move(membership), options)) {}
+
+Block Memory::allocate(const Place& place, std::uint64_t bytes) { return state_->allocate(place, bytes); }
+Block Memory::open(Lease&& lease) { return state_->open(std::move(lease)); }
+bool Memory::is_of(const std::shared_ptr<Membership>& membership) const noexcept {
+  return state_->membership() == membership;
+}
+
+std::uint64_t Memory::claimed(const Place& place) const {
+  state_->release_retired(Deadline::after({}));
+  return state_->claimed(place);
+}
+std::vector<SlabUsage> Memory::usage() const {
+  state_->release_retired(Deadline::after({}));
+  return state_->usage();
+}
+void Memory::collect() const noexcept { state_->end_imports(); }
+void Memory::trim() { static_cast<void>(state_->trim()); }
+
+}  // namespace drover

@@ -1,0 +1,58 @@
+#include "tensor/memory/slab_marks.hpp"
+
+#include <bit>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/device/select.hpp"
+
+namespace drover {
+namespace {
+
+// The first mark is 0 for host memory, else 1 + the backend's number, and this bit for a handle. The others are the
+// device's UUID.
+constexpr std::uint64_t kHandleBit = std::uint64_t{1} << 32U;
+
+struct UuidWords {
+  std::uint64_t high;
+  std::uint64_t low;
+};
+static_assert(sizeof(UuidWords) == sizeof(Uuid));
+
+}  // namespace
+
+void require_device(const Place& place) {
+  if (!place.is_device) return;
+  const auto& devices = backend_of(place.backend).devices();
+  if (place.index >= 0 && static_cast<std::size_t>(place.index) < devices.size()) return;
+  throw Error(Errc::not_found,
+              fmt::format("there is no device {}; this process sees {}", to_string(place), devices.size()),
+              "`drover devices` lists them");
+}
+
+SlabMarks marks_for(const Place& place, SlabForm form) {
+  if (!place.is_device) return {};
+  const auto& devices = backend_of(place.backend).devices();
+  const auto words = std::bit_cast<UuidWords>(devices.at(static_cast<std::size_t>(place.index)).uuid);
+  const std::uint64_t first = 1 + static_cast<std::uint64_t>(place.backend);
+  return {form == SlabForm::handle ? first | kHandleBit : first, words.high, words.low};
+}
+
+Place place_from(const SlabMarks& marks) {
+  if (marks[0] == 0) return Place::cpu();
+  const std::uint64_t number = (marks[0] & ~kHandleBit) - 1;
+  const auto kind = static_cast<BackendKind>(number);
+  if (number > 0xff || (kind != BackendKind::host && kind != BackendKind::cuda)) {
+    throw Error(Errc::corrupt, fmt::format("a slab is said to be of backend {}, which is none", number),
+                "let all processes of a session use the same drover");
+  }
+  const auto uuid = std::bit_cast<Uuid>(UuidWords{.high = marks[1], .low = marks[2]});
+  return Place::device(kind, device_with_uuid(backend_of(kind), uuid));
+}
+
+SlabForm form_from(const SlabMarks& marks) noexcept {
+  return (marks[0] & kHandleBit) != 0 ? SlabForm::handle : SlabForm::memory;
+}
+
+}  // namespace drover

@@ -1,0 +1,169 @@
+#include "tensor/memory/tensor_storage.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "tensor/memory/memory_state.hpp"
+
+namespace drover {
+namespace {
+
+[[noreturn]] void throw_lost(const TimelinePoint& point) {
+  throw Error(Errc::peer_lost,
+              fmt::format("the contents of a tensor are lost: process {} died, or the session ended, before its work "
+                          "on them was done",
+                          point.pid),
+              "make the tensor again, or let its maker synchronize before it sends what must survive it");
+}
+
+}  // namespace
+
+TensorStorage::TensorStorage(Memory memory, const Place& place, std::uint64_t bytes)
+    : memory_(std::move(memory)), block_(memory_.state_->allocate(place, std::max<std::uint64_t>(bytes, 1))) {}
+
+TensorStorage::TensorStorage(Memory memory, Lease&& lease, std::vector<TimelinePoint> origins)
+    : memory_(std::move(memory)), block_(memory_.state_->open(std::move(lease))), origins_(std::move(origins)) {}
+
+TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const KeptBytes& kept)
+    : memory_(std::move(memory)), block_(memory_.state_->import_memory(foreign, kept)) {}
+
+// Their work was submitted before the message was: a stream never waits for what may never come.
+void TensorStorage::check(const Memory& memory, const Lease& lease, std::span<const TimelinePoint> points) {
+  require(SlabBook::is_of(lease, *memory.state_->membership()), "a tensor of another session was to be unpacked",
+          "unpack it with a Memory of the session whose queue it came from");
+  if (points.empty()) return;
+  const auto timelines = memory.state_->works().timelines();
+  for (const auto& point : points) {
+    if (!timelines->is_valid(point)) {
+      throw Error(Errc::corrupt, "a tensor waits for work that nobody has submitted",
+                  "let all processes of a session use the same drover");
+    }
+    if (timelines->state_of(point) == PointState::lost) throw_lost(point);
+  }
+}
+
+// In a forked child another thread may have held the mutex for ever.
+TensorStorage::~TensorStorage() {
+  if (memory_.state_->membership()->self() == kNobody) return;
+  memory_.state_->retire(std::move(block_), uses());
+}
+
+std::shared_ptr<DeviceWork> TensorStorage::work_at(const Place& place) const {
+  return memory_.state_->works().at(place);
+}
+
+bool TensorStorage::dies_with_its_process() const noexcept { return block_.slab_->is_by_handle(); }
+
+void TensorStorage::write(std::span<const std::byte> bytes) const {
+  block_.slab_->write(block_.lease().offset(), bytes);
+}
+
+bool TensorStorage::make_known_to(Device& device) const { return block_.slab_->make_known_to(device); }
+
+std::vector<WorkTicket> TensorStorage::uses() {
+  const MutexLock lock(mutex_);
+  return uses_;
+}
+
+// Forgets those that are reached, and never those that are lost.
+std::vector<TimelinePoint> TensorStorage::origins() {
+  const MutexLock lock(mutex_);
+  if (origins_.empty()) return {};
+  const auto timelines = memory_.state_->works().timelines();
+  std::erase_if(origins_, [&](const auto& point) { return timelines->state_of(point) == PointState::reached; });
+  for (const auto& point : origins_) {
+    if (timelines->state_of(point) == PointState::lost) throw_lost(point);
+  }
+  return origins_;
+}
+
+// A stream that has waited for a point once need not again, but asking it twice does no harm, and is cheap. Points of
+// another session mean nothing to it.
+void TensorStorage::begin_use(DeviceWork& work) {
+  for (const auto& point : origins()) {
+    if (&work.session() == memory_.state_->membership().get()) {
+      work.wait_for(point);
+    } else {
+      static_cast<void>(wait(Deadline::never()));
+    }
+  }
+  for (const auto& use : uses()) {
+    if (use.work.get() == &work || use.work->is_done(use.ticket)) continue;
+    if (use.work->has_timeline_in(work.session())) {
+      work.wait_for(use.work->point_of(use.ticket));
+    } else {
+      static_cast<void>(use.work->wait(use.ticket, Deadline::never()));
+    }
+  }
+}
+
+void TensorStorage::end_use(const WorkTicket& use) {
+  const MutexLock lock(mutex_);
+  const auto same = std::ranges::find(uses_, use.work, &WorkTicket::work);
+  if (same == uses_.end()) {
+    uses_.push_back(use);
+  } else {
+    same->ticket = std::max(same->ticket, use.ticket);
+  }
+}
+
+// One more claim, which is released with the keeper.
+void TensorStorage::hold(std::shared_ptr<void> keeper) {
+  Block same = memory_.state_->open(block_.share());
+  memory_.state_->retire(std::move(same), uses(), std::move(keeper));
+}
+
+// Lost points too, so that nothing is thrown where work was submitted already.
+void TensorStorage::derive_from(TensorStorage& source) {
+  if (&source == this || memory_.state_->membership() != source.memory_.state_->membership()) return;
+  std::vector<TimelinePoint> theirs;
+  {
+    const MutexLock lock(source.mutex_);
+    theirs = source.origins_;
+  }
+  const MutexLock lock(mutex_);
+  for (const auto& point : theirs) {
+    if (std::ranges::find(origins_, point) == origins_.end()) origins_.push_back(point);
+  }
+}
+
+WaitResult TensorStorage::wait(Deadline deadline) {
+  for (const auto& use : uses()) {
+    if (use.work->wait(use.ticket, deadline) == WaitResult::timed_out) return WaitResult::timed_out;
+    const MutexLock lock(mutex_);
+    std::erase_if(uses_, [&](const auto& each) { return each.work == use.work && each.ticket <= use.ticket; });
+  }
+  for (const auto& point : origins()) {
+    const auto timelines = memory_.state_->works().timelines();
+    const auto& membership = *memory_.state_->membership();
+    if (wait_for_point(*timelines, point, membership, deadline) == WaitResult::timed_out)
+      return WaitResult::timed_out;
+  }
+  static_cast<void>(origins());  // throws for those that were lost
+  return WaitResult::done;
+}
+
+bool TensorStorage::is_ready() {
+  if (!std::ranges::all_of(uses(), [](const auto& use) { return use.work->is_done(use.ticket); })) return false;
+  return origins().empty();
+}
+
+std::vector<TimelinePoint> TensorStorage::points(std::size_t most) {
+  std::vector<TimelinePoint> points = origins();
+  bool can_wait_elsewhere = true;
+  for (const auto& use : uses()) {
+    if (use.work->has_timeline_in(*memory_.state_->membership())) {
+      if (const auto point = use.work->pending_point_of(use.ticket)) points.push_back(*point);
+    } else if (!use.work->is_done(use.ticket)) {
+      can_wait_elsewhere = false;
+    }
+  }
+  if (can_wait_elsewhere && points.size() <= most) return points;
+  static_cast<void>(wait(Deadline::never()));
+  return {};
+}
+
+}  // namespace drover

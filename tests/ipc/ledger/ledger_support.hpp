@@ -1,0 +1,120 @@
+// tests/ipc/ledger_support.hpp: what the tests of slab ledgers share: state in private memory and an audit.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ipc/ledger/ledger_core.hpp"
+#include "ipc/ledger/pool_support.hpp"
+#include "ipc/ledger/slab_ledger.hpp"
+
+namespace drover::test {
+
+/// A ledger of that many chunks and leases.
+constexpr LedgerGeometry ledger_of(std::uint32_t chunk_number, std::uint32_t leases) {
+  return {.pool = chunks(chunk_number), .leases = leases};
+}
+
+/// The state of a ledger in this process's memory; copies are pictures of a moment.
+class LedgerMemory {
+ public:
+  explicit LedgerMemory(const LedgerGeometry& geometry)
+      : geometry_(geometry), lines_(ledger_state_bytes(geometry) / kCacheLine) {
+    format_ledger(data(), geometry);
+  }
+  [[nodiscard]] std::byte* data() noexcept { return lines_.front().bytes.data(); }
+  [[nodiscard]] SlabLedger ledger() { return {data(), geometry_}; }
+  [[nodiscard]] LedgerView view() { return {data(), geometry_}; }
+  /// What the words say now.
+  [[nodiscard]] std::string bytes() { return {reinterpret_cast<const char*>(data()), lines_.size() * kCacheLine}; }
+
+ private:
+  struct alignas(kCacheLine) Line {
+    std::array<std::byte, kCacheLine> bytes{};
+  };
+  LedgerGeometry geometry_;
+  std::vector<Line> lines_;
+};
+
+/// The leases of a holder, by cell.
+inline std::map<std::uint32_t, LeaseState> leases_of(const LedgerView& view, Owner holder) {
+  std::map<std::uint32_t, LeaseState> leases;
+  for (std::uint32_t index = 0; index < view.capacity; ++index) {
+    const LeaseState lease = decode_lease(view.cells[index].word.load());
+    if (lease.is_used && lease.holder == holder) leases[index] = lease;
+  }
+  return leases;
+}
+
+/// Looks whether everything that is derived from the words agrees with them, and whether all blocks have leases and
+/// all leases blocks. Empty if all is well.
+class LedgerAudit {
+ public:
+  explicit LedgerAudit(const LedgerView& view) : view_(view), problems_(audit(view.pool)) {}
+
+  [[nodiscard]] std::string run() {
+    count_leases();
+    check_blocks();
+    check_free_cells();
+    expect(view_.header.used == used_, "leases are counted wrongly");
+    expect(view_.header.orphans == kNoLink, "orphans wait");
+    return std::move(problems_);
+  }
+
+ private:
+  void expect(bool holds, const std::string& problem) {
+    if (!holds) problems_ += problem + "\n";
+  }
+
+  void count_leases() {
+    for (std::uint32_t index = 0; index < view_.capacity; ++index) {
+      const LeaseState lease = decode_lease(view_.cells[index].word.load());
+      if (!lease.is_used) continue;
+      ++used_;
+      ++on_block_[lease.chunk];
+      expect(index < view_.header.fresh, fmt::format("lease {} is in a cell that was never used", index));
+      expect(lease.holder != kNobody, fmt::format("lease {} is an orphan", index));
+    }
+  }
+
+  void check_blocks() {
+    for (const auto& [chunk, extent] : tiling_of(view_.pool)) {
+      if (!extent.is_used) continue;
+      expect(extent.owner == kSlabItself, fmt::format("block {} has an owner", chunk));
+      expect(on_block_.contains(chunk), fmt::format("block {} has no lease", chunk));
+      expect(view_.pool.cells[chunk].leases == on_block_[chunk],
+             fmt::format("the leases of {} are counted wrongly", chunk));
+      on_block_.erase(chunk);
+    }
+    expect(on_block_.empty(), "there is a lease on what is no block");
+  }
+
+  void check_free_cells() {
+    std::set<std::uint32_t> listed;
+    for (Link link = view_.header.free; link != kNoLink; link = view_.cells[link - 1].next) {
+      if (link > view_.capacity || !listed.insert(link - 1).second) return expect(false, "the stack has a bad link");
+    }
+    std::set<std::uint32_t> free;
+    for (std::uint32_t index = 0; index < view_.header.fresh; ++index) {
+      if (!decode_lease(view_.cells[index].word.load()).is_used) free.insert(index);
+    }
+    expect(free == listed, "the stack holds other cells than the free ones");
+  }
+
+  LedgerView view_;
+  std::string problems_;
+  std::map<std::uint32_t, std::uint32_t> on_block_;
+  std::uint32_t used_ = 0;
+};
+
+/// Empty if the ledger is whole and nobody uses it at this moment.
+[[nodiscard]] inline std::string audit(const LedgerView& view) { return LedgerAudit(view).run(); }
+
+/// Says of every lease that no message refers to it.
+inline bool never_sent(LeaseRef) { return false; }
+
+}  // namespace drover::test

@@ -1,0 +1,180 @@
+// tests/ipc/pool_support.hpp: what the tests of block pools share: state in private memory, a member, an audit.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/ipc/membership.hpp"
+#include "ipc/ledger/block_pool.hpp"
+#include "ipc/ledger/block_pool_core.hpp"
+
+namespace drover::test {
+
+inline constexpr std::uint32_t kChunk = 1024;  ///< bytes of a chunk in all these pools
+
+/// A pool of that many chunks.
+constexpr PoolGeometry chunks(std::uint32_t number) {
+  return {.bytes = std::uint64_t{number} * kChunk, .chunk_bytes = kChunk};
+}
+
+/// A participant that has nothing but a number, and a session that may be over.
+class PoolMember final : public Membership {
+ public:
+  explicit PoolMember(Owner owner) { set_self(owner); }
+  using Membership::create;
+  OpenObject create(const ObjectSpec&) override { throw Error(Errc::unsupported, "a pool member makes no objects"); }
+  OpenObject open(const ObjectHandle&) override { throw Error(Errc::unsupported, "a pool member opens no objects"); }
+  void close(const ObjectHandle&) noexcept override {}
+  void check() const override {
+    if (is_over) throw Error(Errc::peer_lost, "the session of the pool test is over");
+  }
+  [[nodiscard]] Population population() const noexcept override { return {}; }
+
+  std::atomic<bool> is_over{false};
+};
+
+/// The state of a pool in this process's memory; copies are pictures of a moment.
+class PoolMemory {
+ public:
+  explicit PoolMemory(const PoolGeometry& geometry)
+      : geometry_(geometry), lines_(pool_state_bytes(geometry) / kCacheLine) {
+    format_pool(data(), geometry);
+  }
+  [[nodiscard]] std::byte* data() noexcept { return lines_.front().bytes.data(); }
+  [[nodiscard]] std::size_t size() const noexcept { return lines_.size() * kCacheLine; }
+  [[nodiscard]] const PoolGeometry& geometry() const noexcept { return geometry_; }
+  [[nodiscard]] BlockPool pool() { return {data(), geometry_}; }
+  [[nodiscard]] PoolView view() { return {data(), chunk_count(geometry_)}; }
+  /// What the words say now, free of any order between them.
+  [[nodiscard]] std::string bytes() { return {reinterpret_cast<const char*>(data()), size()}; }
+
+ private:
+  struct alignas(kCacheLine) Line {
+    std::array<std::byte, kCacheLine> bytes{};
+  };
+  PoolGeometry geometry_;
+  std::vector<Line> lines_;
+};
+
+/// One step of a walk over the tiling.
+struct PlacedExtent {
+  std::uint32_t chunk = 0;
+  Extent extent;
+};
+
+/// The tiling; its last element has length 0 where it breaks off.
+inline std::vector<PlacedExtent> tiling_of(const PoolView& view) {
+  std::vector<PlacedExtent> tiling;
+  for (std::uint32_t chunk = 0; chunk < view.chunks;) {
+    const PlacedExtent placed{.chunk = chunk, .extent = decode_extent(view.cells[chunk].word.load())};
+    const bool is_possible = placed.extent.length > 0 && placed.extent.length <= view.chunks - chunk;
+    tiling.push_back(is_possible ? placed : PlacedExtent{.chunk = chunk, .extent = {}});
+    if (!is_possible) break;
+    chunk += placed.extent.length;
+  }
+  return tiling;
+}
+
+/// Looks whether everything that is derived from the words agrees with them. Empty if all is well.
+class PoolAudit {
+ public:
+  explicit PoolAudit(const PoolView& view) : view_(view), tiling_(tiling_of(view)) {}
+
+  [[nodiscard]] std::string run() {
+    check_words();
+    check_extents();
+    check_lists();
+    check_counters();
+    return std::move(problems_);
+  }
+
+ private:
+  void expect(bool holds, const std::string& problem) {
+    if (!holds) problems_ += problem + "\n";
+  }
+
+  void check_words() {
+    expect(tiling_.back().extent.length != 0, fmt::format("the tiling breaks off at {}", tiling_.back().chunk));
+    for (const auto& [chunk, extent] : tiling_) {
+      for (std::uint32_t inside = 1; inside < extent.length; ++inside) {
+        expect(!decode_extent(view_.cells[chunk + inside].word.load()).is_used,
+               fmt::format("{} is used inside {}", chunk + inside, chunk));
+      }
+    }
+  }
+
+  void check_extents() {
+    bool was_free = false;
+    for (const auto& [chunk, extent] : tiling_) {
+      if (extent.length == 0) return;
+      expect(extent.is_used == (extent.owner != kNobody),
+             fmt::format("{} is an orphan or free with an owner", chunk));
+      expect(extent.is_used || !was_free, fmt::format("{} and the extent before it are free", chunk));
+      const std::uint32_t end_says = view_.cells[chunk + extent.length - 1].free_before.load();
+      expect(end_says == (extent.is_used ? 0 : extent.length), fmt::format("{} has the end of another", chunk));
+      was_free = !extent.is_used;
+    }
+  }
+
+  void check_list(SizeClass in) {
+    Link before = kNoLink;
+    for (Link link = view_.header.heads[in.row][in.column]; link != kNoLink;) {
+      if (link > view_.chunks || !listed_.insert(link - 1).second) return expect(false, "a list has a bad link");
+      const ChunkCell& cell = view_.cells[link - 1];
+      const Extent extent = decode_extent(cell.word.load());
+      expect(!extent.is_used && class_of(extent.length) == in, fmt::format("{} is in a wrong list", link - 1));
+      expect(cell.previous == before, fmt::format("{} has a wrong link back", link - 1));
+      before = std::exchange(link, cell.next.load());
+    }
+    const bool is_marked = (view_.header.columns[in.row] >> in.column & 1U) != 0;
+    expect(is_marked == (before != kNoLink), fmt::format("list {}/{} is marked wrongly", in.row, in.column));
+  }
+
+  void check_lists() {
+    for (std::uint32_t row = 0; row < kSizeRows; ++row) {
+      for (std::uint32_t column = 0; column < kSizeColumns; ++column) check_list({.row = row, .column = column});
+      const bool is_marked = (view_.header.rows >> row & 1U) != 0;
+      expect(is_marked == (view_.header.columns[row] != 0), fmt::format("row {} is marked wrongly", row));
+    }
+    std::set<std::uint32_t> free;
+    for (const auto& [chunk, extent] : tiling_) {
+      if (!extent.is_used) free.insert(chunk);
+    }
+    expect(free == listed_, "the lists hold other extents than the free ones");
+  }
+
+  void check_counters() {
+    std::uint32_t free_chunks = 0;
+    std::uint32_t used_blocks = 0;
+    for (const auto& [_, extent] : tiling_) {
+      (extent.is_used ? used_blocks : free_chunks) += extent.is_used ? 1 : extent.length;
+    }
+    expect(view_.header.free_chunks == free_chunks, "free chunks are counted wrongly");
+    expect(view_.header.used_blocks == used_blocks, "used blocks are counted wrongly");
+    expect(view_.header.orphans == kNoLink, "orphans wait");
+    expect(holder_of(view_.header.lock) == kNobody, "the lock is held");
+  }
+
+  PoolView view_;
+  std::vector<PlacedExtent> tiling_;
+  std::set<std::uint32_t> listed_;
+  std::string problems_;
+};
+
+/// Empty if the pool is whole and nobody uses it at this moment.
+[[nodiscard]] inline std::string audit(const PoolView& view) { return PoolAudit(view).run(); }
+
+/// Says of every block that nobody refers to it.
+inline bool never_referenced(BlockRef) { return false; }
+
+}  // namespace drover::test

@@ -1,0 +1,395 @@
+// Workers that die, hang, or are told to end: who learns what, and what goes on.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "drover/pool/pool.hpp"
+#include "drover/pool/this_worker.hpp"
+#include "pool/run/pool_support.hpp"
+#include "support/captured_log.hpp"
+#include "support/expect_error.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace drover {
+namespace {
+
+using namespace std::chrono_literals;
+using test::expect_error;
+using test::kPatience;
+
+// Whether this is the first call for this file, in any process.
+bool is_first(const std::string& marker) {
+  const int file = ::open(marker.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file >= 0) ::close(file);
+  return file >= 0;
+}
+
+const auto heal_double = task("heal_double", [](int x) { return 2 * x; });
+const auto heal_die = task("heal_die", [](int signal) {
+  static_cast<void>(::raise(signal));
+  return 0;
+});
+const auto heal_exit = task("heal_exit", [](int status) {
+  static_cast<void>(std::fputs("the licence server is away\n", stderr));
+  std::_Exit(status);
+});
+const auto heal_die_once = task("heal_die_once", [](const std::string& marker, int x) {
+  if (is_first(marker)) static_cast<void>(::raise(SIGKILL));
+  return x;
+});
+const auto heal_sleep = task("heal_sleep", [](int milliseconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  return milliseconds;
+});
+const auto heal_until_interrupted = task("heal_until_interrupted", [] {
+  while (true) {
+    this_worker().check_interrupt();
+    std::this_thread::sleep_for(1ms);
+  }
+});
+const auto heal_touch = task("heal_touch", [](const std::string& path) { static_cast<void>(is_first(path)); });
+const auto heal_pid = task("heal_pid", [] { return static_cast<std::int64_t>(::getpid()); });
+const auto heal_fault = task("heal_fault", [] { throw Error(Errc::device_fault, "an illegal address", "see docs"); });
+
+const auto heal_sum = task("heal_sum", [](const Tensor& tensor) { return sum(tensor); });
+// Ends only if another does the same at the same time.
+const auto heal_meet = task("heal_meet", [](const std::string& mine, const std::string& other) {
+  static_cast<void>(is_first(mine));
+  const auto deadline = Deadline::after(kPatience);
+  while (!std::filesystem::exists(other) && !deadline.has_passed()) std::this_thread::sleep_for(1ms);
+  return !deadline.has_passed();
+});
+
+// From now on this process cannot open anything, and so not the memory of a tensor that it has not seen.
+const auto heal_close_door = task("heal_close_door", [] {
+  const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::close(next);
+  const rlimit limit{.rlim_cur = static_cast<rlim_t>(next), .rlim_max = static_cast<rlim_t>(next)};
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) throw std::runtime_error("setrlimit");
+});
+
+struct Counter {
+  int value = 0;
+};
+const auto heal_begin = task("heal_begin", [](int value) { this_worker().emplace<Counter>(Counter{value}); });
+const auto heal_count = task("heal_count", [] { return ++this_worker().object<Counter>().value; });
+const auto heal_bad_begin = task("heal_bad_begin", [] { throw std::runtime_error("no model at /nowhere"); });
+
+class Healing : public ::testing::Test {
+ protected:
+  void expect_alive(Pool& pool) { EXPECT_EQ(pool.submit(heal_double, 21).get(Deadline::after(kPatience)), 42); }
+
+  test::CapturedLog log_;  // deaths are told there
+  test::TemporaryFolder folder_;
+  std::string marker(const std::string& name) { return (folder_.path() / name).string(); }
+};
+
+TEST_F(Healing, a_death_fails_the_task_that_ran_and_no_other) {
+  Pool pool({.workers = 2, .devices = "none"});
+  std::vector<Future<int>> before;
+  for (int i = 0; i < 50; ++i) before.push_back(pool.submit(heal_double, i));
+  const auto dies = pool.submit(heal_die, SIGKILL);
+  std::vector<Future<int>> after;
+  for (int i = 0; i < 50; ++i) after.push_back(pool.submit(heal_double, i));
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(before[static_cast<std::size_t>(i)].get(), 2 * i);
+    EXPECT_EQ(after[static_cast<std::size_t>(i)].get(), 2 * i);
+  }
+  expect_error(Errc::peer_lost, [&] { dies.get(); },
+               {"'heal_die'", "worker-", "SIGKILL", "its arguments: (9)", "Retry::times"});
+  EXPECT_EQ(pool.statistics().restarts, 1U);
+  EXPECT_TRUE(log_.contains("is replaced"));
+}
+
+TEST_F(Healing, signals_and_exits_are_told_with_the_last_words) {
+  Pool pool({.workers = 1, .devices = "none"}, {.output = WorkerOutput::forwarded()});
+  expect_error(Errc::peer_lost, [&] { pool.submit(heal_die, SIGUSR1).get(); }, {"SIGUSR1", "'heal_die'"});
+  expect_error(Errc::peer_lost, [&] { pool.submit(heal_exit, 3).get(); },
+               {"exited with status 3", "the licence server is away", "'heal_exit'"});
+  expect_alive(pool);
+}
+
+TEST_F(Healing, a_task_is_tried_again_if_it_may) {
+  Pool pool({.workers = 2, .devices = "none"});
+  const TaskOptions again{.retry = Retry::times(1)};
+  EXPECT_EQ(pool.submit(again, heal_die_once, marker("a"), 7).get(Deadline::after(kPatience)), 7);
+  EXPECT_EQ(pool.statistics().retried, 1U);
+  expect_error(Errc::peer_lost, [&] { pool.submit(heal_die_once, marker("b"), 7).get(); }, {"'heal_die_once'"});
+}
+
+TEST_F(Healing, a_task_that_kills_twice_is_quarantined_with_its_arguments) {
+  Pool pool({.workers = 1, .devices = "none"});
+  expect_error(Errc::task_failed, [&] { pool.submit({.retry = Retry::times(10)}, heal_die, SIGABRT).get(); },
+               {"quarantine", "2 workers", "'heal_die'", "arguments: (6)", "SIGABRT"});
+  expect_alive(pool);
+}
+
+TEST_F(Healing, a_task_that_no_worker_can_take_in_is_given_up) {
+  Pool pool({.workers = 1, .devices = "none"}, {.init = heal_close_door});
+  const Tensor tensor = zeros(pool.memory(), DType::float64, {1000});
+  const auto lost = pool.submit(heal_sum, tensor);
+  expect_error(Errc::task_failed, [&] { lost.get(); },
+               {"task 1 'heal_sum'", "5 workers ended when they were to take it in", "worker-0", "open files"});
+  EXPECT_EQ(pool.submit(heal_double, 4).get(), 8);
+}
+
+TEST_F(Healing, what_has_not_begun_goes_to_another_unless_it_must_not) {
+  Pool pool({.workers = 1, .devices = "none"});
+  ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
+  const auto sleeps = pool.submit(heal_sleep, 200);
+  const auto dies = pool.submit(heal_die, SIGKILL);  // waits in the worker behind the first
+  const auto waits = pool.submit(heal_double, 1);
+  const auto never = pool.submit({.retry = Retry::never()}, heal_double, 2);
+  EXPECT_EQ(sleeps.get(), 200);
+  EXPECT_THROW(dies.get(), Error);
+  EXPECT_EQ(waits.get(Deadline::after(kPatience)), 2);
+  static_cast<void>(never.wait(Deadline::after(kPatience)));
+  EXPECT_TRUE(never.is_done());  // either way: it may not have been sent yet when the worker died
+}
+
+TEST_F(Healing, an_idle_worker_that_is_killed_is_replaced) {
+  Pool pool({.workers = 2, .devices = "none"});
+  ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
+  const auto first = pool.workers()[0].pid;
+  ASSERT_EQ(::kill(first, SIGKILL), 0);
+  const auto deadline = Deadline::after(kPatience);
+  while (pool.workers()[0].starts < 2 && !deadline.has_passed()) std::this_thread::sleep_for(1ms);
+  ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
+  EXPECT_NE(pool.workers()[0].pid, first);
+  expect_alive(pool);
+}
+
+TEST_F(Healing, a_task_whose_time_is_over_is_interrupted) {
+  Pool pool({.workers = 1, .devices = "none"});
+  const auto pid = pool.submit(heal_pid).get();
+  expect_error(Errc::timed_out,
+               [&] { pool.submit({.timeout = 50ms, .grace = kPatience}, heal_until_interrupted).get(); },
+               {"'heal_until_interrupted'", "0.05 s", "interrupted"});
+  EXPECT_EQ(pool.submit(heal_pid).get(), pid);  // the same worker: nobody was killed
+}
+
+TEST_F(Healing, a_task_that_does_not_listen_is_killed) {
+  Pool pool({.workers = 1, .devices = "none"});
+  const auto pid = pool.submit(heal_pid).get();
+  expect_error(Errc::timed_out, [&] { pool.submit({.timeout = 20ms, .grace = 20ms}, heal_sleep, 60'000).get(); },
+               {"'heal_sleep'", "killed", "TaskOptions::timeout"});
+  EXPECT_NE(pool.submit(heal_pid).get(), pid);
+}
+
+TEST_F(Healing, a_cancelled_task_never_runs) {
+  Pool pool({.workers = 1, .devices = "none"});
+  const auto sleeps = pool.submit(heal_sleep, 300);
+  std::vector<Future<void>> touches;
+  for (int i = 0; i < 5; ++i) touches.push_back(pool.submit(heal_touch, marker(std::to_string(i))));
+  for (const auto& touch : touches) EXPECT_TRUE(touch.cancel());
+  expect_error(Errc::cancelled, [&] { touches[0].get(); }, {"'heal_touch'", "cancelled"});
+  EXPECT_EQ(sleeps.get(), 300);
+  EXPECT_FALSE(sleeps.cancel());
+  expect_alive(pool);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+TEST_F(Healing, a_running_task_that_is_cancelled_is_asked_to_stop) {
+  Pool pool({.workers = 1, .devices = "none"});
+  const auto runs = pool.submit(heal_until_interrupted);
+  const auto deadline = Deadline::after(kPatience);
+  while (!runs.is_done() && !deadline.has_passed()) {
+    static_cast<void>(runs.cancel());
+    std::this_thread::sleep_for(1ms);
+  }
+  expect_error(Errc::cancelled, [&] { runs.get(); }, {"interrupted"});
+}
+
+TEST_F(Healing, tasks_behind_a_long_one_move_to_who_is_free) {
+  Pool pool({.workers = 2, .devices = "none"});
+  ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
+  pool.map(heal_double, std::vector<int>(1000, 1));  // now they are known to be short, and go in batches
+  std::vector<Future<int>> sleeps;
+  sleeps.push_back(pool.submit({.worker = 0}, heal_sleep, 400));
+  std::vector<Future<int>> shorts;
+  for (int i = 0; i < 200; ++i) shorts.push_back(pool.submit(heal_double, i));
+  for (auto& one : shorts) static_cast<void>(one.get());
+  EXPECT_FALSE(sleeps[0].is_done());  // none of them waited for it
+  EXPECT_EQ(sleeps[0].get(), 400);
+}
+
+TEST_F(Healing, higher_priorities_go_first) {
+  Pool pool({.workers = 1, .devices = "none"});
+  const auto sleeps = pool.submit(heal_sleep, 100);
+  const auto also = pool.submit(heal_sleep, 1);  // sent ahead to the worker
+  std::vector<Future<int>> low;
+  for (int i = 0; i < 20; ++i) low.push_back(pool.submit(heal_sleep, 5));
+  const auto high = pool.submit({.priority = 1}, heal_sleep, 0);
+  EXPECT_EQ(high.get(), 0);
+  EXPECT_FALSE(low.back().is_done());
+}
+
+TEST_F(Healing, workers_are_recycled_after_some_tasks) {
+  Pool pool({.workers = 1, .devices = "none"}, {.recycle_after = 10});
+  std::vector<std::int64_t> ids;
+  for (int i = 0; i < 35; ++i) ids.push_back(pool.submit(heal_pid).get());
+  std::ranges::sort(ids);
+  const auto [first, last] = std::ranges::unique(ids);
+  EXPECT_GE(first - ids.begin(), 3);
+  EXPECT_EQ(pool.statistics().restarts, 0U);  // nobody died
+  EXPECT_EQ(pool.statistics().failed, 0U);
+}
+
+TEST_F(Healing, state_lives_in_each_worker_and_begins_again_with_a_new_one) {
+  Pool pool({.workers = 2, .devices = "none"},
+            {.init = Call(heal_begin, 100), .teardown = Call(heal_touch, marker("end"))});
+  for (auto& future : pool.broadcast(heal_count)) EXPECT_EQ(future.get(), 101);
+  for (auto& future : pool.broadcast(heal_count)) EXPECT_EQ(future.get(), 102);
+  EXPECT_THROW(pool.submit({.worker = 1}, heal_die, SIGKILL).get(), Error);
+  EXPECT_EQ(pool.submit({.worker = 0}, heal_count).get(), 103);
+  EXPECT_EQ(pool.submit({.worker = 1}, heal_count).get(), 101);
+  EXPECT_EQ(pool.join(Deadline::after(kPatience)), WaitResult::done);
+  EXPECT_TRUE(std::filesystem::exists(marker("end")));
+}
+
+TEST_F(Healing, workers_that_cannot_start_are_given_up_with_the_reason) {
+  Pool pool({.workers = 2, .devices = "none"}, {.init = heal_bad_begin});
+  const auto task = pool.submit(heal_double, 1);
+  expect_error(Errc::peer_lost, [&] { static_cast<void>(pool.wait_ready(Deadline::after(kPatience))); },
+               {"worker-", "3 times", "no model at /nowhere"});
+  expect_error(Errc::peer_lost, [&] { task.get(); }, {"no model at /nowhere"});
+  expect_error(Errc::peer_lost, [&] { pool.submit(heal_double, 1); }, {"no model at /nowhere"});
+}
+
+TEST_F(Healing, one_worker_that_cannot_start_is_told_too) {
+  Pool pool({.workers = 1, .devices = "none"}, {.init = heal_bad_begin});
+  expect_error(Errc::peer_lost, [&] { static_cast<void>(pool.wait_ready(Deadline::after(kPatience))); },
+               {"no model at /nowhere"});
+}
+
+TEST_F(Healing, tasks_of_a_worker_that_was_removed_fail) {
+  Pool pool({.workers = 2, .devices = "none"});
+  const auto sleeps = pool.submit({.worker = 1}, heal_sleep, 200);
+  std::vector<Future<int>> waits;
+  for (int i = 0; i < 10; ++i) waits.push_back(pool.submit({.worker = 1}, heal_double, i));
+  pool.resize(1);
+  expect_error(Errc::peer_lost, [&] { waits.back().get(Deadline::after(kPatience)); }, {"has no more"});
+  expect_error(Errc::invalid_argument, [&] { pool.submit({.worker = 1}, heal_double, 1); },
+               {"has no more", "resize"});
+  EXPECT_EQ(pool.numbers(), std::vector<std::size_t>{0});
+}
+
+TEST_F(Healing, a_pool_may_be_ended_where_results_come_in) {
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator files("/proc/self/fd");
+    return std::distance(begin(files), end(files));
+  };
+  const auto before = open_files();
+  auto pool = std::make_unique<Pool>(WorkerPlanOptions{.workers = 1, .devices = "none"});
+  const pid_t keeper = pool->session().keeper_pid();
+  std::atomic<bool> is_gone = false;
+  const auto first = pool->submit(heal_double, 1);
+  first.on_done([&](const Future<int>&) {
+    expect_error(Errc::invalid_argument, [&] { static_cast<void>(pool->join()); }, {"wait for ever"});
+    pool.reset();
+    is_gone = true;
+  });
+  const auto deadline = Deadline::after(kPatience);
+  while (!is_gone && !deadline.has_passed()) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(is_gone);
+  // Its processes and threads end by themselves a moment later.
+  while ((::kill(keeper, 0) == 0 || open_files() > before) && !deadline.has_passed())
+    std::this_thread::sleep_for(10ms);
+  std::this_thread::sleep_for(50ms);
+}
+
+TEST_F(Healing, finished_tasks_hold_no_tensors) {
+  Pool pool({.workers = 1, .devices = "none"});
+  const auto before = pool.memory().claimed(Place::cpu());
+  std::vector<Future<double>> futures;
+  {
+    const Tensor tensor = zeros(pool.memory(), DType::float64, {1000});
+    futures.push_back(pool.submit(heal_sum, tensor));
+    EXPECT_EQ(futures.back().get(), 0.0);
+  }
+  EXPECT_EQ(pool.memory().claimed(Place::cpu()), before);
+}
+
+TEST_F(Healing, the_first_tasks_are_spread_over_idle_workers) {
+  Pool pool({.workers = 2, .devices = "none"});
+  ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
+  const auto one = pool.submit(heal_meet, marker("a"), marker("b"));
+  const auto other = pool.submit(heal_meet, marker("b"), marker("a"));
+  EXPECT_TRUE(one.get(Deadline::after(kPatience)));
+  EXPECT_TRUE(other.get(Deadline::after(kPatience)));
+}
+
+TEST_F(Healing, negative_times_are_refused) {
+  Pool pool({.workers = 1, .devices = "none"});
+  expect_error(Errc::invalid_argument, [&] { pool.submit({.timeout = -1s}, heal_double, 1); }, {"negative"});
+}
+
+TEST_F(Healing, a_pool_grows_and_shrinks) {
+  Pool pool({.workers = 1, .devices = "none"});
+  EXPECT_EQ(pool.submit(heal_double, 1).get(), 2);
+  pool.resize(3);
+  EXPECT_EQ(pool.size(), 3U);
+  ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
+  EXPECT_EQ(pool.broadcast(heal_pid).size(), 3U);
+  pool.resize(1);
+  EXPECT_EQ(pool.size(), 1U);
+  expect_alive(pool);
+  expect_error(Errc::invalid_argument, [&] { pool.resize(0); }, {"no workers", "Pool::end"});
+  EXPECT_EQ(pool.statistics().restarts, 0U);
+}
+
+TEST_F(Healing, workers_of_an_idle_pool_end_and_come_back) {
+  Pool pool({.workers = 1, .devices = "none"}, {.idle_limit = 50ms});
+  const auto first = pool.submit(heal_pid).get();
+  const auto deadline = Deadline::after(kPatience);
+  while (::kill(static_cast<pid_t>(first), 0) == 0 && !deadline.has_passed()) std::this_thread::sleep_for(1ms);
+  EXPECT_NE(pool.submit(heal_pid).get(Deadline::after(kPatience)), first);
+  EXPECT_EQ(pool.statistics().restarts, 0U);
+}
+
+TEST_F(Healing, a_lost_device_ends_the_worker_after_its_error_is_told) {
+  Pool pool({.workers = 1, .devices = "none"});
+  const auto before = pool.submit(heal_pid).get();
+  expect_error(Errc::device_fault, [&] { pool.submit(heal_fault).get(); }, {"an illegal address", "'heal_fault'"});
+  EXPECT_NE(pool.submit(heal_pid).get(Deadline::after(kPatience)), before);
+}
+
+TEST_F(Healing, the_keeper_s_death_ends_all_waits) {
+  Pool pool({.workers = 1, .devices = "none"});
+  const auto runs = pool.submit(heal_sleep, 60'000);
+  static_cast<void>(pool.wait_ready(Deadline::after(kPatience)));
+  ASSERT_EQ(::kill(pool.session().keeper_pid(), SIGKILL), 0);
+  expect_error(Errc::peer_lost, [&] { runs.get(Deadline::after(kPatience)); }, {"keeper"});
+  // It may not be known yet when it is submitted.
+  expect_error(Errc::peer_lost, [&] { pool.submit(heal_double, 1).get(Deadline::after(kPatience)); }, {"keeper"});
+}
+
+TEST_F(Healing, ending_cancels_what_has_not_begun_and_kills_what_does_not_end) {
+  Pool pool({.workers = 1, .devices = "none"});
+  static_cast<void>(pool.wait_ready(Deadline::after(kPatience)));
+  const auto runs = pool.submit(heal_sleep, 60'000);
+  std::vector<Future<int>> waits;
+  for (int i = 0; i < 10; ++i) waits.push_back(pool.submit(heal_double, i));
+  std::this_thread::sleep_for(50ms);
+  pool.end(50ms);
+  expect_error(Errc::cancelled, [&] { waits[9].get(); }, {"'heal_double'", "ended"});
+  EXPECT_THROW(runs.get(), Error);
+}
+
+}  // namespace
+}  // namespace drover

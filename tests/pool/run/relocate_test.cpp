@@ -1,0 +1,256 @@
+// Tasks that wait for a device while a worker of another has nothing to do.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "drover/device/select.hpp"
+#include "drover/pool/pool.hpp"
+#include "drover/pool/this_worker.hpp"
+#include "pool/run/pool_support.hpp"
+#include "support/backends.hpp"
+#include "support/captured_log.hpp"
+#include "support/expect_error.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace drover {
+namespace {
+
+using namespace std::chrono_literals;
+using test::expect_error;
+using test::kPatience;
+
+// Whether this is the first call for this file, in any process.
+bool make_file(const std::string& path) {
+  const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file >= 0) ::close(file);
+  return file >= 0;
+}
+
+bool wait_for_file(const std::string& path) {
+  const auto deadline = Deadline::after(kPatience);
+  while (!std::filesystem::exists(path) && !deadline.has_passed()) std::this_thread::sleep_for(1ms);
+  return std::filesystem::exists(path);
+}
+
+// Where a task ran, where its tensor lay then, and what was in it.
+struct Seen {
+  std::string worker;
+  std::string tensor;
+  double total = 0;
+};
+
+Seen look_at(const Tensor& tensor) {
+  return {.worker = to_string(this_worker().place()), .tensor = to_string(tensor.place()), .total = sum(tensor)};
+}
+
+const auto relocate_look = task("relocate_look", [](const Tensor& tensor) { return look_at(tensor); });
+const auto relocate_sleep = task("relocate_sleep", [](const Tensor& tensor, int milliseconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  return look_at(tensor);
+});
+// Ends when the second file is there.
+const auto relocate_meet =
+    task("relocate_meet", [](const Tensor& tensor, const std::string& mine, const std::string& other) {
+      static_cast<void>(make_file(mine));
+      return wait_for_file(other) ? look_at(tensor) : Seen{};
+    });
+const auto relocate_die_once = task("relocate_die_once", [](const Tensor& tensor, const std::string& marker) {
+  if (make_file(marker)) static_cast<void>(::raise(SIGKILL));
+  return look_at(tensor);
+});
+const auto relocate_same = task("relocate_same", [](const Tensor& tensor) { return tensor; });
+
+constexpr TaskOptions kMayMove{.may_relocate = true};
+
+// One worker on each of two emulated devices; all tensors lie on the first.
+class Relocation : public ::testing::Test {
+ protected:
+  static constexpr double kTotal = 499'500;
+
+  void SetUp() override {
+    static_cast<void>(test::reason_to_skip(BackendKind::host));
+    if (select_backend().backend.kind() != BackendKind::host || select_backend().backend.devices().size() < 2)
+      GTEST_SKIP() << "needs two emulated devices";
+  }
+  [[nodiscard]] static WorkerPlanOptions two() { return {.workers = 2, .devices = "host:0,host:1"}; }
+  static Tensor tensor_of(const Pool& pool, std::int64_t count = 1000) {
+    return arange(pool.memory(), DType::int64, 0, count, Place::parse("host:0"));
+  }
+  // From now on it is known that tasks there take at least so long.
+  static void teach(Pool& pool, const Tensor& tensor, int milliseconds) {
+    ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
+    EXPECT_EQ(pool.submit(relocate_sleep, tensor, milliseconds).get().worker, "host:0");
+  }
+  // Runs on the first device until `open_gate`.
+  Future<Seen> block_home(Pool& pool, const Tensor& tensor) {
+    const auto future = pool.submit({.worker = 0}, relocate_meet, tensor, path("blocked"), path("gate"));
+    EXPECT_TRUE(wait_for_file(path("blocked")));
+    return future;
+  }
+  void open_gate() { EXPECT_TRUE(make_file(path("gate"))); }
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  static void expect_at(const Seen& seen, const std::string& place) {
+    EXPECT_EQ(seen.worker, place);
+    EXPECT_EQ(seen.tensor, place);
+    EXPECT_EQ(seen.total, kTotal);
+  }
+
+  test::CapturedLog log_;  // deaths are told there
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(Relocation, an_idle_worker_takes_what_would_wait_longer_than_moving_takes) {
+  Pool pool(two());
+  const Tensor tensor = tensor_of(pool);
+  teach(pool, tensor, 5);
+  // Each ends only if the other runs at the same time.
+  const auto one = pool.submit(kMayMove, relocate_meet, tensor, path("a"), path("b"));
+  const auto other = pool.submit(kMayMove, relocate_meet, tensor, path("b"), path("a"));
+  expect_at(one.get(), "host:0");
+  expect_at(other.get(), "host:1");
+  EXPECT_EQ(pool.statistics().relocated, 1U);
+  EXPECT_EQ(tensor.place(), Place::parse("host:0"));
+}
+
+TEST_F(Relocation, slow_tasks_of_one_device_are_spread_over_both) {
+  Pool pool(two());
+  const Tensor tensor = tensor_of(pool);
+  teach(pool, tensor, 20);
+  std::vector<Future<Seen>> futures;
+  for (int i = 0; i < 12; ++i) futures.push_back(pool.submit(kMayMove, relocate_sleep, tensor, 20));
+  std::uint64_t away = 0;
+  for (auto& future : futures) {
+    const Seen seen = future.get();
+    expect_at(seen, seen.worker);
+    away += seen.worker == "host:1" ? 1U : 0U;
+  }
+  EXPECT_GT(away, 0U);
+  EXPECT_LT(away, futures.size());
+  EXPECT_EQ(pool.statistics().relocated, away);
+}
+
+TEST_F(Relocation, a_task_that_was_sent_ahead_is_taken_back_for_it) {
+  Pool pool(two());
+  const Tensor tensor = tensor_of(pool);
+  teach(pool, tensor, 5);
+  const auto blocked = block_home(pool, tensor);
+  // The other worker is busy, and so this one goes to the first and waits there.
+  const auto busy = pool.submit({.worker = 1}, relocate_meet, tensor, path("busy"), path("idle"));
+  const auto waits = pool.submit(kMayMove, relocate_look, tensor);
+  EXPECT_EQ(pool.statistics().pending, 0U);
+  EXPECT_TRUE(make_file(path("idle")));
+  expect_at(waits.get(Deadline::after(kPatience)), "host:1");
+  EXPECT_GE(pool.statistics().moved, 1U);
+  open_gate();
+  expect_at(blocked.get(), "host:0");
+  EXPECT_EQ(busy.get().worker, "host:1");
+}
+
+TEST_F(Relocation, tasks_that_need_not_wait_stay_at_home) {
+  Pool pool(two());
+  const Tensor tensor = tensor_of(pool);
+  teach(pool, tensor, 5);
+  for (int i = 0; i < 50; ++i) expect_at(pool.submit(kMayMove, relocate_look, tensor).get(), "host:0");
+  EXPECT_EQ(pool.statistics().relocated, 0U);
+}
+
+TEST_F(Relocation, nothing_moves_without_leave_or_from_the_worker_it_is_for) {
+  Pool pool(two());
+  const Tensor tensor = tensor_of(pool);
+  teach(pool, tensor, 5);
+  std::vector<Future<Seen>> futures;
+  for (int i = 0; i < 5; ++i) {
+    futures.push_back(pool.submit(relocate_sleep, tensor, 5));
+    futures.push_back(pool.submit({.worker = 0, .may_relocate = true}, relocate_sleep, tensor, 5));
+  }
+  for (auto& future : futures) expect_at(future.get(), "host:0");
+  EXPECT_EQ(pool.statistics().relocated, 0U);
+  EXPECT_EQ(pool.statistics().moved, 0U);
+}
+
+TEST_F(Relocation, nothing_moves_before_it_is_known_how_long_tasks_take) {
+  Pool pool(two());
+  const Tensor tensor = tensor_of(pool);
+  ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
+  const auto one = pool.submit(kMayMove, relocate_meet, tensor, path("a"), path("gate"));
+  const auto other = pool.submit(kMayMove, relocate_look, tensor);
+  EXPECT_TRUE(wait_for_file(path("a")));
+  EXPECT_EQ(pool.workers()[1].done, 0U);
+  open_gate();
+  expect_at(one.get(), "host:0");
+  expect_at(other.get(), "host:0");
+}
+
+TEST_F(Relocation, a_result_lies_where_the_task_ran) {
+  Pool pool(two());
+  const Tensor tensor = tensor_of(pool);
+  teach(pool, tensor, 5);
+  const auto blocked = block_home(pool, tensor);
+  const Tensor result = pool.submit(kMayMove, relocate_same, tensor).get();
+  EXPECT_EQ(result.place(), Place::parse("host:1"));
+  EXPECT_TRUE(equal(result, tensor));
+  open_gate();
+  static_cast<void>(blocked.get());
+}
+
+TEST_F(Relocation, a_death_away_from_home_heals_as_any_other) {
+  Pool pool(two());
+  const Tensor tensor = tensor_of(pool);
+  teach(pool, tensor, 5);
+  const auto blocked = block_home(pool, tensor);
+  expect_error(Errc::peer_lost, [&] { pool.submit(kMayMove, relocate_die_once, tensor, path("once")).get(); },
+               {"'relocate_die_once'", "host:1", "tensor int64[1000]"});
+  const TaskOptions again{.retry = Retry::times(1), .may_relocate = true};
+  const auto retried = pool.submit(again, relocate_die_once, tensor, path("again"));
+  expect_at(retried.get(Deadline::after(kPatience)), "host:1");
+  EXPECT_EQ(pool.statistics().retried, 1U);
+  EXPECT_EQ(pool.statistics().restarts, 2U);
+  open_gate();
+  expect_at(blocked.get(), "host:0");
+  EXPECT_EQ(pool.statistics().relocated, 1U);  // those that died have no result
+}
+
+// Nobody is left who could run it: it must not wait for ever.
+TEST_F(Relocation, a_task_is_not_begun_again_for_a_device_whose_workers_were_removed) {
+  Pool pool(two());
+  const Tensor tensor = arange(pool.memory(), DType::int64, 0, 1000, Place::parse("host:1"));
+  const auto runs = pool.submit({.retry = Retry::times(1)}, relocate_meet, tensor, path("runs"), path("gate"));
+  EXPECT_TRUE(wait_for_file(path("runs")));
+  pool.resize(1);
+  ASSERT_EQ(::kill(pool.workers()[1].pid, SIGKILL), 0);
+  expect_error(Errc::peer_lost, [&] { static_cast<void>(runs.get(Deadline::after(kPatience))); },
+               {"'relocate_meet'"});
+}
+
+// A budget of the workers is no bound for the application, whose tensor it is.
+TEST_F(Relocation, a_task_whose_tensors_find_no_room_elsewhere_runs_at_home) {
+  constexpr std::int64_t kCount = 4 << 20;  // 32 MiB
+  for (const bool has_room : {true, false}) {
+    WorkerPlanOptions plan = two();
+    plan.memory_budget = has_room ? 0 : std::uint64_t{8} << 20U;
+    Pool pool(plan);
+    const Tensor small = tensor_of(pool);
+    const Tensor large = tensor_of(pool, kCount);
+    teach(pool, small, 50);
+    const auto blocked = block_home(pool, small);
+    const auto looks = pool.submit(kMayMove, relocate_look, large);  // who gets it first is decided here
+    open_gate();
+    EXPECT_EQ(looks.get(Deadline::after(kPatience)).worker, has_room ? "host:1" : "host:0");
+    EXPECT_EQ(pool.statistics().relocated, has_room ? 1U : 0U);
+    EXPECT_EQ(pool.statistics().failed, 0U);
+    expect_at(blocked.get(), "host:0");
+    std::filesystem::remove(path("blocked"));
+    std::filesystem::remove(path("gate"));
+  }
+}
+
+}  // namespace
+}  // namespace drover

@@ -1,0 +1,65 @@
+// tests/pool/board_support.hpp: boards for tests.
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "drover/base/clock.hpp"
+#include "drover/base/mapping.hpp"
+#include "pool/watch/board_layout.hpp"
+
+namespace drover::test {
+
+/// Nanoseconds of the monotonic clock, so long ago.
+inline std::uint64_t moment_before(std::chrono::nanoseconds ago) {
+  return static_cast<std::uint64_t>((std::chrono::nanoseconds(Clock::now().time_since_epoch()) - ago).count());
+}
+
+template <std::size_t Bytes>
+void set_text(BoardText<Bytes>& text, std::string_view value) {
+  text.fill('\0');
+  std::memcpy(text.data(), value.data(), std::min(value.size(), Bytes));
+}
+
+/// A board in a memory file, as an application makes it.
+class TestBoard {
+ public:
+  TestBoard()
+      : file_(make_memory_file(kBoardFileName, sizeof(Board))), memory_(Mapping::shared(file_, sizeof(Board))) {
+    auto* const board = new (memory_.data()) Board;
+    board->application = static_cast<std::uint32_t>(::getpid());
+    board->started = moment_before(std::chrono::minutes(5));
+    set_text(board->pool, "train");
+    set_text(board->tasks[0], "resize");
+    board->task_names = 1;
+  }
+  /// An existing one.
+  explicit TestBoard(Fd file) : file_(std::move(file)), memory_(Mapping::shared(file_, sizeof(Board))) {}
+
+  [[nodiscard]] Board& operator*() const noexcept { return *reinterpret_cast<Board*>(memory_.data()); }
+  [[nodiscard]] Board* operator->() const noexcept { return &**this; }
+  [[nodiscard]] const Fd& file() const noexcept { return file_; }
+
+  /// Adds a worker that has been in its state for long.
+  BoardWorker& add_worker(pid_t pid, WorkerState state) const {
+    auto& worker = (*this)->workers.at((*this)->worker_slots++);
+    worker.pid = static_cast<std::uint32_t>(pid);
+    worker.state = state;
+    worker.since = moment_before(std::chrono::minutes(2));
+    worker.starts = 1;
+    set_text(worker.title, "worker-" + std::to_string((*this)->worker_slots));
+    set_text(worker.place, "cpu");
+    return worker;
+  }
+
+ private:
+  Fd file_;
+  Mapping memory_;
+};
+
+}  // namespace drover::test

@@ -1,0 +1,267 @@
+#include "pool/watch/stall_rules.hpp"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "pool/watch/stall_support.hpp"
+
+namespace drover {
+namespace {
+
+using test::gpu;
+using test::process_facts;
+using test::stall_facts;
+using test::worker_facts;
+using test::worker_inside;
+
+std::string id_of(const std::optional<StallCause>& cause) { return cause ? cause->id : ""; }
+
+// What all rules together say of the first worker.
+StallCause judged(const StallFacts& facts) {
+  const auto cause = stall::cause_of(facts, facts.workers.at(0));
+  EXPECT_TRUE(cause);
+  if (!cause) return {};
+  EXPECT_FALSE(cause->text.empty());
+  EXPECT_FALSE(cause->remedy.empty());
+  return *cause;
+}
+
+bool rule_says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(StallRules, process_that_is_gone_or_ended_unnoticed) {
+  auto worker = worker_facts();
+  worker.process.reset();
+  EXPECT_EQ(judged(stall_facts(worker)).id, "process-gone");
+  worker.process = process_facts(5000, 'Z');
+  EXPECT_EQ(judged(stall_facts(worker)).id, "process-gone");
+  worker.worker.state = WorkerState::dead;  // noticed
+  EXPECT_EQ(id_of(stall::process_gone(stall_facts(worker), worker)), "");
+}
+
+TEST(StallRules, stopped_process_is_told_with_the_command_that_lets_it_go_on) {
+  auto worker = worker_inside("cuStreamSynchronize");
+  worker.process = process_facts(5000, 'T');
+  const auto cause = judged(stall_facts(worker));
+  EXPECT_EQ(cause.id, "process-stopped");
+  EXPECT_TRUE(rule_says(cause.remedy, "kill -CONT 5000"));
+  worker.process = process_facts(5000, 't');
+  EXPECT_TRUE(rule_says(judged(stall_facts(worker)).text, "debugger"));
+}
+
+TEST(StallRules, xid_of_the_workers_gpu_is_named) {
+  auto facts = stall_facts(worker_inside("cuStreamSynchronize"));
+  facts.faults.push_back({.code = 79, .pci = "0000:1b:00", .when = {}, .text = "NVRM: Xid"});
+  facts.devices.push_back(gpu());
+  auto cause = judged(facts);
+  EXPECT_EQ(cause.id, "gpu-fault");
+  EXPECT_TRUE(rule_says(cause.text, "Xid 79"));
+  EXPECT_TRUE(rule_says(cause.text, "fallen off the bus"));
+  facts.faults[0].pci = "0000:77:00";  // another GPU
+  EXPECT_EQ(judged(facts).id, "waits-for-device");
+  facts.faults[0].pci = "0000:1b:00";
+  facts.devices.clear();  // not known which it is
+  EXPECT_EQ(judged(facts).id, "waits-for-device");
+}
+
+TEST(StallRules, reset_is_advised_only_for_faults_that_condemn_the_gpu) {
+  auto facts = stall_facts(worker_inside("cuStreamSynchronize"));
+  facts.devices.push_back(gpu());
+  facts.faults.push_back({.code = 13, .pci = "0000:1b:00", .when = {}, .text = ""});
+  facts.faults.push_back({.code = 31, .pci = "0000:1b:00", .when = {}, .text = ""});
+  auto cause = judged(facts);
+  EXPECT_TRUE(rule_says(cause.text, "Xid 31")) << cause.text;  // the newest
+  EXPECT_FALSE(rule_says(cause.remedy, "--gpu-reset")) << cause.remedy;
+  facts.faults.push_back({.code = 94, .pci = "0000:1b:00", .when = {}, .text = ""});
+  facts.faults.push_back({.code = 79, .pci = "0000:1b:00", .when = {}, .text = ""});
+  facts.faults.push_back({.code = 45, .pci = "0000:1b:00", .when = {}, .text = ""});  // of the programs that died
+  cause = judged(facts);
+  EXPECT_TRUE(rule_says(cause.text, "Xid 79")) << cause.text;
+  EXPECT_TRUE(rule_says(cause.remedy, "--gpu-reset")) << cause.remedy;
+}
+
+TEST(StallRules, call_that_has_just_begun_is_no_cause) {
+  for (const char* const call : {"cuStreamSynchronize", "cuInit", "queue.put", "queue.get", "cuLaunchKernel"}) {
+    auto worker = worker_inside(call);
+    worker.worker.inside_since = std::chrono::milliseconds(10);
+    EXPECT_EQ(judged(stall_facts(worker)).id, "task-sleeps") << call;
+    auto facts = stall_facts(worker);
+    facts.patience = std::chrono::milliseconds(5);  // of somebody who is in a hurry
+    EXPECT_NE(judged(facts).id, "task-sleeps") << call;
+  }
+}
+
+TEST(StallRules, call_of_the_driver_that_does_not_come_back) {
+  for (const char* const call : {"cuModuleLoadData", "cuLaunchKernel", "nvmlInit_v2"}) {
+    auto worker = worker_inside(call);
+    worker.process = process_facts(5000, 'R');  // it spins, which is not the task's computing
+    const auto cause = judged(stall_facts(worker));
+    EXPECT_EQ(cause.id, "driver-stuck") << call;
+    EXPECT_TRUE(rule_says(cause.text, std::string("does not come back from ") + call)) << cause.text;
+  }
+}
+
+TEST(StallRules, uninterruptible_sleep_names_the_place_in_the_kernel) {
+  auto worker = worker_inside("cuMemAlloc");
+  worker.process = process_facts(5000, 'D');
+  worker.process->threads[0].wait_channel = "nvidia_ioctl";
+  auto cause = judged(stall_facts(worker));
+  EXPECT_EQ(cause.id, "stuck-in-kernel");
+  EXPECT_TRUE(rule_says(cause.text, "in nvidia_ioctl"));
+  EXPECT_TRUE(rule_says(cause.text, "the GPU's driver does not come back"));
+  EXPECT_TRUE(rule_says(cause.text, "likely")) << cause.text;
+  worker.process->threads[0].wait_channel = "rpc_wait_bit_killable";
+  EXPECT_TRUE(rule_says(judged(stall_facts(worker)).text, "network file system"));
+  worker.worker.since = std::chrono::seconds(1);  // every disk makes processes sleep so for a moment
+  EXPECT_EQ(id_of(stall::uninterruptible(stall_facts(worker), worker)), "");
+}
+
+TEST(StallRules, cuda_after_fork_is_said_to_be_likely) {
+  auto worker = worker_inside("cuMemAlloc");
+  worker.is_forked_after_cuda = true;
+  const auto cause = judged(stall_facts(worker));
+  EXPECT_EQ(cause.id, "cuda-after-fork");
+  EXPECT_TRUE(rule_says(cause.text, "likely forked"));
+  EXPECT_TRUE(rule_says(cause.remedy, "spawn"));
+}
+
+TEST(StallRules, context_creation_is_blocked_by_exclusive_mode) {
+  auto facts = stall_facts(worker_inside("cuDevicePrimaryCtxRetain", WorkerState::starting));
+  facts.devices.push_back(gpu(ComputeMode::exclusive_process));
+  facts.gpu_users.push_back(process_facts(777));
+  auto cause = judged(facts);
+  EXPECT_EQ(cause.id, "context-blocked");
+  EXPECT_TRUE(rule_says(cause.text, "exclusive-process"));
+  EXPECT_TRUE(rule_says(cause.text, "process 777 (train --all)"));
+  EXPECT_TRUE(rule_says(cause.remedy, "nvidia-smi -c 0"));
+  facts.devices[0] = gpu();
+  facts.gpu_users.clear();
+  cause = judged(facts);
+  EXPECT_EQ(cause.id, "context-blocked");
+  EXPECT_FALSE(rule_says(cause.text, "exclusive"));
+  for (int i = 0; i < 100; ++i) facts.gpu_users.push_back(process_facts(i));
+  EXPECT_LT(judged(facts).text.size(), 600U);
+}
+
+TEST(StallRules, sending_worker_waits_for_an_application_that_does_not_take_results) {
+  auto facts = stall_facts(worker_inside("queue.put", WorkerState::sending));
+  auto cause = judged(facts);
+  EXPECT_EQ(cause.id, "reader-stuck");
+  EXPECT_TRUE(rule_says(cause.text, "process 4000, sleeping"));
+  facts.application = process_facts(4000, 'T');
+  EXPECT_TRUE(rule_says(judged(facts).remedy, "kill -CONT 4000"));
+  facts.application.reset();
+  EXPECT_EQ(judged(facts).id, "reader-gone");
+}
+
+TEST(StallRules, sending_worker_may_wait_for_its_device_first) {
+  const auto facts = stall_facts(worker_inside("cuStreamSynchronize", WorkerState::sending));
+  EXPECT_EQ(judged(facts).id, "waits-for-device");
+}
+
+TEST(StallRules, sending_worker_that_does_not_wait_for_room_is_not_the_readers_fault) {
+  auto worker = worker_facts(0, WorkerState::sending);
+  EXPECT_EQ(id_of(stall::reader_stuck(stall_facts(worker), worker)), "");
+  worker.process = process_facts(5000, 'R');
+  EXPECT_EQ(judged(stall_facts(worker)).id, "busy");
+}
+
+TEST(StallRules, task_that_puts_into_a_full_queue) {
+  EXPECT_EQ(judged(stall_facts(worker_inside("queue.put"))).id, "queue-full");
+  EXPECT_EQ(judged(stall_facts(worker_inside("pipe.send"))).id, "queue-full");
+}
+
+TEST(StallRules, waits_for_the_device) {
+  for (const char* const call :
+       {"cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemFree_v2", "stream.synchronize"}) {
+    const auto cause = judged(stall_facts(worker_inside(call)));
+    EXPECT_EQ(cause.id, "waits-for-device") << call;
+    EXPECT_TRUE(rule_says(cause.text, call));
+    EXPECT_TRUE(rule_says(cause.text, "cuda:0"));
+  }
+  EXPECT_TRUE(rule_says(judged(stall_facts(worker_inside("timeline.wait"))).text, "another process"));
+}
+
+TEST(StallRules, waits_for_another_process) {
+  for (const char* const wait : {"queue.get", "lock", "semaphore", "condition", "event", "barrier", "wait"}) {
+    const auto cause = judged(stall_facts(worker_inside(wait)));
+    EXPECT_EQ(cause.id, "waits-for-peer") << wait;
+    EXPECT_TRUE(rule_says(cause.text, "no other worker")) << cause.text;
+  }
+  const auto cause = judged(stall_facts(worker_inside("barrier"), worker_facts(1)));
+  EXPECT_TRUE(rule_says(cause.text, "1 other workers run tasks"));
+  const auto idle = worker_inside("queue.get", WorkerState::idle);  // as it should be
+  EXPECT_EQ(id_of(stall::cause_of(stall_facts(idle), idle)), "");
+}
+
+TEST(StallRules, slow_start) {
+  EXPECT_EQ(judged(stall_facts(worker_facts(0, WorkerState::starting))).id, "starts-slowly");
+}
+
+TEST(StallRules, slow_end) {
+  auto worker = worker_facts(0, WorkerState::ending);
+  EXPECT_EQ(judged(stall_facts(worker)).id, "ends-slowly");
+  worker.worker.since = std::chrono::seconds(1);
+  EXPECT_EQ(id_of(stall::ends_slowly(stall_facts(worker), worker)), "");
+}
+
+TEST(StallRules, computing_is_busy_and_not_stuck) {
+  auto worker = worker_facts();
+  worker.process = process_facts(5000, 'R');
+  auto cause = judged(stall_facts(worker));
+  EXPECT_EQ(cause.id, "busy");
+  EXPECT_TRUE(cause.is_harmless);
+  EXPECT_TRUE(rule_says(cause.text, "busy, not stuck"));
+  worker.process = process_facts(5000, 'S');
+  worker.process->threads.push_back({.tid = 5001, .name = "omp", .state = 'R'});
+  cause = judged(stall_facts(worker));
+  EXPECT_EQ(cause.id, "busy");
+  EXPECT_TRUE(rule_says(cause.text, "1 other threads"));
+}
+
+TEST(StallRules, task_that_sleeps_outside_of_drover) {
+  const auto cause = judged(stall_facts(worker_facts()));
+  EXPECT_EQ(cause.id, "task-sleeps");
+  EXPECT_TRUE(rule_says(cause.text, "futex"));
+  EXPECT_FALSE(cause.is_harmless);
+}
+
+TEST(StallRules, application_that_is_gone_or_stopped) {
+  auto facts = stall_facts(worker_facts(0, WorkerState::idle));
+  EXPECT_TRUE(stall::causes_of_pool(facts).empty());
+  facts.application = process_facts(4000, 'T');
+  EXPECT_EQ(id_of(stall::application_stopped(facts)), "application-stopped");
+  facts.application.reset();
+  EXPECT_EQ(id_of(stall::application_gone(facts)), "application-gone");
+  EXPECT_EQ(id_of(stall::application_stopped(facts)), "");
+}
+
+TEST(StallRules, tasks_without_workers) {
+  auto facts = stall_facts(worker_facts(0, WorkerState::dead));
+  EXPECT_EQ(id_of(stall::no_workers(facts)), "no-workers");
+  facts.board.in_flight = 0;
+  EXPECT_EQ(id_of(stall::no_workers(facts)), "");
+  facts = stall_facts(worker_facts(0, WorkerState::dead), worker_facts(1, WorkerState::starting));
+  EXPECT_EQ(id_of(stall::no_workers(facts)), "");
+}
+
+TEST(StallRules, idle_workers_and_waiting_tasks_are_a_bug_of_ours) {
+  auto facts = stall_facts(worker_facts(0, WorkerState::idle), worker_facts(1, WorkerState::idle));
+  facts.board.pending = 3;
+  const auto cause = stall::idle_with_tasks(facts);
+  ASSERT_TRUE(cause);
+  EXPECT_TRUE(rule_says(cause->remedy, "please report"));
+  auto busy = facts;
+  busy.workers[0].worker.state = WorkerState::running;
+  EXPECT_EQ(id_of(stall::idle_with_tasks(busy)), "");
+  auto fresh = facts;
+  fresh.workers[1].worker.since = {};
+  EXPECT_EQ(id_of(stall::idle_with_tasks(fresh)), "");
+  facts.application = process_facts(4000, 'T');  // told by another rule
+  EXPECT_EQ(id_of(stall::idle_with_tasks(facts)), "");
+}
+
+}  // namespace
+}  // namespace drover

@@ -1,0 +1,80 @@
+// tests/pool/stall_support.hpp: facts of pools that do not move, filled by hand.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "pool/watch/stall_facts.hpp"
+
+namespace drover::test {
+
+/// A process of one sleeping thread.
+inline ProcessFacts process_facts(pid_t pid, char state = 'S') {
+  ProcessFacts facts;
+  facts.pid = pid;
+  facts.parent = 1;
+  facts.state = state;
+  facts.command = "train --all";
+  facts.executable = "/usr/bin/train";
+  facts.thread_count = 1;
+  ThreadFacts thread;
+  thread.tid = pid;
+  thread.name = "train";
+  thread.state = state;
+  thread.wait_channel = "futex_wait_queue";
+  thread.call = "futex";
+  facts.threads.push_back(std::move(thread));
+  return facts;
+}
+
+/// A worker that runs task 118 for two minutes.
+inline WorkerFacts worker_facts(std::size_t slot = 0, WorkerState state = WorkerState::running) {
+  WorkerFacts facts;
+  facts.worker.slot = slot;
+  facts.worker.name = "worker-" + std::to_string(slot);
+  facts.worker.pid = static_cast<pid_t>(5000 + slot);
+  facts.worker.place = "cuda:0";
+  facts.worker.state = state;
+  facts.worker.since = std::chrono::minutes(2);
+  facts.worker.starts = 1;
+  if (state == WorkerState::running || state == WorkerState::sending) {
+    facts.worker.task = 118;
+    facts.worker.task_name = "resize";
+  }
+  facts.process = process_facts(facts.worker.pid);
+  return facts;
+}
+
+/// One that is inside of a call.
+inline WorkerFacts worker_inside(std::string name, WorkerState state = WorkerState::running) {
+  auto facts = worker_facts(0, state);
+  facts.worker.inside = std::move(name);
+  facts.worker.inside_since = std::chrono::seconds(90);
+  return facts;
+}
+
+/// A pool with these workers, whose application sleeps.
+template <class... Workers>
+StallFacts stall_facts(Workers... workers) {
+  StallFacts facts;
+  facts.board.pool = "train";
+  facts.board.application = 4000;
+  facts.board.age = std::chrono::minutes(5);
+  facts.board.in_flight = sizeof...(workers);
+  facts.application = process_facts(4000);
+  (facts.workers.push_back(std::move(workers)), ...);
+  facts.patience = std::chrono::seconds(30);
+  return facts;
+}
+
+/// A GPU at 0000:1b:00.0 that is cuda:0.
+inline DeviceInfo gpu(ComputeMode mode = ComputeMode::shared) {
+  DeviceInfo info;
+  info.backend = BackendKind::cuda;
+  info.pci = "0000:1b:00.0";
+  info.compute_mode = mode;
+  return info;
+}
+
+}  // namespace drover::test

@@ -1,0 +1,119 @@
+// Tensors that a session keeps: what an application that was killed had is found by the next one.
+#include "drover/tensor/keep.hpp"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "drover/base/error.hpp"
+#include "drover/ipc/kept.hpp"
+#include "drover/session/session.hpp"
+#include "drover/session/session_list.hpp"
+#include "session/client/session_helpers.hpp"
+#include "support/expect_error.hpp"
+#include "support/peer_group.hpp"
+#include "tensor/memory/gate.hpp"
+#include "tensor/memory/memory_support.hpp"
+
+namespace drover::test {
+namespace {
+
+constexpr std::int64_t kCount = 5'000'000;
+
+Tensor make_weights(const Memory& memory, const Place& place) {
+  return random(memory, DType::float32, {kCount / 100, 100}, 42, place);
+}
+
+}  // namespace
+
+// An application that keeps a tensor in the session "training", and is killed.
+DROVER_PEER_BODY(tensor_keeper) {
+  const Session session = Session::open("training");
+  const Memory memory(session);
+  const Place place = Place::parse(peer.parameter("place"));
+  const Tensor weights = make_weights(memory, place);
+  keep("weights", weights.transpose(0, 1));
+  weights.synchronize();
+  peer.reach("kept");
+}
+
+class KeptTensor : public PlaceTest {
+ protected:
+  void SetUp() override {
+    PlaceTest::SetUp();
+    if (IsSkipped()) return;
+    if (place().is_device) static_cast<void>(backend_of(place().backend).open(place().index));
+  }
+  void TearDown() override {
+    for (const auto& info : list_sessions()) end_session(info.name, true);
+  }
+  static void run_application() {
+    PeerGroup application("tensor_keeper", {.mode = PeerMode::processes, .size = 1}, {{"place", GetParam()}});
+    application.kill_at(0, "kept");
+    application.start();
+    ASSERT_EQ(application.wait(Deadline::never()).at(0).kind, PeerOutcome::Kind::abandoned);
+  }
+
+  OwnRuntimeFolder folder_;
+};
+
+TEST_P(KeptTensor, a_new_application_has_what_a_killed_one_kept) {
+  run_application();
+  Session session = Session::open("training");
+  const Memory memory(session);
+  const Tensor weights = recall(memory, "weights");
+  EXPECT_EQ(weights.place(), place());
+  EXPECT_FALSE(weights.layout().is_contiguous());
+  EXPECT_TRUE(equal(weights.transpose(0, 1), make_weights(memory, place())));
+  ASSERT_EQ(session.kept().size(), 1U);
+  EXPECT_EQ(session.kept()[0].description, "float32[100, 50000] strides [1, 100] at " + GetParam());
+  session.drop("weights");
+  expect_error(Errc::not_found, [&] { static_cast<void>(recall(memory, "weights")); });
+  EXPECT_TRUE(equal(weights.transpose(0, 1), make_weights(memory, place()))) << "who recalled it has it";
+}
+
+TEST_P(KeptTensor, what_is_kept_is_the_memory_itself) {
+  const Session session = Session::open("training");
+  const Memory memory(session);
+  const Tensor mine = zeros(memory, DType::int32, {1000}, place());
+  keep("state", mine);
+  mine.fill(3);
+  mine.synchronize();
+  EXPECT_EQ(sum(recall(memory, "state")), 3000.0);
+  keep("state", full(memory, DType::int32, {10}, 4, place()));
+  EXPECT_EQ(sum(recall(memory, "state")), 40.0) << "it was replaced";
+}
+
+TEST_P(KeptTensor, only_tensors_are_recalled_as_tensors) {
+  const Session session = Session::open("training");
+  const Memory memory(session);
+  std::shared_ptr<Membership> member = session;
+  member->keep("notes", {}, "", {});
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(recall(memory, "notes")); },
+               {"'notes' is not one tensor"});
+  expect_error(Errc::invalid_argument, [&] { keep("nothing", Tensor()); });
+  expect_error(Errc::invalid_argument, [&] { keep("", zeros(memory, DType::int8, {1}, place())); });
+}
+
+DROVER_INSTANTIATE_AT_PLACES(KeptTensor);
+
+class KeptOnDevice : public KeptTensor {};
+
+TEST_P(KeptOnDevice, what_is_kept_is_finished) {
+  const Session session = Session::open("training");
+  const Memory memory(session);
+  Gate gate(place());
+  const Tensor mine = zeros(memory, DType::uint8, {1000}, place());
+  gate.fill(mine, 2);
+  std::jthread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    gate.open();
+  });
+  keep("state", mine);
+  EXPECT_TRUE(mine.is_ready());
+  EXPECT_EQ(sum(recall(memory, "state")), 2000.0);
+}
+
+DROVER_INSTANTIATE_ON_DEVICES(KeptOnDevice);
+
+}  // namespace drover::test

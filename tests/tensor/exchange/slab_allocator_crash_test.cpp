@@ -1,0 +1,127 @@
+// Memory that a library allocated in slabs, between real processes: who dies, and what becomes of it.
+#include <chrono>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "drover/device/select.hpp"
+#include "drover/ipc/queue.hpp"
+#include "drover/session/session.hpp"
+#include "drover/tensor/foreign.hpp"
+#include "drover/tensor/send.hpp"
+#include "drover/tensor/slab_allocator.hpp"
+#include "session/client/session_helpers.hpp"
+#include "support/peer_group.hpp"
+#include "tensor/memory/memory_support.hpp"
+
+namespace drover::test {
+namespace {
+
+constexpr std::int64_t kCount = 100'000;
+constexpr std::uint64_t kBytes = kCount * sizeof(std::int32_t);
+constexpr double kSum = static_cast<double>(kCount) * (kCount - 1) / 2;
+
+// What a library does that works with such memory, and what drover makes of it.
+Tensor numbers_at(const Memory& memory, const Place& place, DevicePtr ptr) {
+  std::vector<std::int32_t> numbers(kCount);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  backend_of(place.backend).open(place.index).upload(ptr, numbers.data(), kBytes);
+  const DlpackArray array{
+      .layout = TensorLayout::contiguous(DType::int32, {kCount}), .place = place, .base = ptr, .keeper = {}};
+  const Imported imported = import_tensor(memory, array);
+  EXPECT_EQ(imported.way, ImportWay::own);
+  return imported.tensor;
+}
+
+}  // namespace
+
+DROVER_PEER_BODY(slab_producer) {
+  std::string handle;
+  const Session session = accept_session(peer, &handle);
+  const Memory memory(session);
+  Queue queue(session, ObjectHandle::parse(handle));
+  const Place place = Place::parse(peer.parameter("place"));
+  const auto stream = backend_of(place.backend).open(place.index).create_stream();
+  SlabAllocator allocator(memory, {.backend = place.backend, .cached_bytes = {}});
+  const DevicePtr ptr = allocator.allocate(place.index, kBytes, stream->native());
+  ASSERT_EQ(put(queue, numbers_at(memory, place, ptr)), PutResult::put);
+  if (peer.parameter("frees") == "yes") allocator.free(ptr);
+  peer.reach("sent");
+}
+
+DROVER_PEER_BODY(slab_consumer) {
+  std::string handle;
+  const Session session = accept_session(peer, &handle);
+  const Memory memory(session);
+  Queue queue(session, ObjectHandle::parse(handle));
+  const Tensor tensor = receive_tensor(memory, queue);
+  ASSERT_EQ(sum(tensor), kSum);
+  peer.reach("got");
+  ASSERT_EQ(sum(tensor), kSum) << "it was given to somebody else";
+}
+
+class SlabAllocatorCrash : public PlaceTest {
+ protected:
+  [[nodiscard]] static PeerGroup peer(const char* body, const std::string& frees = "no") {
+    return PeerGroup(body, {.mode = PeerMode::processes, .size = 1}, {{"place", GetParam()}, {"frees", frees}});
+  }
+  void start(PeerGroup& group, const char* point) {
+    group.hold_at(0, point);
+    group.start();
+    send_invitation(group.channel(0), session_, queue_.handle().to_string());
+    group.wait_until_held(0, point);
+  }
+  void kill(PeerGroup& group) {
+    const std::uint64_t before = session_.population().departed;
+    group.kill(0);
+    EXPECT_EQ(group.wait(Deadline::never()).at(0).kind, PeerOutcome::Kind::abandoned);
+    ASSERT_TRUE(eventually([&] { return session_.population().departed == before + 1; }));
+  }
+
+  Session session_ = Session::start();
+  Queue queue_{session_};
+  Memory memory_{session_};
+};
+
+TEST_P(SlabAllocatorCrash, memory_that_was_sent_outlives_its_library_and_its_process) {
+  for (const std::string frees : {"no", "yes"}) {
+    auto producer = peer("slab_producer", frees);
+    start(producer, "sent");
+    kill(producer);
+    EXPECT_EQ(sum(receive_tensor(memory_, queue_)), kSum);
+  }
+}
+
+TEST_P(SlabAllocatorCrash, what_a_consumer_has_is_left_alone_and_what_a_killed_one_had_is_used_again) {
+  const auto stream = backend_of(place().backend).open(place().index).create_stream();
+  SlabAllocator allocator(memory_, {.backend = place().backend, .cached_bytes = {}});
+  const auto send = [&] {
+    const DevicePtr ptr = allocator.allocate(place().index, kBytes, stream->native());
+    EXPECT_EQ(put(queue_, numbers_at(memory_, place(), ptr)), PutResult::put);
+    return ptr;
+  };
+  auto reader = peer("slab_consumer");
+  const DevicePtr read = send();
+  start(reader, "got");
+  allocator.free(read);
+  const DevicePtr next = allocator.allocate(place().index, kBytes, stream->native());
+  EXPECT_NE(next, read);
+  backend_of(place().backend).open(place().index).upload(next, std::string(kBytes, 'x').data(), kBytes);
+  reader.release(0);
+  reader.expect_success();
+  allocator.free(next);
+
+  auto victim = peer("slab_consumer");
+  const DevicePtr held = send();
+  start(victim, "got");
+  kill(victim);
+  allocator.free(held);
+  EXPECT_EQ(allocator.allocate(place().index, kBytes, stream->native()), held);
+}
+
+DROVER_INSTANTIATE_ON_DEVICES(SlabAllocatorCrash);
+
+}  // namespace drover::test

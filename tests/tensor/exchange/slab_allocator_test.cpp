@@ -1,0 +1,319 @@
+// Device memory by address, for allocators of other libraries.
+#include "drover/tensor/slab_allocator.hpp"
+
+#include <chrono>
+#include <memory>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "drover/base/bytes.hpp"
+#include "drover/base/error.hpp"
+#include "drover/device/select.hpp"
+#include "drover/tensor/foreign.hpp"
+#include "drover/tensor/send.hpp"
+#include "session/client/session_helpers.hpp"
+#include "support/captured_log.hpp"
+#include "support/expect_error.hpp"
+#include "support/fault_seam.hpp"
+#include "support/test_session.hpp"
+#include "tensor/memory/gate.hpp"
+#include "tensor/memory/memory_support.hpp"
+
+namespace drover::test {
+namespace {
+
+constexpr std::uint64_t kPlenty = 64 * kMiB;
+
+class SlabAllocatorOn : public PlaceTest {
+ protected:
+  void SetUp() override {
+    PlaceTest::SetUp();
+    if (IsSkipped()) return;
+    device_ = &backend_of(place().backend).open(place().index);
+    stream_ = device_->create_stream();
+    other_stream_ = device_->create_stream();
+  }
+  [[nodiscard]] SlabAllocatorOptions options(std::uint64_t cached = kPlenty) const {
+    return {.backend = place().backend, .cached_bytes = cached};
+  }
+  [[nodiscard]] std::uintptr_t stream() const { return stream_->native(); }
+  // What a library would make of such memory.
+  [[nodiscard]] DlpackArray array_at(DevicePtr ptr, std::int64_t count) const {
+    return {.layout = TensorLayout::contiguous(DType::int32, {count}), .place = place(), .base = ptr, .keeper = {}};
+  }
+  // After a while in which what is done is given back.
+  [[nodiscard]] bool are_claimed(SlabAllocator& allocator, std::uint64_t bytes) const {
+    return eventually([&] {
+      allocator.empty_cache();
+      return here_.claimed(place()) == bytes;
+    });
+  }
+  [[nodiscard]] Tensor received() {
+    Tensor tensor;
+    EXPECT_EQ(get(there_queue_, there_, tensor, Deadline::after(std::chrono::seconds(10))), GetResult::got);
+    return tensor;
+  }
+  void write(DevicePtr ptr, const std::vector<std::int32_t>& numbers) const {
+    device_->upload(ptr, numbers.data(), numbers.size() * sizeof(numbers[0]));
+  }
+
+  Device* device_ = nullptr;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> other_stream_;
+  TestSession session_;
+  std::shared_ptr<Membership> sender_ = session_.join();
+  std::shared_ptr<Membership> receiver_ = session_.join();
+  Memory here_{sender_};
+  Memory there_{receiver_};
+  Queue queue_{sender_};
+  Queue there_queue_{receiver_, queue_.handle()};
+};
+
+TEST_P(SlabAllocatorOn, gives_out_memory_of_its_own_to_everybody) {
+  SlabAllocator allocator(here_, options());
+  std::set<std::uint64_t> addresses;
+  for (const std::uint64_t bytes : {1UL, 512UL, 513UL, 100'000UL, 3 * kMiB}) {
+    const DevicePtr ptr = allocator.allocate(0, bytes, stream());
+    EXPECT_EQ(ptr.address % 512, 0U);
+    EXPECT_TRUE(addresses.insert(ptr.address).second);
+    write(ptr, {1});
+  }
+  EXPECT_EQ(allocator.usage().blocks, 5U);
+  EXPECT_GE(allocator.usage().bytes, 3 * kMiB + 100'000 + 513 + 512 + 1);
+  EXPECT_GE(here_.claimed(place()), allocator.usage().bytes);
+  for (const std::uint64_t address : addresses) allocator.free({address});
+  EXPECT_EQ(allocator.usage().blocks, 0U);
+  EXPECT_EQ(allocator.allocate(0, 0, stream()).address, 0U);
+  allocator.free({});
+}
+
+TEST_P(SlabAllocatorOn, what_was_freed_in_a_stream_is_given_out_again_there_and_not_elsewhere) {
+  SlabAllocator allocator(here_, options());
+  const DevicePtr first = allocator.allocate(0, 100'000, stream());
+  allocator.free(first);
+  EXPECT_EQ(allocator.usage().cached_blocks, 1U);
+  EXPECT_NE(allocator.allocate(0, 100'000, other_stream_->native()), first);
+  EXPECT_NE(allocator.allocate(0, 200'000, stream()), first);
+  EXPECT_EQ(allocator.allocate(0, 99'000, stream()), first) << "of about that size";
+  EXPECT_EQ(allocator.usage().hits, 1U);
+  EXPECT_EQ(allocator.usage().misses, 3U);
+}
+
+TEST_P(SlabAllocatorOn, the_latest_is_reused_first_and_the_oldest_given_back_first) {
+  SlabAllocator allocator(here_, options(3 * 128 * kKiB));
+  std::vector<DevicePtr> all;
+  for (int number = 0; number < 5; ++number) all.push_back(allocator.allocate(0, 128 * kKiB, stream()));
+  for (const DevicePtr ptr : all) allocator.free(ptr);
+  EXPECT_EQ(allocator.usage().cached_blocks, 3U);
+  EXPECT_EQ(allocator.allocate(0, 128 * kKiB, stream()), all[4]);
+  EXPECT_EQ(allocator.allocate(0, 128 * kKiB, stream()), all[3]);
+  EXPECT_EQ(allocator.allocate(0, 128 * kKiB, stream()), all[2]);
+}
+
+TEST_P(SlabAllocatorOn, what_exceeds_the_reserve_alone_is_given_back) {
+  SlabAllocator allocator(here_, options(kMiB));
+  allocator.free(allocator.allocate(0, 2 * kMiB, stream()));
+  EXPECT_EQ(allocator.usage().cached_blocks, 0U);
+  EXPECT_TRUE(are_claimed(allocator, 0));
+}
+
+TEST_P(SlabAllocatorOn, empty_cache_and_the_end_give_everything_back) {
+  {
+    SlabAllocator allocator(here_, options());
+    allocator.free(allocator.allocate(0, 2 * kMiB, stream()));
+    EXPECT_GT(here_.claimed(place()), 0U);
+    EXPECT_TRUE(are_claimed(allocator, 0));
+    allocator.free(allocator.allocate(0, 2 * kMiB, stream()));
+    static_cast<void>(allocator.allocate(0, kMiB, stream()));
+  }
+  EXPECT_EQ(here_.claimed(place()), 0U);
+  here_.trim();
+  EXPECT_EQ(session_.file_count(), 0U);
+}
+
+TEST_P(SlabAllocatorOn, memory_is_not_given_back_before_its_streams_are_done) {
+  SlabAllocator allocator(here_, options(0));
+  Gate gate(place());
+  const DevicePtr ptr = allocator.allocate(0, 2 * kMiB, stream());
+  const DevicePtr both = allocator.allocate(0, 2 * kMiB, stream());
+  allocator.also_used_in(both, gate.stream().native());
+  allocator.free(ptr);
+  allocator.free(both);
+  EXPECT_TRUE(are_claimed(allocator, 2 * kMiB));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_TRUE(are_claimed(allocator, 2 * kMiB)) << "the stream before the gate may still use it";
+  gate.open();
+  EXPECT_TRUE(are_claimed(allocator, 0));
+}
+
+TEST_P(SlabAllocatorOn, what_is_done_is_given_back_at_the_next_free_or_hit) {
+  SlabAllocator allocator(here_, options());
+  const DevicePtr kept = allocator.allocate(0, 100'000, stream());
+  const std::uint64_t rest = here_.claimed(place());
+  for (const bool is_by_free : {true, false}) {
+    if (!is_by_free) allocator.free(kept);
+    Gate gate(place());
+    const DevicePtr ptr = allocator.allocate(0, 2 * kMiB, stream());
+    allocator.also_used_in(ptr, gate.stream().native());
+    allocator.free(ptr);
+    EXPECT_EQ(here_.claimed(place()), rest + 2 * kMiB);
+    gate.open();
+    EXPECT_EQ(gate.stream().synchronize(Deadline::never()), WaitResult::done);
+    EXPECT_EQ(stream_->synchronize(Deadline::never()), WaitResult::done);
+    if (is_by_free) allocator.free(kept);
+    DevicePtr again = is_by_free ? DevicePtr() : allocator.allocate(0, 100'000, stream());
+    EXPECT_EQ(here_.claimed(place()), rest);
+    if (is_by_free) again = allocator.allocate(0, 100'000, stream());
+    EXPECT_EQ(again, kept);
+  }
+}
+
+TEST_P(SlabAllocatorOn, threads_without_memory_all_wait_for_what_was_freed) {
+  Memory limited(sender_, {.slab_bytes = 2 * kMiB, .budgets = {{place(), 4 * kMiB}}});
+  SlabAllocator allocator(limited, options());
+  Gate gate(place());
+  for (int number = 0; number < 2; ++number) {
+    const DevicePtr ptr = allocator.allocate(0, 2 * kMiB, stream());
+    allocator.also_used_in(ptr, gate.stream().native());
+    allocator.free(ptr);
+  }
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 2; ++number) {
+    threads.emplace_back([&] { EXPECT_NO_THROW(static_cast<void>(allocator.allocate(0, 2 * kMiB, stream()))); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  gate.open();
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(allocator.usage().blocks, 2U);
+}
+
+TEST_P(SlabAllocatorOn, what_cannot_be_asked_about_is_not_given_back) {
+  if (place().backend != BackendKind::cuda) GTEST_SKIP() << "others can always be asked";
+  SlabAllocator allocator(here_, options(0));
+  Gate gate(place());
+  const DevicePtr ptr = allocator.allocate(0, 2 * kMiB, gate.stream().native());
+  {
+    const FaultSeam seam("cuEventQuery", 2);  // out of memory
+    allocator.free(ptr);
+    EXPECT_GT(seam.strikes(), 0);
+    EXPECT_EQ(here_.claimed(place()), 2 * kMiB) << "its stream may still use it";
+  }
+  gate.open();
+  EXPECT_TRUE(are_claimed(allocator, 0));
+}
+
+TEST_P(SlabAllocatorOn, what_another_stream_used_too_is_not_kept) {
+  SlabAllocator allocator(here_, options());
+  const DevicePtr ptr = allocator.allocate(0, 2 * kMiB, stream());
+  allocator.also_used_in(ptr, stream());
+  allocator.free(ptr);
+  EXPECT_EQ(allocator.usage().cached_blocks, 1U) << "its own stream is no other";
+  EXPECT_EQ(allocator.allocate(0, 2 * kMiB, stream()), ptr);
+  allocator.also_used_in(ptr, other_stream_->native());
+  allocator.also_used_in({ptr.address + 1}, other_stream_->native());
+  allocator.free(ptr);
+  EXPECT_EQ(allocator.usage().cached_blocks, 0U);
+}
+
+TEST_P(SlabAllocatorOn, arrays_there_are_tensors_already_and_arrive_without_a_copy) {
+  SlabAllocator allocator(here_, options());
+  const DevicePtr ptr = allocator.allocate(0, 4000, stream());
+  write(ptr, std::vector<std::int32_t>(1000, 5));
+  const Imported whole = import_tensor(here_, array_at(ptr, 1000), {.stream = stream()});
+  EXPECT_EQ(whole.way, ImportWay::own);
+  const Imported part = import_tensor(here_, array_at(ptr + 400, 10));
+  EXPECT_EQ(part.way, ImportWay::own);
+  EXPECT_EQ(part.tensor.device_ptr(), ptr + 400);
+  ASSERT_EQ(put(queue_, whole.tensor), PutResult::put);
+  const Tensor there = received();
+  EXPECT_EQ(sum(there), 5000);
+  write(ptr, {1005});
+  EXPECT_EQ(sum(there), 6000);
+}
+
+TEST_P(SlabAllocatorOn, a_block_that_others_have_is_never_given_out_again) {
+  SlabAllocator allocator(here_, options());
+  const DevicePtr ptr = allocator.allocate(0, 4000, stream());
+  write(ptr, std::vector<std::int32_t>(1000, 5));
+  ASSERT_EQ(put(queue_, import_tensor(here_, array_at(ptr, 1000)).tensor), PutResult::put);
+  allocator.free(ptr);
+  EXPECT_EQ(allocator.usage().cached_blocks, 0U) << "a message has it";
+  const DevicePtr next = allocator.allocate(0, 4000, stream());
+  EXPECT_NE(next, ptr);
+  write(next, std::vector<std::int32_t>(1000, 1));
+  const Tensor there = received();
+  EXPECT_EQ(sum(there), 5000);
+}
+
+TEST_P(SlabAllocatorOn, a_block_that_others_had_is_kept_again) {
+  SlabAllocator allocator(here_, options());
+  const DevicePtr ptr = allocator.allocate(0, 4000, stream());
+  ASSERT_EQ(put(queue_, import_tensor(here_, array_at(ptr, 1000)).tensor), PutResult::put);
+  received() = Tensor();
+  allocator.free(ptr);
+  EXPECT_EQ(allocator.usage().cached_blocks, 1U);
+  EXPECT_EQ(allocator.allocate(0, 4000, stream()), ptr);
+}
+
+TEST_P(SlabAllocatorOn, the_reserve_makes_room_when_the_budget_is_used_up) {
+  Memory limited(sender_, {.slab_bytes = 2 * kMiB, .budgets = {{place(), 5 * kMiB}}});
+  SlabAllocator allocator(limited, options());
+  allocator.free(allocator.allocate(0, 4 * kMiB, stream()));
+  EXPECT_EQ(allocator.usage().cached_blocks, 1U);
+  EXPECT_NE(allocator.allocate(0, 3 * kMiB, stream()).address, 0U);
+  EXPECT_EQ(allocator.usage().cached_blocks, 0U);
+  expect_error(Errc::limit_reached, [&] { static_cast<void>(allocator.allocate(0, 4 * kMiB, stream())); },
+               {"exceed the budget"});
+}
+
+TEST_P(SlabAllocatorOn, what_was_not_given_out_is_told_and_nothing_is_freed) {
+  const CapturedLog log;
+  SlabAllocator allocator(here_, options());
+  const DevicePtr ptr = allocator.allocate(0, 1000, stream());
+  allocator.free({ptr.address + 8});
+  EXPECT_TRUE(log.contains("which was not given out"));
+  EXPECT_EQ(allocator.usage(0).blocks, 1U);
+  EXPECT_EQ(allocator.usage(5).blocks, 0U);
+}
+
+TEST_P(SlabAllocatorOn, memory_of_a_stream_that_nobody_knows_stays_until_the_end) {
+  if (place().backend == BackendKind::cuda) GTEST_SKIP() << "CUDA does not say which streams there are";
+  const CapturedLog log;
+  SlabAllocator allocator(here_, options(0));
+  allocator.free(allocator.allocate(0, 2 * kMiB, 0xdead'beef));
+  EXPECT_TRUE(log.contains("not given back before the end"));
+  EXPECT_GE(here_.claimed(place()), 2 * kMiB);
+}
+
+TEST_P(SlabAllocatorOn, threads_share_it) {
+  std::vector<std::unique_ptr<Stream>> streams;  // which outlive what was allocated for them
+  for (int number = 0; number < 4; ++number) streams.push_back(device_->create_stream());
+  SlabAllocator allocator(here_, options(4 * kMiB));
+  std::vector<std::thread> threads;
+  for (std::int32_t number = 0; number < 4; ++number) {
+    threads.emplace_back([&, number] {
+      Stream& own = *streams[static_cast<std::size_t>(number)];
+      for (std::int32_t round = 0; round < 100; ++round) {
+        const DevicePtr ptr =
+            allocator.allocate(0, 500 + 40'000 * static_cast<std::uint64_t>(round % 7), own.native());
+        const std::int32_t written = number * 1000 + round;
+        std::int32_t read = 0;
+        device_->upload(ptr, &written, sizeof(written));
+        device_->download(&read, ptr, sizeof(read));
+        EXPECT_EQ(read, written);
+        allocator.free(ptr);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(allocator.usage().blocks, 0U);
+}
+
+DROVER_INSTANTIATE_ON_DEVICES(SlabAllocatorOn);
+
+}  // namespace
+}  // namespace drover::test

@@ -1,0 +1,333 @@
+// Blocks of shared memory, of the host and of devices, in one process.
+#include "drover/tensor/memory.hpp"
+
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "drover/base/bytes.hpp"
+#include "drover/base/error.hpp"
+#include "drover/base/mapping.hpp"
+#include "drover/ipc/queue.hpp"
+#include "ipc/ledger/slab_book.hpp"
+#include "support/captured_log.hpp"
+#include "support/expect_error.hpp"
+#include "support/fault_seam.hpp"
+#include "support/test_session.hpp"
+#include "tensor/memory/memory_support.hpp"
+
+namespace drover {
+namespace {
+
+using test::expect_error;
+using test::FaultSeam;
+using test::read_number;
+using test::TestSession;
+using test::write_number;
+
+// Nothing is kept when it is empty but for one slab: what is kept for a while is in memory_idle_test.cpp.
+MemoryOptions small_slabs() { return {.slab_bytes = 2 * kMiB, .budgets = {}, .idle_bytes = 0}; }
+
+class MemoryAt : public test::PlaceTest {
+ protected:
+  static std::size_t slabs_in(const Memory& memory) { return memory.usage().size(); }
+
+  TestSession session_;
+  std::shared_ptr<Membership> self_ = session_.join();
+};
+
+TEST_P(MemoryAt, blocks_hold_what_is_written) {
+  Memory memory(self_, small_slabs());
+  std::vector<Block> blocks;
+  for (std::uint64_t number = 0; number < 50; ++number) {
+    blocks.push_back(memory.allocate(place(), 8 + number * 100));
+    EXPECT_EQ(blocks.back().place(), place());
+    EXPECT_GE(blocks.back().size(), 8 + number * 100);
+    write_number(blocks.back(), number);
+  }
+  for (std::uint64_t number = 0; number < 50; ++number) EXPECT_EQ(read_number(blocks[number]), number);
+  EXPECT_EQ(slabs_in(memory), 1U);
+}
+
+TEST_P(MemoryAt, claims_are_counted) {
+  Memory memory(self_, small_slabs());
+  EXPECT_EQ(memory.claimed(place()), 0U);
+  Block first = memory.allocate(place(), 1000);
+  Block second = memory.allocate(place(), 5000);
+  EXPECT_EQ(memory.claimed(place()), first.size() + second.size());
+  second = std::move(first);
+  EXPECT_EQ(memory.claimed(place()), 1024U);
+  second.release();
+  EXPECT_FALSE(second.is_open());
+  EXPECT_EQ(memory.claimed(place()), 0U);
+}
+
+TEST_P(MemoryAt, slabs_come_as_needed_and_go_when_empty_but_for_one) {
+  Memory memory(self_, small_slabs());
+  std::vector<Block> blocks;
+  for (int number = 0; number < 12; ++number) blocks.push_back(memory.allocate(place(), 700 * kKiB));
+  EXPECT_EQ(slabs_in(memory), 6U);
+  EXPECT_EQ(session_.file_count(), 6U);
+  blocks.clear();
+  EXPECT_EQ(slabs_in(memory), 1U);
+  EXPECT_EQ(session_.file_count(), 1U);
+  memory.trim();
+  EXPECT_EQ(slabs_in(memory), 0U);
+  EXPECT_EQ(session_.file_count(), 0U);
+}
+
+TEST_P(MemoryAt, what_needs_half_a_slab_has_its_own) {
+  Memory memory(self_, small_slabs());
+  const Block large = memory.allocate(place(), 5 * kMiB + 1);
+  const Block small = memory.allocate(place(), 10);
+  EXPECT_GE(large.size(), 5 * kMiB + 1);
+  EXPECT_LE(memory.usage().at(0).bytes, 8 * kMiB);
+}
+
+TEST_P(MemoryAt, budgets_hold_and_say_what_is_claimed) {
+  Memory memory(self_, {.slab_bytes = 2 * kMiB, .budgets = {{place(), 3000}}});
+  Block first = memory.allocate(place(), 2048);
+  expect_error(Errc::limit_reached, [&] { static_cast<void>(memory.allocate(place(), 1000)); },
+               {"exceed the budget", "claims 2.0 KiB of 2.9 KiB", "MemoryOptions::budgets"});
+  expect_error(Errc::limit_reached, [&] { static_cast<void>(memory.allocate(place(), kGiB)); });
+  first.release();
+  EXPECT_TRUE(memory.allocate(place(), 1000).is_open());
+}
+
+TEST_P(MemoryAt, another_participant_opens_what_it_was_sent) {
+  Memory mine(self_, small_slabs());
+  const auto other = session_.join();
+  Memory theirs(other, small_slabs());
+  Queue queue(self_);
+  Queue their_queue(other, queue.handle());
+  for (std::uint64_t round = 0; round < 20; ++round) {
+    Block block = mine.allocate(place(), 100 * kKiB);
+    write_number(block, round);
+    std::vector<Lease> leases;
+    leases.push_back(round % 2 == 0 ? block.share() : block.take_lease());
+    EXPECT_EQ(block.is_open(), round % 2 == 0);
+    ASSERT_EQ(queue.put({}, leases), PutResult::put);
+    block.release();
+    Message message;
+    ASSERT_EQ(their_queue.get(message), GetResult::got);
+    const Block received = theirs.open(std::move(message.take_leases().at(0)));
+    EXPECT_EQ(received.place(), place());
+    EXPECT_EQ(read_number(received), round);
+    EXPECT_EQ(slabs_in(theirs), 1U) << "it is mapped once";
+  }
+  EXPECT_EQ(mine.claimed(place()), 0U);
+  EXPECT_EQ(theirs.claimed(place()), 0U);
+}
+
+TEST_P(MemoryAt, a_received_slab_is_let_go_when_its_maker_has) {
+  const auto other = session_.join();
+  Memory theirs(other, small_slabs());
+  Block received;
+  {
+    Memory mine(self_, small_slabs());
+    const Block block = mine.allocate(place(), 1000);
+    Lease sent = block.share();
+    const SentLease words = SlabBook::to_send(sent, *self_);
+    SlabBook::begin_sending(sent);
+    SlabBook::sent(sent);
+    received = theirs.open(SlabBook::receive(other, words));
+  }
+  EXPECT_EQ(session_.file_count(), 1U);
+  received.release();
+  EXPECT_EQ(session_.file_count(), 0U);
+}
+
+TEST_P(MemoryAt, usage_names_the_holders) {
+  Memory memory(self_, small_slabs());
+  const Block block = memory.allocate(place(), 1000);
+  Lease sent = block.share();
+  ASSERT_TRUE(SlabBook::begin_sending(sent));
+  SlabBook::sent(sent);
+  Lease kept = block.share();
+  const SentLease words = SlabBook::to_send(kept, *self_);
+  ASSERT_TRUE(SlabBook::open(self_, words.slab)->ledger().hand_over(words.lease, self_->self(), kKept));
+  SlabBook::forget(kept);
+  const auto usage = memory.usage().at(0);
+  EXPECT_TRUE(usage.is_own);
+  EXPECT_EQ(usage.place, place());
+  EXPECT_EQ(usage.blocks, 1U);
+  EXPECT_EQ(usage.bytes, usage.free_bytes + 1024);
+  ASSERT_EQ(usage.holders.size(), 3U);
+  EXPECT_EQ(usage.holders[0].name, "participant 1");
+  EXPECT_EQ(usage.holders[1].name, "kept");
+  EXPECT_EQ(usage.holders[2].name, "in transit");
+  EXPECT_EQ(usage.holders[2].bytes, 1024U);
+}
+
+TEST_P(MemoryAt, threads_share_one_memory) {
+  Memory memory(self_, small_slabs());
+  std::vector<std::thread> threads;
+  for (std::uint64_t number = 0; number < 4; ++number) {
+    threads.emplace_back([&, number] {
+      for (int round = 0; round < 200; ++round) {
+        const Block block = memory.allocate(place(), 8 + number * 3000);
+        if (round % 20 == 0) {
+          write_number(block, number);
+          EXPECT_EQ(read_number(block), number);
+        }
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(memory.claimed(place()), 0U);
+}
+
+TEST_P(MemoryAt, bytes_are_of_the_host_and_addresses_of_devices) {
+  Memory memory(self_, small_slabs());
+  const Block block = memory.allocate(place(), 1000);
+  if (place().is_device) {
+    expect_error(Errc::invalid_argument, [&] { static_cast<void>(block.bytes()); }, {"device_ptr()"});
+    EXPECT_EQ(block.device_ptr().address % 512, 0U);
+  } else {
+    expect_error(Errc::invalid_argument, [&] { static_cast<void>(block.device_ptr()); }, {"bytes()"});
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.bytes().data()) % 512, 0U);
+  }
+}
+
+// A large slab that others sent goes with this process's last block in it, though its maker still has it open.
+TEST_P(MemoryAt, large_slabs_of_others_are_let_go_when_they_are_empty) {
+  const auto other = session_.join();
+  Memory mine(self_, small_slabs());
+  Memory theirs(other, small_slabs());
+  Block large = mine.allocate(place(), 5 * kMiB);
+  Lease sent = large.share();
+  const SentLease words = SlabBook::to_send(sent, *self_);
+  SlabBook::begin_sending(sent);
+  SlabBook::sent(sent);
+  Block received = theirs.open(SlabBook::receive(other, words));
+  large.release();
+  received.release();
+  EXPECT_TRUE(theirs.usage().empty());
+}
+
+// What was kept for more to come goes when all its blocks have ended and something new comes.
+TEST_P(MemoryAt, slabs_of_others_do_not_pile_up) {
+  const auto other = session_.join();
+  Memory theirs(other, small_slabs());
+  for (int round = 0; round < 5; ++round) {
+    Memory mine(self_, small_slabs());
+    const Block block = mine.allocate(place(), 3 * kMiB);
+    Lease sent = block.share();
+    const SentLease words = SlabBook::to_send(sent, *self_);
+    SlabBook::begin_sending(sent);
+    SlabBook::sent(sent);
+    EXPECT_TRUE(theirs.open(SlabBook::receive(other, words)).is_open());
+    EXPECT_EQ(theirs.usage().size(), 1U) << "it is still in use by its maker";
+  }
+  EXPECT_EQ(session_.file_count(), 1U);
+}
+
+DROVER_INSTANTIATE_AT_PLACES(MemoryAt);
+
+TEST(Memory, sizes_about_the_steps_of_the_ledger_have_their_slab) {
+  TestSession session;
+  Memory memory(session.join());
+  for (const std::uint64_t bytes : {kGiB + 1, 3'000'000'000UL, 4 * kGiB - 1, 4 * kGiB + 4097, 9 * kGiB + 5}) {
+    EXPECT_GE(memory.allocate(Place::cpu(), bytes).size(), bytes);  // files without pages: they cost nothing
+  }
+}
+
+TEST(Memory, a_lease_of_another_session_is_refused_and_stays_its_owner_s) {
+  TestSession one;
+  TestSession other;
+  Memory memory(one.join());
+  Memory elsewhere(other.join());
+  const Block block = memory.allocate(Place::cpu(), 1);
+  const Block foreign = elsewhere.allocate(Place::cpu(), 1);
+  Lease lease = foreign.share();
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(memory.open(std::move(lease))); },
+               {"another session"});
+  EXPECT_TRUE(lease.is_open());  // NOLINT(bugprone-use-after-move): nothing was taken
+}
+
+TEST(Memory, a_ledger_in_which_somebody_stands_still_holds_nobody_up) {
+  TestSession session;
+  const auto self = session.join();
+  Memory memory(self, small_slabs());
+  const Block first = memory.allocate(Place::cpu(), 1000);
+  const auto book = SlabBook::open(self, first.lease().slab());
+  const LedgerView view(book->object().layout(), slab_geometry(book->object().spec()));
+  ASSERT_TRUE(try_lock(view.pool.header.lock, 700, 1));
+  const Block second = memory.allocate(Place::cpu(), 1000);
+  EXPECT_NE(second.lease().slab(), first.lease().slab());
+  const auto usage = memory.usage();
+  ASSERT_EQ(usage.size(), 2U);
+  EXPECT_FALSE(usage[0].is_known);
+  EXPECT_TRUE(usage[1].is_known);
+  recover(view.pool.header.lock, 700);
+}
+
+TEST(Memory, a_spoilt_slab_is_not_used_again) {
+  const test::CapturedLog log;
+  TestSession session;
+  const auto self = session.join();
+  Memory memory(self, small_slabs());
+  Block first = memory.allocate(Place::cpu(), 1000);
+  const auto book = SlabBook::open(self, first.lease().slab());
+  LedgerView(book->object().layout(), slab_geometry(book->object().spec())).header.orphans = 1'000'000;
+  const Block second = memory.allocate(Place::cpu(), 1000);
+  EXPECT_NE(second.lease().slab(), book->object().handle());
+  EXPECT_TRUE(log.contains("is spoiled"));
+}
+
+TEST(Memory, misuse_is_an_error_that_says_so) {
+  TestSession session;
+  Memory memory(session.join());
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(memory.allocate(Place::cpu(), 0)); });
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(memory.open(Lease())); }, {"came with a message"});
+  expect_error(Errc::not_found, [&] { static_cast<void>(memory.allocate(Place::parse("host:99"), 1)); },
+               {"no device host:99", "drover devices"});
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(memory.allocate(Place::cpu(), ~std::uint64_t{0})); },
+               {"at most 4.0 TiB"});
+  expect_error(Errc::invalid_argument, [] { static_cast<void>(Block().bytes()); });
+  expect_error(Errc::invalid_argument, [] { static_cast<void>(Block().device_ptr()); });
+  expect_error(Errc::invalid_argument, [] { static_cast<void>(Block().place()); });
+  expect_error(Errc::invalid_argument, [] { static_cast<void>(Memory(nullptr)); }, {"needs a session"});
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(Memory(session.join(), {.slab_bytes = 100})); });
+}
+
+TEST(Memory, exhaustion_says_who_holds_what) {
+  TestSession session;
+  Memory memory(session.join(), small_slabs());
+  const Block held = memory.allocate(Place::cpu(), 1500 * kKiB);
+  const FaultSeam seam("mmap", ENOMEM);
+  expect_error(Errc::out_of_memory, [&] { static_cast<void>(memory.allocate(Place::cpu(), kMiB)); },
+               {"slabs mapped here at cpu", "participant 1 has 1.5 MiB", "release what is no longer used"});
+}
+
+TEST(Memory, a_slab_whose_file_is_not_what_its_ledger_says_is_corrupt) {
+  TestSession session;
+  const auto maker = session.join();
+  const auto other = session.join();
+  const auto liar = SlabBook::make(maker, 2 * kMiB, make_memory_file("short", 4096));
+  Lease lease = liar->allocate(100);
+  const SentLease words = SlabBook::to_send(lease, *maker);
+  SlabBook::begin_sending(lease);
+  SlabBook::sent(lease);
+  Memory memory(other);
+  Lease received = SlabBook::receive(other, words);
+  expect_error(Errc::corrupt, [&] { static_cast<void>(memory.open(std::move(received))); }, {"another size"});
+}
+
+TEST(Memory, a_slab_of_an_unknown_device_is_an_error) {
+  TestSession session;
+  const auto maker = session.join();
+  const auto book = SlabBook::make(maker, 2 * kMiB, make_memory_file("elsewhere", 2 * kMiB), {1, 77, 78});
+  Memory memory(maker);
+  expect_error(Errc::not_found, [&] { static_cast<void>(memory.open(book->allocate(100))); });
+  const auto nonsense = SlabBook::make(maker, 2 * kMiB, make_memory_file("nonsense", 2 * kMiB), {9, 0, 0});
+  expect_error(Errc::corrupt, [&] { static_cast<void>(memory.open(nonsense->allocate(100))); }, {"which is none"});
+}
+
+}  // namespace
+}  // namespace drover
