@@ -13,14 +13,14 @@
 #include "drover/base/fd.hpp"
 
 namespace drover {
-namespace {
 
-int open_to_read(const char* path) { return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); }
-
-}  // namespace
+Fd open_to_read(const std::filesystem::path& path) {
+  const auto open_file = [](const char* name) { return ::open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); };
+  return Fd(sys::retry("open", open_file, path.c_str()));
+}
 
 std::optional<std::string> read_proc_text(const std::filesystem::path& path, std::size_t most) {
-  const Fd file(sys::retry("open", open_to_read, path.c_str()));
+  const Fd file = open_to_read(path);
   if (!file.is_open()) return std::nullopt;
   std::string text;
   std::array<char, 4096> piece{};

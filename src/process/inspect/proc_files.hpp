@@ -12,7 +12,13 @@
 #include <system_error>
 #include <vector>
 
+#include "drover/base/fd.hpp"
+
 namespace drover {
+
+/// Opens a file for reading, closed on exec; never waits for a writer of a pipe, never takes a terminal over. Not open
+/// on failure, with the reason in errno.
+[[nodiscard]] Fd open_to_read(const std::filesystem::path& path);
 
 /// The first `most` bytes of a file; nothing if it cannot be opened or read. Never waits for a writer.
 [[nodiscard]] std::optional<std::string> read_proc_text(const std::filesystem::path& path, std::size_t most = 65536);

@@ -31,8 +31,6 @@ constexpr std::size_t kMostShownBytes = 160;
 constexpr std::size_t kMostFunctions = 1'000'000;
 constexpr int kMostSubstitutions = 8;  // each may double what is written, so that few letters fill all memory
 
-int open_to_read(const char* path) { return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); }
-
 // How many bytes were there.
 std::size_t read_at(const Fd& file, std::uint64_t offset, std::span<std::byte> into) {
   std::size_t done = 0;
@@ -137,7 +135,7 @@ std::string readable_name(std::string_view mangled) {
 }
 
 std::optional<SymbolTable> SymbolTable::read(const std::filesystem::path& path) {
-  SymbolTable table(Fd(sys::retry("open", open_to_read, path.c_str())));
+  SymbolTable table(open_to_read(path));
   struct stat status{};
   if (!table.file_.is_open() || ::fstat(table.file_.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
     return std::nullopt;
