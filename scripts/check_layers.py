@@ -84,10 +84,6 @@ def check_project(name: str, line: int, target: str) -> Iterator[Finding]:
         yield Finding(
             name, line, f"a public header includes the private {target}", "move what it needs to include/drover"
         )
-    if name.startswith("python/") and not target.startswith(("include/", "python/")):
-        yield Finding(
-            name, line, f"a binding includes the private {target}", "bind what is in include/drover, or move it there"
-        )
     ours, theirs = part_of(name), part_of(target)
     if ours is None or theirs is None or ours == theirs or not {ours, theirs} <= LEVEL.keys():
         return

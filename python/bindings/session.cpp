@@ -2,8 +2,8 @@
 #include "drover/session/session.hpp"
 
 #include "drover/base/version.hpp"
-#include "drover/session/program.hpp"
 #include "drover/tensor/keep.hpp"
+#include "session/worker/program.hpp"
 #include "support.hpp"
 
 namespace drover::python {

@@ -1,7 +1,7 @@
 // Templates: processes with everything imported, from which children are forked; both sides of them.
 #include "drover/process/template.hpp"
 
-#include "drover/process/template_server.hpp"
+#include "process/template/template_server.hpp"
 #include "support.hpp"
 
 namespace drover::python {

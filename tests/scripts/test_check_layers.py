@@ -73,11 +73,6 @@ def test_tree_that_respects_the_layers_passes(tree: Tree) -> None:
             "the umbrella drover/drover.hpp is included",
         ),
         (
-            "python/bindings/queue.cpp",
-            '#include "ipc/layout.hpp"',
-            "a binding includes the private src/ipc/layout.hpp",
-        ),
-        (
             "src/ipc/python.cpp",
             '#include "../../python/bindings/support.hpp"',
             "part ipc includes python/bindings/support.hpp, and part python is above it",

@@ -10,7 +10,6 @@
 
 #include "drover/ipc/kept.hpp"
 #include "drover/ipc/membership.hpp"
-#include "drover/session/participant.hpp"
 #include "drover/session/session.hpp"
 
 namespace drover {

@@ -48,7 +48,7 @@ std::string last_lines(const std::string& text) {
 }
 
 // Of a program that closed the stream, whatever has its number since is none of ours to write to.
-Outlet outlet_to(int stream) noexcept { return Outlet(is_standard_stream(stream) ? stream : -1); }
+LineWriter writer_to(int stream) noexcept { return LineWriter(is_standard_stream(stream) ? stream : -1); }
 
 }  // namespace
 
@@ -58,7 +58,7 @@ void ChildWatch::Loop::Round::add(int fd, short events, Item item) {
 }
 
 // The streams are looked at first: a descriptor of our own must not be taken for one.
-ChildWatch::Loop::Loop() : outlets_{outlet_to(STDOUT_FILENO), outlet_to(STDERR_FILENO)}, wake_(make_wake()) {}
+ChildWatch::Loop::Loop() : writers_{writer_to(STDOUT_FILENO), writer_to(STDERR_FILENO)}, wake_(make_wake()) {}
 
 void ChildWatch::Loop::wake() noexcept {
   const std::uint64_t one = 1;
@@ -91,25 +91,25 @@ void ChildWatch::Loop::run() {
 bool ChildWatch::Loop::is_over() const { return is_stopping_ && (is_written() || stop_deadline_.has_passed()); }
 
 bool ChildWatch::Loop::is_written() const {
-  return std::ranges::all_of(outlets_, [](const Outlet& outlet) { return outlet.is_empty(); });
+  return std::ranges::all_of(writers_, [](const LineWriter& writer) { return writer.is_empty(); });
 }
 
 bool ChildWatch::Loop::is_written(const Child& child) const {
-  return outlets_[0].gone_so_far() >= child.sources[0].put && outlets_[1].gone_so_far() >= child.sources[1].put;
+  return writers_[0].total_gone() >= child.sources[0].put && writers_[1].total_gone() >= child.sources[1].put;
 }
 
 ChildWatch::Loop::Round ChildWatch::Loop::plan_round() const {
   Round round;
   round.add(wake_.get(), POLLIN, {.kind = Item::Kind::wake});
-  for (std::size_t i = 0; i < outlets_.size(); ++i) {
-    if (outlets_[i].is_empty()) continue;
-    round.add(outlets_[i].fd(), POLLOUT, {.kind = Item::Kind::outlet, .pid = 0, .index = i});
+  for (std::size_t i = 0; i < writers_.size(); ++i) {
+    if (writers_[i].is_empty()) continue;
+    round.add(writers_[i].fd(), POLLOUT, {.kind = Item::Kind::writer, .pid = 0, .index = i});
   }
   for (const auto& [pid, child] : children_) {
     if (!child.has_ended) round.add(child.pidfd, POLLIN, {.kind = Item::Kind::child, .pid = pid, .index = 0});
     for (std::size_t i = 0; i < child.sources.size(); ++i) {
       const Source& source = child.sources[i];
-      if (!source.pipe.is_open() || !outlets_[i].has_room()) continue;
+      if (!source.pipe.is_open() || !writers_[i].has_room()) continue;
       round.add(source.pipe.get(), POLLIN, {.kind = Item::Kind::source, .pid = pid, .index = i});
     }
   }
@@ -123,8 +123,8 @@ void ChildWatch::Loop::handle(const Item& item) {
     [[maybe_unused]] const ssize_t taken = ::read(wake_.get(), &count, sizeof count);
     return;
   }
-  if (item.kind == Item::Kind::outlet) {
-    outlets_[item.index].write_some();
+  if (item.kind == Item::Kind::writer) {
+    writers_[item.index].write_some();
     return;
   }
   const auto found = children_.find(item.pid);
@@ -137,8 +137,8 @@ void ChildWatch::Loop::handle(const Item& item) {
 }
 
 void ChildWatch::Loop::put(Child& child, std::size_t index, std::string_view line) {
-  outlets_[index].put(line);
-  child.sources[index].put = outlets_[index].put_so_far();
+  writers_[index].put(line);
+  child.sources[index].put = writers_[index].total_put();
 }
 
 // How many bytes there were.
@@ -155,7 +155,7 @@ std::size_t ChildWatch::Loop::read_some(Child& child, std::size_t index) {
   }
   const std::string_view bytes(piece.data(), static_cast<std::size_t>(length));
   source.lines.take(bytes, [&](std::string_view line) DROVER_REQUIRES(mutex_) { put(child, index, line); });
-  outlets_[index].write_some();
+  writers_[index].write_some();
   if (index == 1) {
     child.tail.append(bytes);
     if (child.tail.size() > 4 * kTailBytes) child.tail = last_lines(child.tail);
@@ -174,7 +174,7 @@ void ChildWatch::Loop::drain(Child& child) {
     }
     child.sources[i].pipe.reset();
     child.sources[i].lines.finish([&](std::string_view line) DROVER_REQUIRES(mutex_) { put(child, i, line); });
-    outlets_[i].write_some();
+    writers_[i].write_some();
   }
   child.is_finished = true;
 }

@@ -18,7 +18,7 @@
 #include "drover/base/mutex.hpp"
 #include "process/spawn/child_watch.hpp"
 #include "process/spawn/line_cutter.hpp"
-#include "process/spawn/outlet.hpp"
+#include "process/spawn/line_writer.hpp"
 
 namespace drover {
 
@@ -45,11 +45,11 @@ class ChildWatch::Loop {
   struct Source {
     Fd pipe;  // closed at its end
     LineCutter lines;
-    std::uint64_t put = 0;  // where its last line lies in all that its outlet was given
+    std::uint64_t put = 0;  // where its last line lies in all that its writer was given
   };
   struct Child {
     int pidfd = -1;
-    std::array<Source, 2> sources;  // what goes to the outlet of the same index
+    std::array<Source, 2> sources;  // what goes to the writer of the same index
     std::string mark;
     std::string tail;
     bool has_ended = false;    // seen by the thread
@@ -57,7 +57,7 @@ class ChildWatch::Loop {
   };
   // What an entry of the poll is about.
   struct Item {
-    enum class Kind { wake, outlet, child, source } kind = Kind::wake;
+    enum class Kind { wake, writer, child, source } kind = Kind::wake;
     pid_t pid = 0;
     std::size_t index = 0;
   };
@@ -82,7 +82,7 @@ class ChildWatch::Loop {
   mutable Mutex mutex_;
   ConditionVariable changed_;
   std::map<pid_t, Child> children_ DROVER_GUARDED_BY(mutex_);
-  std::array<Outlet, 2> outlets_ DROVER_GUARDED_BY(mutex_);
+  std::array<LineWriter, 2> writers_ DROVER_GUARDED_BY(mutex_);
   Fd wake_;
   std::deque<const std::function<void()>*> jobs_ DROVER_GUARDED_BY(mutex_);
   bool is_stopping_ DROVER_GUARDED_BY(mutex_) = false;

@@ -22,7 +22,7 @@
 #include "drover/process/process_tree.hpp"
 #include "process/inspect/pidfd.hpp"
 #include "process/inspect/process_table.hpp"
-#include "process/spawn/write_now.hpp"
+#include "process/spawn/line_writer.hpp"
 
 namespace drover {
 namespace {
@@ -81,7 +81,7 @@ struct DeathWatch::State {
 
   // Nobody reads our standard error perhaps, least of all a parent that is dead: nothing here waits for a reader.
   [[noreturn]] void end(const std::string& reason) const noexcept {
-    set_log_sink(&log_without_waiting);
+    set_log_sink(&log_nonblocking);
     last_words(reason);
     end_with_everything_below(reason);
   }

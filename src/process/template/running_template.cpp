@@ -1,3 +1,5 @@
+#include "process/template/running_template.hpp"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -18,12 +20,11 @@
 #include "base/sys.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
-#include "drover/process/template_server.hpp"
 #include "process/inspect/pidfd.hpp"
 #include "process/spawn/remote_status.hpp"
 #include "process/spawn/standard_streams.hpp"
 #include "process/spawn/thread_place.hpp"
-#include "process/template/template_state.hpp"
+#include "process/template/template_server.hpp"
 #include "process/template/template_wire.hpp"
 
 namespace drover {
@@ -184,7 +185,7 @@ RunningTemplate::Outcome RunningTemplate::await_start(const Fd& socket, Spawned&
     }
     if (!message) continue;
     const char kind = message->bytes.front();
-    if (kind == remote_status::kRefused) complain(message->bytes.substr(1));
+    if (kind == remote_status::kRefused) log_once(message->bytes.substr(1));
     if (kind != remote_status::kStarted) return Outcome::declined;  // it failed at a step, or never began
     remote_status::StartedMessage started;
     if (message->bytes.size() != sizeof started) return Outcome::declined;
@@ -215,8 +216,8 @@ void RunningTemplate::give_up(const Fd& socket) noexcept {
   }
 }
 
-void RunningTemplate::complain(const std::string& why) {
-  if (has_complained_.exchange(true)) return;
+void RunningTemplate::log_once(const std::string& why) {
+  if (has_logged_.exchange(true)) return;
   log(LogLevel::warn, fmt::format("no process is forked from the template, process {}, but each is started anew, "
                                   "which takes longer: {}",
                                   process_.pid(), why));
@@ -228,7 +229,7 @@ void RunningTemplate::close() noexcept {
 }
 
 // Its sockets close a moment before it counts as dead.
-void RunningTemplate::bury() noexcept {
+void RunningTemplate::reap() noexcept {
   if (!is_closed_) kill();
 }
 

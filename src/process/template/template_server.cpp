@@ -1,4 +1,4 @@
-#include "drover/process/template_server.hpp"
+#include "process/template/template_server.hpp"
 
 #include <fcntl.h>
 #include <sys/socket.h>

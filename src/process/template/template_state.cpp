@@ -62,7 +62,7 @@ std::optional<Spawned> Template::State::spawn(const SpawnOptions& options) {
     const auto outcome = try_order(*used, options, *start, spawned);
     if (outcome == RunningTemplate::Outcome::declined) return std::nullopt;
     if (outcome == RunningTemplate::Outcome::lost) {
-      used->bury();
+      used->reap();
       continue;
     }
     ++forks_;

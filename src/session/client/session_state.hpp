@@ -16,7 +16,7 @@
 #include "drover/ipc/kept.hpp"
 #include "drover/ipc/membership.hpp"
 #include "drover/process/child_process.hpp"
-#include "drover/session/participant.hpp"
+#include "drover/session/session.hpp"
 #include "session/client/keeper_link.hpp"
 #include "session/wire/session_page.hpp"
 

@@ -5,7 +5,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/ipc/channel.hpp"
 #include "drover/process/child_process.hpp"
-#include "session/keeper/keeper_loop.hpp"
+#include "session/keeper/keeper.hpp"
 
 namespace drover {
 

@@ -1,106 +1,409 @@
 #include "session/keeper/keeper.hpp"
 
-#include <fcntl.h>
-#include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <exception>
-#include <string>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "base/sys.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
-#include "drover/process/child_process.hpp"
-#include "process/spawn/standard_streams.hpp"
-#include "process/spawn/write_now.hpp"
-#include "session/keeper/keeper_arguments.hpp"
-#include "session/keeper/keeper_loop.hpp"
-#include "session/wire/connection.hpp"
-#include "session/wire/protocol.hpp"
+#include "drover/process/process_tree.hpp"
+#include "session/wire/process_identity.hpp"
 
 namespace drover {
 namespace {
 
-// Every participant costs two descriptors, every slab one.
-void raise_file_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) log(LogLevel::warn, "the limit of open files could not be raised");
+// Killed workers need a moment to die; one that is stuck in the kernel must not keep the session.
+constexpr std::chrono::seconds kLongestEnd{5};
+constexpr std::chrono::seconds kTimeToKill{3};
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// What it has to say goes to a file: a terminal or pipe of the first application is not there for later ones.
-void log_to_file(const std::string& name) {
-  const Fd file = SessionFolder::open().open_log(name);
-  ::dup3(file.get(), STDERR_FILENO, 0);
-}
-
-// The keeper of a named session must belong to nobody, or it would be left as a zombie by whoever started it: this
-// process starts it and ends.
-[[noreturn]] void launch(const KeeperArguments& arguments, const Fd& starter) {
-  KeeperArguments next = arguments;
-  next.is_launcher = false;
-  const SpawnOptions options{
-      .executable = own_executable(), .arguments = to_arguments(next), .inherit = {{starter.get(), kKeeperChannel}}};
-  // NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): owned until this process is gone
-  const ChildProcess keeper = ChildProcess::spawn(options);
-  std::_Exit(EXIT_SUCCESS);  // without the destructor, which would kill it
-}
-
-// The starter waits for a word; it gets this one instead of the keeper's.
-int report(const Fd& starter, const Error& error) noexcept {
-  if (!starter.is_open()) {  // it has had the keeper's word already
-    log(LogLevel::error, error.what());
-    return EXIT_FAILURE;
+Request read_request(const IncomingMessage& message) {
+  if (message.is_cut) {
+    throw Error(Errc::corrupt, "a control message of a session is longer than any",
+                "let all processes of a session use the same drover");
   }
-  try {
-    const Reply reply{
-        .type = RequestType::hello, .failure = error.code(), .text = error.message(), .remedy = error.remedy()};
-    if (Connection(starter.duplicate()).send(encode(reply)) == 0) return EXIT_FAILURE;
-  } catch (const std::exception& again) {
-    log(LogLevel::error, again.what());
-  }
-  log(LogLevel::error, error.what());
-  return EXIT_FAILURE;
+  return parse_request(bytes_of(message.bytes));
 }
 
-// SIGPIPE: a client is gone; SIGXFSZ: a memory file is above the limit of file sizes. Both are errors of a call too.
-void ignore_signals_of_calls() {
-  for (const int signal : {SIGPIPE, SIGXFSZ}) {
-    static_cast<void>(std::signal(signal, SIG_IGN));  // NOLINT(performance-no-int-to-ptr): SIG_IGN is defined so
-  }
+// Checked for each message: a connection may pass from process to process, as the end of an invitation does.
+Credentials check_sender(const IncomingMessage& message) {
+  const auto& sender = message.credentials;
+  if (sender && sender->uid == ::getuid()) return *sender;
+  throw Error(Errc::permission_denied,
+              fmt::format("process {} of user {} cannot use a session of user {}", sender ? sender->pid : 0,
+                          sender ? sender->uid : 0, ::getuid()),
+              "run it as the user who started the session");
 }
 
-void keep(const KeeperArguments& arguments, Fd& starter) {
-  set_log_sink(
-      &log_without_waiting);  // whoever reads, or does not read, our standard error must not hold up the loop
-  ignore_signals_of_calls();
-  raise_file_limit();
-  Keeper keeper(arguments.settings, starter.duplicate());
-  if (!arguments.settings.name.empty()) log_to_file(arguments.settings.name);
-  starter.reset();  // the keeper lets go of its own when the starter does
-  keeper.run();
+void check_name(const std::string& name) {
+  if (is_display_name(name)) return;
+  throw Error(Errc::corrupt, "a participant wants to join whose name is empty, too long or has control characters",
+              "let all processes of a session use the same drover");
+}
+
+// The pid comes from the kernel, the start time from the process itself. If they belong together after the pidfd was
+// opened, the pidfd is of the process that asked, and of no later one with the same pid.
+Fd open_pidfd_of(const Credentials& sender, std::uint64_t start_time, const Connection& connection) {
+  if (sender.pid == 0) {
+    throw Error(Errc::unsupported, "a process in another pid namespace wants to join the session",
+                "run all processes of a session in one container, or share the pid namespace");
+  }
+  Fd pidfd = open_pidfd(sender.pid);
+  const auto seen = process_start_time(sender.pid);
+  if (connection.is_hung_up() || has_ended(pidfd) || !seen) {
+    throw Error(Errc::peer_lost, fmt::format("process {} ended before it could join the session", sender.pid));
+  }
+  if (*seen == start_time) return pidfd;
+  throw Error(Errc::unsupported,
+              fmt::format("process {} says that it began at tick {}, and the keeper (process {}) sees {}", sender.pid,
+                          start_time, ::getpid(), *seen),
+              "let all processes of a session see /proc, and run them in one pid and one time namespace");
 }
 
 }  // namespace
 
-int run_keeper(int argc, char** argv) {
-  Fd starter(kKeeperChannel);
-  fill_standard_streams();
-  try {
-    ::fcntl(starter.get(), F_SETFD, FD_CLOEXEC);
-    const KeeperArguments arguments = parse_keeper_arguments({argv, static_cast<std::size_t>(argc)});
-    if (arguments.is_launcher) launch(arguments, starter);
-    keep(arguments, starter);
-    return EXIT_SUCCESS;
-  } catch (const Error& error) {
-    return report(starter, error);
-  } catch (const std::exception& error) {
-    return report(starter, Error(Errc::internal, fmt::format("the keeper failed: {}", error.what())));
+Keeper::Keeper(KeeperSettings settings, Fd starter) : settings_(std::move(settings)), starter_(std::move(starter)) {
+  poller_.add(starter_.get(), {.kind = PollKey::Kind::starter});
+  watch_signals();
+  if (settings_.name.empty()) {
+    invite_application();
+  } else {
+    door_.emplace(settings_.name, poller_);
   }
+}
+
+void Keeper::run() {
+  greet();
+  note_idleness();
+  while (!is_done()) {
+    for (const PollKey key : poller_.wait(next_deadline())) handle(key);
+    if (door_) door_->reopen();
+    note_idleness();
+    if (std::exchange(must_kill_workers_, false)) kill_workers();
+  }
+  clients_.clear();
+}
+
+void Keeper::greet() {
+  Connection starter(starter_.duplicate());
+  const Reply hello{.type = RequestType::hello};
+  const bool is_heard = starter.send(encode(hello), application_end_.get()) == 0;
+  application_end_.reset();
+  if (!is_heard && settings_.name.empty()) begin_end();
+}
+
+// The application is watched from the first moment on, whether it joins or not. Its connection is made here, so that
+// no process but this one ever has the keeper's end: a child that the application forks could otherwise keep it open,
+// and nobody would notice the keeper's death.
+void Keeper::invite_application() {
+  starter_pidfd_ = open_pidfd(peer_credentials(starter_).pid);
+  poller_.add(starter_pidfd_.get(), {.kind = PollKey::Kind::process, .number = 0});
+  auto [ours, theirs] = Connection::make_pair();
+  participants_.announce();
+  add_client({.connection = std::move(ours), .is_announced = true, .is_application = true});
+  application_end_ = std::move(theirs);
+}
+
+void Keeper::watch_signals() {
+  sigset_t awaited;
+  ::sigemptyset(&awaited);
+  for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&awaited, signal);
+  ::sigprocmask(SIG_BLOCK, &awaited, nullptr);
+  signals_ = Fd(sys::call("signalfd", ::signalfd, -1, &awaited, int{SFD_CLOEXEC | SFD_NONBLOCK}));
+  if (!signals_.is_open()) throw_errno("signalfd", "the keeper");
+  poller_.add(signals_.get(), {.kind = PollKey::Kind::signals});
+}
+
+bool Keeper::is_done() noexcept {
+  if (!end_deadline_) return false;
+  const auto& all = participants_.all();
+  return end_deadline_->has_passed() ||
+         std::ranges::none_of(all, [](const auto& each) { return each.second.info.is_worker; });
+}
+
+Deadline Keeper::next_deadline() {
+  if (end_deadline_) return *end_deadline_;
+  Deadline next = door_ ? door_->reopens_at() : Deadline::never();
+  const bool can_idle = idle_since_ && !settings_.name.empty() && settings_.idle_limit.count() != 0;
+  if (can_idle) next = Deadline::at(std::min(next.moment(), *idle_since_ + settings_.idle_limit));
+  return next;
+}
+
+void Keeper::note_idleness() {
+  const auto& [present, starting, departed] = participants_.population();
+  if (present + starting > 0) {
+    idle_since_.reset();
+  } else if (!idle_since_) {
+    idle_since_ = Clock::now();
+  }
+  const bool can_idle = idle_since_ && !settings_.name.empty() && settings_.idle_limit.count() != 0;
+  if (can_idle && Deadline::at(*idle_since_ + settings_.idle_limit).has_passed()) begin_end();
+}
+
+void Keeper::handle(PollKey key) {
+  try {
+    switch (key.kind) {
+      case PollKey::Kind::starter: return on_starter();
+      case PollKey::Kind::signals: return on_signal();
+      case PollKey::Kind::listener: return door_->accept_all([this](Fd socket) { take_visitor(std::move(socket)); });
+      case PollKey::Kind::connection: return on_connection(key.number);
+      case PollKey::Kind::process: return on_process(key.number);
+    }
+  } catch (const std::exception& error) {  // one client's trouble must not cost the others their keeper
+    log(LogLevel::error, error.what());
+    if (key.kind == PollKey::Kind::connection) drop(key.number);
+  }
+}
+
+// It says nothing; it closes when it has joined, or has given up.
+void Keeper::on_starter() {
+  poller_.remove(starter_.get());
+  starter_.reset();
+  const bool is_waited_for = std::ranges::any_of(
+      clients_, [](const auto& each) { return each.second.is_application && each.second.is_announced; });
+  if (is_waited_for) begin_end();
+}
+
+// SIGTERM or SIGINT. It is not read: there is nothing more to learn.
+void Keeper::on_signal() {
+  poller_.remove(signals_.get());
+  begin_end();
+}
+
+void Keeper::take_visitor(Fd socket) {
+  const Credentials visitor = peer_credentials(socket);
+  Connection connection(std::move(socket));
+  if (visitor.uid == ::geteuid()) {
+    add_client({.connection = std::move(connection)});
+    return;
+  }
+  log(LogLevel::warn, "a process of another user was refused; user", visitor.uid);
+  const Error refusal(
+      Errc::permission_denied,
+      fmt::format("process {} of user {} cannot use a session of user {}", visitor.pid, visitor.uid, ::geteuid()),
+      "run it as the user who started the session");
+  static_cast<void>(connection.send(encode(failure_reply({}, refusal))));
+}
+
+std::uint64_t Keeper::add_client(Client client) {
+  poller_.add(client.connection.fd(), {.kind = PollKey::Kind::connection, .number = last_client_ + 1});
+  client.id = ++last_client_;
+  clients_.emplace(last_client_, std::move(client));
+  return last_client_;
+}
+
+void Keeper::on_connection(std::uint64_t id) {
+  const auto at = clients_.find(id);
+  if (at == clients_.end()) return;
+  IncomingMessage message;
+  switch (at->second.connection.receive(message)) {
+    case IncomingResult::message: return answer(id, message);
+    case IncomingResult::closed: return drop(id);
+    case IncomingResult::nothing: return;
+  }
+}
+
+void Keeper::drop(std::uint64_t id) {
+  const auto at = clients_.find(id);
+  if (at == clients_.end()) return;
+  poller_.remove(at->second.connection.fd());
+  if (at->second.is_announced) {
+    participants_.retract();
+    objects_.wake_all();  // who waits for somebody to come may be alone now
+  }
+  if (Participant* const participant = participants_.find(at->second.owner)) participants_.set_silent(*participant);
+  clients_.erase(at);
+}
+
+// 0 is the application, watched since before it joined.
+void Keeper::on_process(std::uint64_t incarnation) {
+  if (incarnation == 0) {
+    poller_.remove(starter_pidfd_.get());
+    begin_end();
+  } else if (const Participant* const dead = participants_.find_incarnation(incarnation)) {
+    const std::uint64_t connection = dead->connection;
+    depart(dead->info.number, true);
+    drop(connection);  // a child that it forked may still have the other end
+  }
+}
+
+void Keeper::depart(Owner number, bool is_dead) {
+  Participant* const leaving = participants_.find(number);
+  if (leaving == nullptr) return;
+  poller_.remove(leaving->pidfd.get());
+  if (const auto client = clients_.find(leaving->connection); client != clients_.end()) {
+    client->second.owner = kNobody;
+  }
+  const bool was_application = leaving->is_application;
+  objects_.depart(number, is_dead ? leaving->info.pid : 0);
+  participants_.remove(number);
+  objects_.wake_all();  // once more: who was woken before may have counted it still
+  if (was_application) begin_end();
+}
+
+// The name is free from here on: who opens it now gets a new session. Workers are killed when whoever asked for the
+// end has his answer, since that takes a while.
+void Keeper::begin_end() {
+  if (end_deadline_) return;
+  end_deadline_ = Deadline::after(kLongestEnd);
+  participants_.set_ending();
+  objects_.wake_all();
+  if (door_) door_->close();
+  must_kill_workers_ = true;
+}
+
+// With everything below them: a worker that is killed alone leaves its own children to nobody.
+void Keeper::kill_workers() {
+  std::vector<TreeRoot> workers;
+  for (const auto& [number, participant] : participants_.all()) {
+    if (participant.info.is_worker)
+      workers.push_back({.pid = participant.info.pid, .pidfd = participant.pidfd.get()});
+  }
+  static_cast<void>(kill_trees(workers, Deadline::after(kTimeToKill)));
+}
+
+// A child that a participant forked has its connection too, but is not the participant.
+void Keeper::check_owner(const Client& client, const Credentials& sender) {
+  const Participant* const participant = participants_.find(client.owner);
+  if (participant == nullptr || participant->info.pid == sender.pid) return;
+  throw Error(Errc::forked,
+              fmt::format("process {} asks over the connection of process {}", sender.pid, participant->info.pid),
+              "start processes by spawning, and let each join the session by itself");
+}
+
+void Keeper::answer(std::uint64_t id, IncomingMessage& message) {
+  Client& client = clients_.at(id);
+  Request request{.sequence = 0};
+  bool is_understood = false;
+  try {
+    request = read_request(message);
+    const Credentials sender = check_sender(message);
+    is_understood = true;
+    check_owner(client, sender);
+    Outgoing outgoing =
+        request.type == RequestType::join ? join(client, request, sender) : perform(client, request, message);
+    if (has_reply(request.type)) send(id, std::move(outgoing));
+  } catch (const Error& error) {
+    // Whoever does not speak as we do, or as a visitor asks for what only participants may, is not listened to again.
+    const bool is_hostile = !is_understood || (client.owner == kNobody && error.code() == Errc::corrupt);
+    if (is_hostile) log(LogLevel::warn, error.what());
+    if (is_hostile || has_reply(request.type)) {
+      send(id, {.reply = failure_reply(request, error), .owned_fd = {}, .is_last = is_hostile});
+    }
+  }
+}
+
+// Descriptors on their way are limited too, for all processes of a user together. Then what was done is undone, and
+// the client is told; without the descriptor the reply goes through.
+void Keeper::send(std::uint64_t id, Outgoing outgoing) {
+  Client& client = clients_.at(id);
+  const int fd = outgoing.owned_fd.is_open() ? outgoing.owned_fd.get() : outgoing.fd;
+  int failure = client.connection.send(encode(outgoing.reply), fd);
+  const bool is_out_of_resources = failure == ETOOMANYREFS || failure == ENOMEM || failure == ENOBUFS;
+  if (fd >= 0 && is_out_of_resources) {
+    take_back(client, outgoing.reply);
+    const Error error = error_from_errno(failure, "sendmsg", "a descriptor that the keeper was to send");
+    const Request request{.type = outgoing.reply.type, .sequence = outgoing.reply.sequence};
+    failure = client.connection.send(encode(failure_reply(request, error)));
+  }
+  if (failure != 0 || outgoing.is_last) drop(id);
+}
+
+void Keeper::take_back(const Client& client, const Reply& reply) {
+  Participant* const participant = participants_.find(client.owner);
+  if (participant == nullptr) return;
+  if (reply.type == RequestType::join) return depart(client.owner);
+  tables_.undo(*participant, reply);
+}
+
+Outgoing Keeper::perform(Client& client, const Request& request, IncomingMessage& message) {
+  if (end_deadline_) throw Error(Errc::peer_lost, "the session is ending", "start or open it again");
+  switch (request.type) {
+    case RequestType::list: return tables_.list(request);
+    case RequestType::describe: return describe(request);
+    case RequestType::end: return end(client, request);
+    case RequestType::drop: return tables_.drop_kept(request);
+    case RequestType::kept: return tables_.next_kept(request);
+    default: break;
+  }
+  Participant* const participant = participants_.find(client.owner);
+  if (participant == nullptr) {
+    throw Error(Errc::corrupt, fmt::format("a visitor of a session asked to {}", to_string(request.type)),
+                "join the session first");
+  }
+  if (request.type == RequestType::invite) return invite(request);
+  if (request.type != RequestType::leave) return tables_.perform(*participant, request, message);
+  depart(participant->info.number);
+  return {.reply = reply_to(request), .owned_fd = {}};
+}
+
+Outgoing Keeper::join(Client& client, const Request& request, const Credentials& sender) {
+  if (end_deadline_) throw Error(Errc::peer_lost, "the session is ending", "start or open it again");
+  if (client.owner != kNobody) throw Error(Errc::corrupt, "a participant asked to join again");
+  Participant joining{.info = {.pid = sender.pid, .start_time = request.number},
+                      .is_application = client.is_application};
+  joining.info.name = client.announced_name.empty() ? request.name : client.announced_name;
+  check_name(joining.info.name);
+  joining.info.is_worker = client.is_announced && !client.is_application;
+  joining.pidfd = open_pidfd_of(sender, request.number, client.connection);
+  joining.connection = client.id;
+  const Participant& joined = participants_.add(std::move(joining), client.is_announced);
+  client.is_announced = false;
+  client.owner = joined.info.number;
+  try {
+    poller_.add(joined.pidfd.get(), {.kind = PollKey::Kind::process, .number = joined.info.incarnation});
+  } catch (const Error&) {  // nobody takes part whose death would go unseen
+    depart(client.owner);
+    throw;
+  }
+  Reply reply = reply_to(request);
+  reply.owner = joined.info.number;
+  reply.number = joined.info.incarnation;
+  reply.text = settings_.name;
+  return {.reply = reply, .fd = participants_.page_file().get(), .owned_fd = {}};
+}
+
+Outgoing Keeper::invite(const Request& request) {
+  check_name(request.name);
+  auto [ours, theirs] = Connection::make_pair();
+  participants_.announce();
+  try {
+    add_client({.connection = std::move(ours), .is_announced = true, .announced_name = request.name});
+  } catch (...) {
+    participants_.retract();
+    throw;
+  }
+  return {.reply = reply_to(request), .owned_fd = std::move(theirs)};
+}
+
+Outgoing Keeper::describe(const Request& request) const {
+  Outgoing outgoing = tables_.describe(request);
+  outgoing.reply.text = settings_.name;
+  outgoing.reply.counts.idle_limit_s = static_cast<std::uint64_t>(settings_.idle_limit.count());
+  return outgoing;
+}
+
+Outgoing Keeper::end(const Client& client, const Request& request) {
+  const std::uint32_t present = participants_.population().present;
+  const bool is_allowed = client.owner != kNobody || request.number != 0 || present == 0;
+  if (!is_allowed) {
+    throw Error(Errc::busy, fmt::format("session '{}' has {} participants", settings_.name, present),
+                "let them leave, or end it by force: its workers are killed and all others get errors");
+  }
+  begin_end();
+  return {.reply = reply_to(request), .owned_fd = {}};
 }
 
 }  // namespace drover

@@ -1,10 +1,101 @@
-// session/keeper/keeper.hpp: the process that keeps a session.
+// session/keeper/keeper.hpp: the keeper's events and connections, from its start to its end.
 #pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "drover/base/clock.hpp"
+#include "drover/base/fd.hpp"
+#include "session/keeper/poller.hpp"
+#include "session/keeper/session_door.hpp"
+#include "session/keeper/session_tables.hpp"
+#include "session/wire/connection.hpp"
+#include "session/wire/protocol.hpp"
 
 namespace drover {
 
-/// The whole life of a keeper, from main's arguments to the exit status. Called by drover::init where the arguments
-/// ask for the role "keeper". Descriptor 3 is a channel to the process that starts the session.
-[[nodiscard]] int run_keeper(int argc, char** argv);
+/// How a keeper is to be.
+struct KeeperSettings {
+  std::string name;                       ///< of the session; empty: it ends with the application
+  std::chrono::seconds idle_limit{3600};  ///< without participants; of a named session; 0: never
+};
+
+/// Keeps one session: a loop of one thread that waits for nothing but the next event. No client can hold it up or
+/// bring it down: what a client sends is checked, sends never block, and a client that does not read is dropped.
+///
+/// 1. A participant is recovered when its pidfd says that it is dead, or when it leaves; never because it is silent.
+/// 2. Its number is free only after that.
+/// 3. The session without a name ends when the application leaves or is dead; then workers are killed.
+class Keeper {
+ public:
+  /// Opens the session: with a name it takes the name's lock and listens, else it makes the application's connection.
+  /// Throws `Errc::busy` if another keeper has the name. `starter` leads to the process that asked for the session.
+  Keeper(KeeperSettings settings, Fd starter);
+  ~Keeper() = default;
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+  /// Tells the starter and keeps the session until it has ended; then every connection is closed.
+  void run();
+
+ private:
+  // One connection: a visitor's until it joins.
+  struct Client {
+    Connection connection;
+    std::uint64_t id = 0;
+    Owner owner = kNobody;
+    bool is_announced = false;  // counts as starting
+    bool is_application = false;
+    std::string announced_name;
+  };
+
+  void greet();
+  void invite_application();
+  void watch_signals();
+  [[nodiscard]] bool is_done() noexcept;
+  [[nodiscard]] Deadline next_deadline();
+  void note_idleness();
+
+  void handle(PollKey key);
+  void on_starter();
+  void on_signal();
+  void on_connection(std::uint64_t id);
+  void on_process(std::uint64_t incarnation);
+  void take_visitor(Fd socket);
+  std::uint64_t add_client(Client client);
+  void drop(std::uint64_t id);
+  void depart(Owner number, bool is_dead = false);
+  void begin_end();
+  void kill_workers();
+
+  void check_owner(const Client& client, const Credentials& sender);
+  void answer(std::uint64_t id, IncomingMessage& message);
+  void send(std::uint64_t id, Outgoing outgoing);
+  void take_back(const Client& client, const Reply& reply);
+  [[nodiscard]] Outgoing perform(Client& client, const Request& request, IncomingMessage& message);
+  [[nodiscard]] Outgoing join(Client& client, const Request& request, const Credentials& sender);
+  [[nodiscard]] Outgoing invite(const Request& request);
+  [[nodiscard]] Outgoing describe(const Request& request) const;
+  [[nodiscard]] Outgoing end(const Client& client, const Request& request);
+
+  const KeeperSettings settings_;
+  Poller poller_;
+  Fd starter_;
+  Fd starter_pidfd_;
+  Fd application_end_;  // until it is handed to the application
+  Fd signals_;
+  std::optional<SessionDoor> door_;  // of a named session, until it ends
+  SessionTables tables_;
+  ParticipantTable& participants_ = tables_.participants();
+  ObjectTable& objects_ = tables_.objects();
+  std::map<std::uint64_t, Client> clients_;
+  std::uint64_t last_client_ = 0;
+  std::optional<Clock::time_point> idle_since_;
+  std::optional<Deadline> end_deadline_;
+  bool must_kill_workers_ = false;
+};
 
 }  // namespace drover

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "session/keeper/keeper_loop.hpp"
+#include "session/keeper/keeper.hpp"
 
 namespace drover {
 

@@ -11,7 +11,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/ipc/membership.hpp"
-#include "drover/session/participant.hpp"
+#include "drover/session/session.hpp"
 #include "session/wire/session_page.hpp"
 
 namespace drover {

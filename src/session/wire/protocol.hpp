@@ -100,6 +100,11 @@ extern const std::size_t reply_bytes;
 /// Of the longest request.
 extern const std::size_t most_request_bytes;
 
+/// An empty reply to a request.
+[[nodiscard]] inline Reply reply_to(const Request& request) {
+  return {.type = request.type, .sequence = request.sequence};
+}
+
 /// The reply that carries an error back to who asked.
 [[nodiscard]] Reply failure_reply(const Request& request, const Error& error);
 

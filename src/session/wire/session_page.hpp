@@ -12,7 +12,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/ipc/membership.hpp"
-#include "drover/session/participant.hpp"
+#include "drover/session/session.hpp"
 
 namespace drover {
 

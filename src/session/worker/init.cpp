@@ -11,10 +11,10 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "drover/session/program.hpp"
 #include "process/spawn/init_state.hpp"
-#include "session/keeper/keeper.hpp"
+#include "session/keeper/run_keeper.hpp"
 #include "session/worker/entry_table.hpp"
+#include "session/worker/program.hpp"
 #include "session/worker/worker_role.hpp"
 
 namespace drover {

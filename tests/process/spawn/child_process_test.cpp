@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/error.hpp"
+#include "process/spawn/spawn_support.hpp"
 #include "support/build.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
@@ -27,9 +28,7 @@ using test::FaultSeam;
 using test::PeerGroup;
 using test::PeerMode;
 
-ChildProcess spawn_shell(const std::string& command) {
-  return ChildProcess::spawn({.executable = "/bin/sh", .arguments = {"-c", command}});
-}
+ChildProcess spawn_shell(const std::string& command) { return ChildProcess::spawn(test::shell(command)); }
 
 ChildProcess spawn_sleeper() { return ChildProcess::spawn({.executable = "/bin/sleep", .arguments = {"1000"}}); }
 

@@ -29,6 +29,7 @@
 #include "drover/base/error.hpp"
 #include "process/inspect/pidfd.hpp"
 #include "process/inspect/process_table.hpp"
+#include "process/spawn/spawn_support.hpp"
 #include "support/build.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
@@ -46,15 +47,15 @@ using test::Redirected;
 
 Deadline soon() { return Deadline::after(60s); }
 
-SpawnOptions shell(const std::string& command) {
-  SpawnOptions options{.executable = "/bin/sh", .arguments = {"-c", command}};
+SpawnOptions session_shell(const std::string& command) {
+  SpawnOptions options = test::shell(command);
   options.group = ChildGroup::own_session;
   options.streams = {StandardStream::null(), StandardStream::pipe(), StandardStream::pipe()};
   return options;
 }
 
 ChildProcess start(ChildWatch& watch, const std::string& name, const std::string& command) {
-  auto child = watch.spawn(shell(command));
+  auto child = watch.spawn(session_shell(command));
   WatchedChild what{.name = name, .output = child.take_pipe(1), .error = child.take_pipe(2)};
   watch.add(child, std::move(what));
   return child;
@@ -172,7 +173,7 @@ TEST(ChildWatch, tail_is_the_last_lines_of_standard_error) {
 TEST(ChildWatch, orphans_of_one_that_was_killed_are_killed) {
   const Redirected output(STDOUT_FILENO);
   const auto watch = ChildWatch::instance();
-  auto child = watch->spawn(shell("sleep 1000 & echo $! >&2; (sleep 1000 & echo $! >&2); wait"));
+  auto child = watch->spawn(session_shell("sleep 1000 & echo $! >&2; (sleep 1000 & echo $! >&2); wait"));
   Fd told = child.take_pipe(2);
   std::string text;
   for (char byte = 0; std::ranges::count(text, '\n') < 2 && ::read(told.get(), &byte, 1) == 1;) text.push_back(byte);
@@ -226,7 +227,7 @@ TEST(ChildWatch, many_threads_may_start_children) {
 // The parent-death signal is bound to the thread that starts a child. The watching thread stays, ours may end.
 TEST(ChildWatch, parent_death_signal_outlives_the_thread_that_asked) {
   const auto watch = ChildWatch::instance();
-  auto options = shell("exec sleep 1000");
+  auto options = session_shell("exec sleep 1000");
   options.parent_death_signal = SIGKILL;
   std::optional<ChildProcess> by_watch;
   std::optional<ChildProcess> by_thread;
@@ -317,7 +318,7 @@ TEST(ChildWatch, child_has_the_caller_s_cpus_and_niceness) {
     CPU_SET(last, &one);
     ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
     ASSERT_EQ(::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + 1), 0);
-    auto child = watch->spawn(shell("grep Cpus_allowed_list /proc/self/status; nice"));
+    auto child = watch->spawn(session_shell("grep Cpus_allowed_list /proc/self/status; nice"));
     const Fd told = child.take_pipe(1);
     for (char byte = 0; ::read(told.get(), &byte, 1) == 1;) text.push_back(byte);
     EXPECT_EQ(child.wait(soon()), ExitStatus::exited(0));

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/process/child_process.hpp"
+#include "process/spawn/spawn_support.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
 #include "support/leftovers.hpp"
@@ -31,21 +32,6 @@ std::string spawned_output(SpawnOptions options) {
   auto result = test::run_program(std::move(options));
   EXPECT_TRUE(result.status.is_success()) << result.status.to_string() << ": " << result.output;
   return result.output;
-}
-
-SpawnOptions shell_options(const std::string& command) {
-  return {.executable = "/bin/sh", .arguments = {"-c", command}};
-}
-
-struct Pipe {
-  Fd reader;
-  Fd writer;
-};
-
-Pipe make_pipe() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
-  return {.reader = Fd(ends[0]), .writer = Fd(ends[1])};
 }
 
 // To a number that nothing else has, far above what this program opens.
@@ -70,7 +56,7 @@ void run_to_success(const SpawnOptions& options) {
 }
 
 TEST(Spawn, arguments_arrive_as_they_are) {
-  SpawnOptions options = shell_options(R"(printf '%s|' "$0" "$@")");
+  SpawnOptions options = test::shell(R"(printf '%s|' "$0" "$@")");
   for (const char* const argument : {"plain", "with space", "", "quo'te\"d", "a\nb", "--flag=*"}) {
     options.arguments.emplace_back(argument);
   }
@@ -81,7 +67,7 @@ TEST(Spawn, environment_is_ours_with_the_given_on_top) {
   const ScopedEnvironment kept("DROVER_TEST_KEPT", "ours");
   const ScopedEnvironment replaced("DROVER_TEST_REPLACED", "ours");
   SpawnOptions options =
-      shell_options(R"(printf '%s|' "$DROVER_TEST_KEPT" "$DROVER_TEST_REPLACED" "$DROVER_TEST_ADDED")");
+      test::shell(R"(printf '%s|' "$DROVER_TEST_KEPT" "$DROVER_TEST_REPLACED" "$DROVER_TEST_ADDED")");
   options.environment = {{"DROVER_TEST_REPLACED", "theirs = new"}, {"DROVER_TEST_ADDED", ""}};
   EXPECT_EQ(spawned_output(options), "ours|theirs = new||");
   EXPECT_STREQ(std::getenv("DROVER_TEST_REPLACED"), "ours");
@@ -98,14 +84,14 @@ TEST(Spawn, replaced_variable_is_there_once_and_the_last_one_given_counts) {
 
 TEST(Spawn, variable_whose_name_only_begins_alike_is_kept) {
   const ScopedEnvironment longer("DROVER_TEST_X_LONGER", "kept");
-  SpawnOptions options = shell_options("printf %s \"$DROVER_TEST_X_LONGER\"");
+  SpawnOptions options = test::shell("printf %s \"$DROVER_TEST_X_LONGER\"");
   options.environment = {{"DROVER_TEST_X", "new"}};
   EXPECT_EQ(spawned_output(options), "kept");
 }
 
 TEST(Spawn, descriptor_arrives_under_the_number_asked_for) {
-  auto [reader, writer] = make_pipe();
-  SpawnOptions options = shell_options("echo hello >&7");
+  auto [reader, writer] = test::make_pipe();
+  SpawnOptions options = test::shell("echo hello >&7");
   options.inherit = {{writer.get(), 7}};
   run_to_success(options);
   writer.reset();
@@ -113,9 +99,9 @@ TEST(Spawn, descriptor_arrives_under_the_number_asked_for) {
 }
 
 TEST(Spawn, descriptor_may_keep_its_number) {
-  auto [reader, writer] = make_pipe();
+  auto [reader, writer] = test::make_pipe();
   writer = moved_to(std::move(writer), 69);
-  SpawnOptions options = shell_options("echo hello >/proc/self/fd/69");
+  SpawnOptions options = test::shell("echo hello >/proc/self/fd/69");
   options.inherit = {{69, 69}};
   run_to_success(options);
   EXPECT_EQ(::fcntl(69, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC) << "ours must stay closed on exec";
@@ -124,8 +110,8 @@ TEST(Spawn, descriptor_may_keep_its_number) {
 }
 
 TEST(Spawn, one_descriptor_may_go_to_several_numbers) {
-  auto [reader, writer] = make_pipe();
-  SpawnOptions options = shell_options("echo one >&5; echo two >&6");
+  auto [reader, writer] = test::make_pipe();
+  SpawnOptions options = test::shell("echo one >&5; echo two >&6");
   options.inherit = {{writer.get(), 5}, {writer.get(), 6}};
   run_to_success(options);
   writer.reset();
@@ -134,11 +120,11 @@ TEST(Spawn, one_descriptor_may_go_to_several_numbers) {
 
 // Numbers of ours that are at the same time numbers of the child must not be overwritten on the way.
 TEST(Spawn, descriptors_may_change_places) {
-  auto first = make_pipe();
-  auto second = make_pipe();
+  auto first = test::make_pipe();
+  auto second = test::make_pipe();
   first.writer = moved_to(std::move(first.writer), 68);
   second.writer = moved_to(std::move(second.writer), 69);
-  SpawnOptions options = shell_options("echo to eight >/proc/self/fd/68; echo to nine >/proc/self/fd/69");
+  SpawnOptions options = test::shell("echo to eight >/proc/self/fd/68; echo to nine >/proc/self/fd/69");
   options.inherit = {{68, 69}, {69, 68}};
   run_to_success(options);
   first.writer.reset();
@@ -148,11 +134,11 @@ TEST(Spawn, descriptors_may_change_places) {
 }
 
 TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
-  auto first = make_pipe();
-  auto second = make_pipe();
+  auto first = test::make_pipe();
+  auto second = test::make_pipe();
   first.writer = moved_to(std::move(first.writer), 68);
   second.writer = moved_to(std::move(second.writer), 67);
-  SpawnOptions options = shell_options("echo first >/proc/self/fd/69; echo second >/proc/self/fd/68");
+  SpawnOptions options = test::shell("echo first >/proc/self/fd/69; echo second >/proc/self/fd/68");
   options.inherit = {{67, 68}, {68, 69}};
   run_to_success(options);
   first.writer.reset();
@@ -165,14 +151,14 @@ TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
 TEST(Spawn, nothing_else_goes_over) {
   const Fd forgotten(::open("/dev/null", O_RDONLY));  // NOLINT(android-cloexec-open): as careless code does
   const Fd high(::fcntl(forgotten.get(), F_DUPFD, 200));
-  SpawnOptions options = shell_options("ls /proc/self/fd");
+  SpawnOptions options = test::shell("ls /proc/self/fd");
   options.inherit = {{forgotten.get(), 6}};
   // 0 to 2, the one asked for, and the folder that ls itself reads.
   EXPECT_EQ(spawned_output(options), "0\n1\n2\n3\n6\n");
 }
 
 TEST(Spawn, descriptor_that_is_not_open_is_refused) {
-  SpawnOptions options = shell_options("exit 0");
+  SpawnOptions options = test::shell("exit 0");
   for (const auto& pair : {std::pair{-1, 5}, std::pair{7777, 5}, std::pair{1, -1}}) {
     options.inherit = {pair};
     test::expect_error(Errc::system, [&] { static_cast<void>(ChildProcess::spawn(options)); },
@@ -214,7 +200,7 @@ TEST(Spawn, file_that_is_no_program_is_refused) {
 
 TEST(Spawn, exhausted_process_limit_is_limit_reached) {
   const FaultSeam fail("clone", EAGAIN);
-  test::expect_error(Errc::limit_reached, [] { static_cast<void>(ChildProcess::spawn(shell_options("exit 0"))); },
+  test::expect_error(Errc::limit_reached, [] { static_cast<void>(ChildProcess::spawn(test::shell("exit 0"))); },
                      {"/bin/sh", "processes"});
 }
 
@@ -223,7 +209,7 @@ TEST(Spawn, lack_of_descriptors_starts_nothing) {
   const auto before = test::open_descriptors();
   const FaultSeam fail("clone", EMFILE);
   test::expect_error(Errc::limit_reached,
-                     [] { static_cast<void>(ChildProcess::spawn(shell_options("exec sleep 1000"))); },
+                     [] { static_cast<void>(ChildProcess::spawn(test::shell("exec sleep 1000"))); },
                      {"clone failed for program '/bin/sh'", "ulimit -n"});
   EXPECT_EQ(fail.strikes(), 1);
   EXPECT_EQ(test::open_descriptors(), before);
@@ -234,7 +220,7 @@ TEST(Spawn, many_children_come_and_go_without_a_trace) {
   {
     std::vector<ChildProcess> children;
     children.reserve(20);
-    for (int i = 0; i < 20; ++i) children.push_back(ChildProcess::spawn(shell_options("exit " + std::to_string(i))));
+    for (int i = 0; i < 20; ++i) children.push_back(ChildProcess::spawn(test::shell("exit " + std::to_string(i))));
     for (int i = 0; i < 20; i += 2) {
       EXPECT_EQ(children[static_cast<std::size_t>(i)].wait(Deadline::never()), ExitStatus::exited(i));
     }
@@ -264,7 +250,7 @@ TEST(Spawn, texts_that_would_be_cut_or_make_no_sense_are_refused) {
 
 // As daemons do. What the child opens first would get the number.
 DROVER_PEER_BODY(spawn_without_streams) {
-  SpawnOptions options = shell_options("readlink /proc/self/fd/0 /proc/self/fd/2; echo lost >&2");
+  SpawnOptions options = test::shell("readlink /proc/self/fd/0 /proc/self/fd/2; echo lost >&2");
   options.streams.output = StandardStream::pipe();
   ::close(STDIN_FILENO);
   ::close(STDERR_FILENO);

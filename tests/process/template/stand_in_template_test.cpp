@@ -20,9 +20,9 @@
 #include "drover/base/error.hpp"
 #include "drover/base/fd.hpp"
 #include "drover/process/child_process.hpp"
-#include "drover/process/template_server.hpp"
 #include "process/spawn/remote_status.hpp"
 #include "process/template/stand_in_template.hpp"
+#include "process/template/template_server.hpp"
 
 namespace drover::test {
 namespace {

@@ -94,8 +94,6 @@ class FakeKeeper {
   std::thread thread_;
 };
 
-Reply reply_to(const Request& request) { return {.type = request.type, .sequence = request.sequence}; }
-
 TEST(SessionState, keeper_s_error_is_thrown_here) {
   FakeKeeper keeper([](const Request& request) {
     return say(failure_reply(request, Error(Errc::not_found, "no such thing", "make one")));

@@ -1,4 +1,4 @@
-#include "session/keeper/keeper_loop.hpp"
+#include "session/keeper/keeper.hpp"
 
 #include <sys/socket.h>
 #include <sys/wait.h>

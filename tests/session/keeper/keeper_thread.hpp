@@ -11,7 +11,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/ipc/channel.hpp"
 #include "session/client/keeper_link.hpp"
-#include "session/keeper/keeper_loop.hpp"
+#include "session/keeper/keeper.hpp"
 #include "session/wire/protocol.hpp"
 #include "session/wire/session_folder.hpp"
 

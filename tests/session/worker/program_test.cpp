@@ -1,5 +1,5 @@
 // Programs that another executable hosts: here this test, which `env` starts.
-#include "drover/session/program.hpp"
+#include "session/worker/program.hpp"
 
 #include <chrono>
 #include <cstdlib>

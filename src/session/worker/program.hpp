@@ -1,4 +1,4 @@
-// drover/session/program.hpp: programs that are hosted by another executable, such as an interpreter.
+// session/worker/program.hpp: programs that are hosted by another executable, such as an interpreter.
 #pragma once
 
 #include <string>

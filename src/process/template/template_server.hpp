@@ -1,4 +1,4 @@
-// drover/process/template_server.hpp: what the process does that is a template.
+// process/template/template_server.hpp: what the process does that is a template.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-#include "process/spawn/outlet.hpp"
+#include "process/spawn/line_writer.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -17,19 +17,13 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/fd.hpp"
-#include "process/spawn/write_now.hpp"
+#include "process/spawn/spawn_support.hpp"
 #include "support/build.hpp"
 #include "support/redirected.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace drover {
 namespace {
-
-std::pair<Fd, Fd> make_pipe() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
-  return {Fd(ends[0]), Fd(ends[1])};
-}
 
 // What is there now, one read.
 std::string read_some(const Fd& from) {
@@ -61,47 +55,47 @@ class BlockedPipeSignal {
   sigset_t before_{};
 };
 
-TEST(Outlet, lines_arrive_in_order) {
-  const auto [reader, writer] = make_pipe();
-  Outlet outlet(writer.get());
-  EXPECT_TRUE(outlet.is_empty());
-  outlet.put("one\n");
-  outlet.put("two\n");
-  EXPECT_FALSE(outlet.is_empty());
-  outlet.write_some();
-  EXPECT_TRUE(outlet.is_empty());
+TEST(LineWriter, lines_arrive_in_order) {
+  const auto [reader, target] = test::make_pipe();
+  LineWriter writer(target.get());
+  EXPECT_TRUE(writer.is_empty());
+  writer.put("one\n");
+  writer.put("two\n");
+  EXPECT_FALSE(writer.is_empty());
+  writer.write_some();
+  EXPECT_TRUE(writer.is_empty());
   EXPECT_EQ(read_some(reader), "one\ntwo\n");
 }
 
-TEST(Outlet, reader_who_does_not_read_makes_nobody_wait_and_gets_everything_later) {
-  const auto [reader, writer] = make_pipe();
-  Outlet outlet(writer.get());
+TEST(LineWriter, reader_who_does_not_read_makes_nobody_wait_and_gets_everything_later) {
+  const auto [reader, target] = test::make_pipe();
+  LineWriter writer(target.get());
   const std::string line(999, 'x');
   std::size_t lines = 0;
-  for (; outlet.has_room(); ++lines) {
-    outlet.put(line + "\n");
-    outlet.write_some();
+  for (; writer.has_room(); ++lines) {
+    writer.put(line + "\n");
+    writer.write_some();
   }
-  EXPECT_FALSE(outlet.is_empty());
-  EXPECT_EQ(::fcntl(writer.get(), F_GETFL) & O_NONBLOCK, 0) << "others share this flag";
+  EXPECT_FALSE(writer.is_empty());
+  EXPECT_EQ(::fcntl(target.get(), F_GETFL) & O_NONBLOCK, 0) << "others share this flag";
   std::string all;
   while (all.size() < lines * 1000) {
     all += read_some(reader);
-    outlet.write_some();
+    writer.write_some();
   }
-  EXPECT_TRUE(outlet.is_empty());
-  EXPECT_TRUE(outlet.has_room());
+  EXPECT_TRUE(writer.is_empty());
+  EXPECT_TRUE(writer.has_room());
   for (std::size_t i = 0; i < lines; ++i) ASSERT_EQ(all.substr(i * 1000, 1000), line + "\n");
 }
 
 // A write that is cut would let what others write come between the parts of a line.
-TEST(Outlet, full_pipe_takes_whole_lines_or_nothing) {
-  const auto [reader, writer] = make_pipe();
-  Outlet outlet(writer.get());
+TEST(LineWriter, full_pipe_takes_whole_lines_or_nothing) {
+  const auto [reader, target] = test::make_pipe();
+  LineWriter writer(target.get());
   const std::string line(3000, 'x');
-  while (outlet.has_room()) {
-    outlet.put(line + "\n");
-    outlet.write_some();
+  while (writer.has_room()) {
+    writer.put(line + "\n");
+    writer.write_some();
   }
   ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
   std::string all;
@@ -109,66 +103,66 @@ TEST(Outlet, full_pipe_takes_whole_lines_or_nothing) {
   EXPECT_EQ(all.size() % 3001, 0U);
 }
 
-TEST(Outlet, reader_who_is_gone_loses_the_lines_and_disturbs_nobody) {
+TEST(LineWriter, reader_who_is_gone_loses_the_lines_and_disturbs_nobody) {
   const BlockedPipeSignal blocked;
-  auto [reader, writer] = make_pipe();
+  auto [reader, target] = test::make_pipe();
   reader.reset();
-  Outlet outlet(writer.get());
-  outlet.put("lost\n");
-  outlet.write_some();
-  EXPECT_TRUE(outlet.is_empty());
-  outlet.put("lost again\n");
-  outlet.write_some();
-  EXPECT_TRUE(outlet.is_empty());
+  LineWriter writer(target.get());
+  writer.put("lost\n");
+  writer.write_some();
+  EXPECT_TRUE(writer.is_empty());
+  writer.put("lost again\n");
+  writer.write_some();
+  EXPECT_TRUE(writer.is_empty());
 }
 
-TEST(Outlet, closed_descriptor_and_full_disk_lose_the_lines) {
-  Outlet closed(7777);
+TEST(LineWriter, closed_descriptor_and_full_disk_lose_the_lines) {
+  LineWriter closed(7777);
   closed.put("lost\n");
   closed.write_some();
   EXPECT_TRUE(closed.is_empty());
   const Fd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
-  Outlet disk(full.get());
+  LineWriter disk(full.get());
   disk.put("lost\n");
   disk.write_some();
   EXPECT_TRUE(disk.is_empty());
 }
 
-TEST(Outlet, file_is_written_where_its_position_is) {
+TEST(LineWriter, file_is_written_where_its_position_is) {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "file";
   const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_EQ(::write(file.get(), "ours\n", 5), 5);
-  Outlet outlet(file.get());
-  outlet.put("theirs\n");
-  outlet.write_some();
+  LineWriter writer(file.get());
+  writer.put("theirs\n");
+  writer.write_some();
   ASSERT_EQ(::write(file.get(), "ours\n", 5), 5);
   std::ifstream content(path);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(content), {}), "ours\ntheirs\nours\n");
 }
 
-TEST(Outlet, socket_is_written_without_waiting) {
+TEST(LineWriter, socket_is_written_without_waiting) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
   const Fd reader(ends[0]);
-  const Fd writer(ends[1]);
-  Outlet outlet(writer.get());
-  outlet.put("hello\n");
-  outlet.write_some();
+  const Fd target(ends[1]);
+  LineWriter writer(target.get());
+  writer.put("hello\n");
+  writer.write_some();
   EXPECT_EQ(read_some(reader), "hello\n");
-  for (int i = 0; outlet.has_room() && i < 100000; ++i) {
-    outlet.put(std::string(4000, 'x') + "\n");
-    outlet.write_some();
+  for (int i = 0; writer.has_room() && i < 100000; ++i) {
+    writer.put(std::string(4000, 'x') + "\n");
+    writer.write_some();
   }
-  EXPECT_FALSE(outlet.has_room()) << "it does not read, so the lines pile up here";
+  EXPECT_FALSE(writer.has_room()) << "it does not read, so the lines pile up here";
 }
 
-TEST(Outlet, dropping_forgets_what_was_not_written) {
-  Outlet outlet(7777);
-  outlet.put("one\n");
-  outlet.drop();
-  EXPECT_TRUE(outlet.is_empty());
-  EXPECT_TRUE(outlet.has_room());
+TEST(LineWriter, dropping_forgets_what_was_not_written) {
+  LineWriter writer(7777);
+  writer.put("one\n");
+  writer.drop();
+  EXPECT_TRUE(writer.is_empty());
+  EXPECT_TRUE(writer.has_room());
 }
 
 // Leaves no descriptor free, so that nothing can be opened anew.
@@ -188,25 +182,24 @@ class NoDescriptors {
   rlimit before_{};
 };
 
-TEST(Outlet, stream_that_cannot_be_opened_anew_makes_nobody_wait_either) {
+TEST(LineWriter, stream_that_cannot_be_opened_anew_makes_nobody_wait_either) {
   if (test::kIsSanitized) GTEST_SKIP() << "sanitizers need descriptors of their own";
-  const auto [reader, writer] = make_pipe();
+  const auto [reader, target] = test::make_pipe();
   const NoDescriptors none;
-  Outlet outlet(writer.get());
-  while (outlet.has_room()) {
-    outlet.put(std::string(999, 'x') + "\n");
-    outlet.write_some();
+  LineWriter writer(target.get());
+  while (writer.has_room()) {
+    writer.put(std::string(999, 'x') + "\n");
+    writer.write_some();
   }
-  EXPECT_FALSE(outlet.is_empty());
+  EXPECT_FALSE(writer.is_empty());
   EXPECT_EQ(read_some(reader).size() % 1000, 0U);
 }
 
 TEST(LogWithoutWaiting, line_is_as_any_other_and_is_lost_where_there_is_no_room) {
   test::Redirected error(STDERR_FILENO);
-  log_without_waiting(LogLevel::warn, "something");
+  log_nonblocking(LogLevel::warn, "something");
   EXPECT_EQ(error.read_line(), "drover[" + std::to_string(::getpid()) + "] warn: something");
-  for (int i = 0; i < 1000; ++i)
-    log_without_waiting(LogLevel::warn, std::string(1000, 'x'));  // more than a pipe holds
+  for (int i = 0; i < 1000; ++i) log_nonblocking(LogLevel::warn, std::string(1000, 'x'));  // more than a pipe holds
   EXPECT_LT(error.read_rest().size(), 1000 * 1000U);
 }
 

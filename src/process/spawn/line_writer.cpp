@@ -1,4 +1,4 @@
-#include "process/spawn/write_now.hpp"
+#include "process/spawn/line_writer.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 
 #include "base/log_line.hpp"
@@ -37,7 +38,7 @@ ssize_t write_if_there_is_room(int fd, std::string_view bytes) noexcept {
 }  // namespace
 
 // Plain files are written as they are: opened anew they would have another position.
-ssize_t write_now(int fd, std::string_view bytes) noexcept {
+ssize_t write_nonblocking(int fd, std::string_view bytes) noexcept {
   struct stat facts{};
   if (::fstat(fd, &facts) != 0) return -1;
   if (S_ISSOCK(facts.st_mode)) return ::send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -47,11 +48,37 @@ ssize_t write_now(int fd, std::string_view bytes) noexcept {
   return errno == ENXIO ? -1 : write_if_there_is_room(fd, bytes);  // ENXIO: a pipe without a reader
 }
 
-void log_without_waiting(LogLevel level, std::string_view text) noexcept {
+void log_nonblocking(LogLevel level, std::string_view text) noexcept {
   const LogLine line(level, text);
   const int saved = errno;
-  [[maybe_unused]] const auto ignored = write_now(STDERR_FILENO, line.text());
+  [[maybe_unused]] const auto ignored = write_nonblocking(STDERR_FILENO, line.text());
   errno = saved;
+}
+
+void LineWriter::put(std::string_view line) {
+  bytes_ += line.size();
+  put_ += line.size();
+  if (batches_.empty() || batches_.back().size() + line.size() > PIPE_BUF) batches_.emplace_back();
+  batches_.back().append(line);
+}
+
+void LineWriter::write_some() {
+  while (!batches_.empty()) {
+    std::string& batch = batches_.front();
+    const auto written = write_nonblocking(fd_, batch);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) return;
+    if (written < 0) return drop();
+    bytes_ -= static_cast<std::size_t>(written);
+    batch.erase(0, static_cast<std::size_t>(written));
+    if (!batch.empty()) return;
+    batches_.pop_front();
+  }
+}
+
+void LineWriter::drop() noexcept {
+  batches_.clear();
+  bytes_ = 0;
 }
 
 }  // namespace drover

@@ -1,0 +1,78 @@
+// process/template/running_template.hpp: one template process, as the application uses it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "drover/base/clock.hpp"
+#include "drover/base/fd.hpp"
+#include "drover/base/mutex.hpp"
+#include "drover/process/template.hpp"
+#include "process/spawn/child_watch.hpp"
+#include "process/spawn/spawn.hpp"
+#include "process/template/template_facts.hpp"
+#include "process/template/template_wire.hpp"
+
+namespace drover {
+
+/// Which of TemplateCommand::starts a child begins with, and how many arguments of its own it has.
+struct OrderedStart {
+  std::size_t index = 0;
+  std::size_t own_arguments = 0;
+};
+
+/// One process that is a template, from its start to its end.
+class RunningTemplate {
+ public:
+  /// Starts it.
+  explicit RunningTemplate(const TemplateCommand& command);
+
+  /// Waits until it is ready; false if it has ended, or the deadline passes first.
+  [[nodiscard]] bool wait_ready(Deadline deadline) DROVER_EXCLUDES(mutex_);
+  /// What became of an order.
+  enum class Outcome {
+    started,   ///< there is a child
+    declined,  ///< there is none, and another template would give none either
+    lost,      ///< the template is gone
+  };
+  /// Orders a child and waits until everything holds for it. Requires: it is ready.
+  [[nodiscard]] Outcome order(const SpawnOptions& options, const OrderedStart& start, Spawned& spawned);
+  /// Whether it was ready once.
+  [[nodiscard]] bool was_ready() const noexcept { return is_ready_; }
+  [[nodiscard]] std::string notes() const DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] pid_t pid() const noexcept { return process_.pid(); }
+  [[nodiscard]] bool has_ended() const noexcept;
+  /// Whether a child with our environment could be forked from it now.
+  [[nodiscard]] bool fits() const;
+  /// Lets it end once its children have.
+  void close() noexcept;
+  /// Ends it now.
+  void kill() noexcept;
+  /// Kills and reaps it after an order was lost, unless it was closed and so takes no orders.
+  void reap() noexcept;
+
+ private:
+  [[nodiscard]] bool take_ready(bool has_news) DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] static TemplateOrder to_order(SpawnPlan& plan, const OrderedStart& start);
+  [[nodiscard]] Outcome await_start(const Fd& socket, Spawned& spawned);
+  void give_up(const Fd& socket) noexcept;
+  void log_once(const std::string& why);
+
+  std::shared_ptr<ChildWatch> watch_;  // whose thread started it, and must live as long
+  Fd control_;
+  ChildProcess process_;
+  TemplateFacts facts_;  // of this process when it was started
+  std::chrono::milliseconds patience_;
+  mutable Mutex mutex_;
+  std::string notes_ DROVER_GUARDED_BY(mutex_);
+  std::atomic<bool> is_ready_ = false;
+  std::atomic<bool> is_closed_ = false;
+  std::atomic<bool> has_logged_ = false;
+};
+
+}  // namespace drover

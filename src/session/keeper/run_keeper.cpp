@@ -1,0 +1,105 @@
+#include "session/keeper/run_keeper.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "drover/process/child_process.hpp"
+#include "process/spawn/line_writer.hpp"
+#include "process/spawn/standard_streams.hpp"
+#include "session/keeper/keeper.hpp"
+#include "session/keeper/keeper_arguments.hpp"
+#include "session/wire/connection.hpp"
+#include "session/wire/protocol.hpp"
+
+namespace drover {
+namespace {
+
+// Every participant costs two descriptors, every slab one.
+void raise_file_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) log(LogLevel::warn, "the limit of open files could not be raised");
+}
+
+// What it has to say goes to a file: a terminal or pipe of the first application is not there for later ones.
+void log_to_file(const std::string& name) {
+  const Fd file = SessionFolder::open().open_log(name);
+  ::dup3(file.get(), STDERR_FILENO, 0);
+}
+
+// The keeper of a named session must belong to nobody, or it would be left as a zombie by whoever started it: this
+// process starts it and ends.
+[[noreturn]] void launch(const KeeperArguments& arguments, const Fd& starter) {
+  KeeperArguments next = arguments;
+  next.is_launcher = false;
+  const SpawnOptions options{
+      .executable = own_executable(), .arguments = to_arguments(next), .inherit = {{starter.get(), kKeeperChannel}}};
+  // NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): owned until this process is gone
+  const ChildProcess keeper = ChildProcess::spawn(options);
+  std::_Exit(EXIT_SUCCESS);  // without the destructor, which would kill it
+}
+
+// The starter waits for a word; it gets this one instead of the keeper's.
+int report(const Fd& starter, const Error& error) noexcept {
+  if (!starter.is_open()) {  // it has had the keeper's word already
+    log(LogLevel::error, error.what());
+    return EXIT_FAILURE;
+  }
+  try {
+    const Reply reply{
+        .type = RequestType::hello, .failure = error.code(), .text = error.message(), .remedy = error.remedy()};
+    if (Connection(starter.duplicate()).send(encode(reply)) == 0) return EXIT_FAILURE;
+  } catch (const std::exception& again) {
+    log(LogLevel::error, again.what());
+  }
+  log(LogLevel::error, error.what());
+  return EXIT_FAILURE;
+}
+
+// SIGPIPE: a client is gone; SIGXFSZ: a memory file is above the limit of file sizes. Both are errors of a call too.
+void ignore_signals_of_calls() {
+  for (const int signal : {SIGPIPE, SIGXFSZ}) {
+    static_cast<void>(std::signal(signal, SIG_IGN));  // NOLINT(performance-no-int-to-ptr): SIG_IGN is defined so
+  }
+}
+
+void keep(const KeeperArguments& arguments, Fd& starter) {
+  set_log_sink(&log_nonblocking);  // whoever reads, or does not read, our standard error must not hold up the loop
+  ignore_signals_of_calls();
+  raise_file_limit();
+  Keeper keeper(arguments.settings, starter.duplicate());
+  if (!arguments.settings.name.empty()) log_to_file(arguments.settings.name);
+  starter.reset();  // the keeper lets go of its own when the starter does
+  keeper.run();
+}
+
+}  // namespace
+
+int run_keeper(int argc, char** argv) {
+  Fd starter(kKeeperChannel);
+  fill_standard_streams();
+  try {
+    ::fcntl(starter.get(), F_SETFD, FD_CLOEXEC);
+    const KeeperArguments arguments = parse_keeper_arguments({argv, static_cast<std::size_t>(argc)});
+    if (arguments.is_launcher) launch(arguments, starter);
+    keep(arguments, starter);
+    return EXIT_SUCCESS;
+  } catch (const Error& error) {
+    return report(starter, error);
+  } catch (const std::exception& error) {
+    return report(starter, Error(Errc::internal, fmt::format("the keeper failed: {}", error.what())));
+  }
+}
+
+}  // namespace drover
