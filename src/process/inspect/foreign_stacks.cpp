@@ -28,7 +28,7 @@ constexpr std::size_t kMostOutput = std::size_t{1} << 20U;
 constexpr std::size_t kMostLines = 400;
 constexpr std::size_t kMostLine = 200;
 
-// Of a debugger's chatter only threads and frames are kept.
+// Keeps only threads and frames of a debugger's output.
 bool is_of_interest(std::string_view line) {
   return line.starts_with('#') || line.starts_with("TID ") || line.starts_with("Thread ");
 }
@@ -44,7 +44,7 @@ std::vector<std::string> frames_in(std::string_view text) {
   return lines;
 }
 
-// Who attaches stops the process first; if it is killed before it has seen that, the process would stand still.
+// A debugger stops the process before it attaches; killed in between, it would leave the process stopped.
 void set_going(pid_t pid, const ProcessRecord& before) {
   const auto now = read_process(pid);
   if (now && now->start == before.start && now->state == 'T' && before.state != 'T') ::kill(pid, SIGCONT);
@@ -58,12 +58,12 @@ ForeignStacks run_tool(pid_t pid, const StackTool& tool, Deadline deadline) {
   options.arguments.insert(options.arguments.end(), tool.tail.begin(), tool.tail.end());
   options.inherit = {{output.get(), STDOUT_FILENO}, {output.get(), STDERR_FILENO}};
   options.streams.input = StandardStream::null();
-  options.unset = {"DEBUGINFOD_URLS"};  // it would fetch files from a network
+  options.unset = {"DEBUGINFOD_URLS"};  // it would download debug information
   auto child = std::make_unique<ChildProcess>(ChildProcess::spawn(options));
   const bool has_ended = child->wait(deadline).has_value();
   if (!has_ended) {
     child->kill(SIGKILL);
-    // One stuck in the kernel survives that; then it is left to who inherits it.
+    // A tool that is stuck in the kernel survives this and is left to its new parent.
     if (!child->wait(Deadline::after(kDebuggerTimeToDie))) {
       [[maybe_unused]] const auto* const abandoned = child.release();
     }
@@ -75,7 +75,7 @@ ForeignStacks run_tool(pid_t pid, const StackTool& tool, Deadline deadline) {
     stacks.problem = fmt::format("{} did not finish in time", tool.path);
   } else {
     stacks.problem = fmt::format(
-        "{} gave no stack: it may not attach; run as root or as the owner, allow it with `sysctl "
+        "{} printed no stack: it may not attach; run as root or as the owner, allow it with `sysctl "
         "kernel.yama.ptrace_scope=0`, or start the container with --cap-add=SYS_PTRACE",
         tool.path);
   }
@@ -110,7 +110,7 @@ ForeignStacks read_foreign_stacks(pid_t pid, const std::optional<StackTool>& too
   const auto facts = read_process_facts(pid);
   if (facts && facts->is_uninterruptible()) {
     return {.lines = {},
-            .problem = fmt::format("it is stuck in the kernel, and who attaches would be too; as root read "
+            .problem = fmt::format("it is stuck in the kernel, where attaching would block too; as root read "
                                    "/proc/{}/stack",
                                    pid)};
   }

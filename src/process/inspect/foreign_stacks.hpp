@@ -1,4 +1,4 @@
-// process/inspect/foreign_stacks.hpp: native stacks of a process that is not ours, by a debugger that is installed.
+// process/inspect/foreign_stacks.hpp: native stacks of another process, read by an installed debugger.
 #pragma once
 
 #include <sys/types.h>
@@ -12,27 +12,27 @@
 
 namespace drover {
 
-/// What a debugger said of a process, or why there is nothing.
+/// The output of a debugger, or the reason why there is none.
 struct ForeignStacks {
-  std::vector<std::string> lines;  ///< one per frame, and one per thread before its frames
-  std::string problem;             ///< for people, with the remedy; empty if there are lines
+  std::vector<std::string> lines;  ///< a line per thread, each followed by a line per frame
+  std::string problem;             ///< human-readable, with the remedy; empty if there are lines
 };
 
 /// A program that prints stacks.
 struct StackTool {
-  std::string path;                    ///< of the program
+  std::string path;                    ///< of the executable
   std::vector<std::string> arguments;  ///< before the process id
   std::vector<std::string> tail;       ///< after it
 };
 
-/// eu-stack or gdb, the first that lies in a folder of `path` (as PATH: parted by colons).
+/// Finds eu-stack or gdb in the folders of `path`, a colon-separated list like PATH.
 [[nodiscard]] std::optional<StackTool> find_stack_tool(const std::string& path);
 
-/// Asks `tool` for the stacks of a process, which stands still meanwhile. Waits no longer than the deadline and a
-/// second for the tool to die. A process with a thread in state D is not asked: whoever attaches to it would wait
-/// with it. Never throws for what the tool does.
+/// Runs `tool` to read the stacks of a process, which is stopped meanwhile. Waits until the deadline, then one more
+/// second for the tool to die. Skips a process with a thread in state D, since attaching to it would block. Never
+/// throws for a failure of the tool.
 [[nodiscard]] ForeignStacks read_foreign_stacks(pid_t pid, const std::optional<StackTool>& tool, Deadline deadline);
-/// The same with what PATH leads to.
+/// Uses the tool found in PATH.
 [[nodiscard]] ForeignStacks read_foreign_stacks(pid_t pid, Deadline deadline);
 
 }  // namespace drover

@@ -13,7 +13,7 @@
 namespace drover {
 namespace {
 
-// Of a file of the kernel, which is never large; empty if it cannot be read.
+// Reads a small kernel file; empty if it cannot be read.
 std::string content_of(const std::string& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
@@ -59,7 +59,7 @@ std::string path_of_group(std::string_view groups, std::string_view controller) 
 MemoryKillFiles find_memory_kill_files(const std::string& root) {
   const auto groups = content_of(root + "/proc/self/cgroup");
   const auto folder = root + "/sys/fs/cgroup";
-  // In a container the own group may be mounted as the top, whatever its path says.
+  // In a container the cgroup of this process may be mounted as the root, whatever its path says.
   const std::vector<std::string> candidates = {
       folder + path_of_group(groups, "") + "/memory.events", folder + "/memory.events",
       folder + "/memory" + path_of_group(groups, "memory") + "/memory.oom_control",
@@ -85,7 +85,7 @@ detail::MemoryKills memory_kills() {
 
 KillReason judge_kill(const detail::MemoryKills& before, const detail::MemoryKills& after) noexcept {
   if (before.of_group && after.of_group && *after.of_group > *before.of_group) return KillReason::out_of_memory;
-  // A child may have been moved to another group, so only the whole machine can say that there was none.
+  // A child may have moved to another cgroup, so only the count of the machine can rule out a kill.
   if (!before.of_machine || !after.of_machine) return KillReason::unknown;
   if (*after.of_machine == *before.of_machine) return KillReason::somebody;
   return before.of_group && after.of_group ? KillReason::unknown : KillReason::out_of_memory;

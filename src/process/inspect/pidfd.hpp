@@ -1,5 +1,5 @@
-// process/inspect/pidfd.hpp: the kernel's exact names of processes. The C library's declarations are too young for
-// some systems we support.
+// process/inspect/pidfd.hpp: pidfds, which name processes exactly. The declarations of the C library are missing on
+// some of the systems we support.
 #pragma once
 
 #include <poll.h>
@@ -13,10 +13,10 @@
 
 namespace drover {
 
-/// A descriptor of a process, closed on exec; -1 and errno if there is none of this id. Readable when it has ended.
+/// Opens a process by its id, closed on exec; -1 and errno on failure. Readable once the process has ended.
 inline int pidfd_open(pid_t pid) noexcept { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
 
-/// Sends a signal to exactly this process; -1 and errno if that fails.
+/// Sends a signal to exactly this process; -1 and errno on failure.
 inline int pidfd_send_signal(int pidfd, int signal) noexcept {
   return static_cast<int>(::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0));
 }
@@ -30,7 +30,7 @@ inline int pidfd_send_signal(int pidfd, int signal) noexcept {
   return true;
 }
 
-/// Whether the process has ended; never waits.
+/// Whether the process has ended. Does not block.
 [[nodiscard]] inline bool pidfd_has_ended(int pidfd) noexcept {
   return pidfd_wait(pidfd, Deadline::after(std::chrono::nanoseconds(0)));
 }

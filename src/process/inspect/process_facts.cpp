@@ -109,7 +109,7 @@ void read_status(const std::filesystem::path& folder, ProcessFacts& facts) {
   facts.blocked_signals = leading_number<std::uint64_t>(value_of(status, "SigBlk"), 16).value_or(0);
 }
 
-// Both take the lock of the memory of the process, which a thread stuck in the kernel may hold.
+// Reading these takes the memory lock of the process, which a thread stuck in the kernel may hold.
 void read_memory(const std::filesystem::path& folder, const std::filesystem::path& proc, ProcessFacts& facts) {
   auto command = read_proc_text(folder / "cmdline", 4096).value_or("");
   while (!command.empty() && command.back() == '\0') command.pop_back();

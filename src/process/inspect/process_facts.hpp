@@ -1,4 +1,4 @@
-// process/inspect/process_facts.hpp: what /proc shows of a process and its threads: who sleeps where, and with which
+// process/inspect/process_facts.hpp: a snapshot of a process and its threads from /proc: where they sleep, and on which
 // files.
 #pragma once
 
@@ -15,77 +15,77 @@ namespace drover {
 
 /// One thread.
 struct ThreadFacts {
-  pid_t tid = 0;             ///< its id
-  std::string name;          ///< as it calls itself
+  pid_t tid = 0;             ///< thread id
+  std::string name;          ///< as set by the thread
   char state = '?';          ///< R, S, D, T, t, Z ...
-  std::string wait_channel;  ///< the function of the kernel in which it sleeps; empty if none or not told
-  std::string call;          ///< the system call it is in: "futex", "read(4)", "#999"; empty if none or not told
-  int call_file = -1;        ///< the descriptor that call is about, where it is about one
+  std::string wait_channel;  ///< kernel function in which it sleeps; empty if none or unreadable
+  std::string call;          ///< current system call: "futex", "read(4)", "#999"; empty if none or unreadable
+  int call_file = -1;        ///< the descriptor that the call operates on; -1 if none
 };
 
 /// An open file of a process.
 struct OpenFile {
-  int number = -1;   ///< of the descriptor
+  int number = -1;   ///< descriptor
   std::string path;  ///< "/dev/nvidia0", "pipe:[1234]"
 };
 
-/// A process at a moment. Each file is read at its own time. What may not be read is empty.
+/// A snapshot of a process. Its files are read one after another. Fields that may not be read are empty.
 struct ProcessFacts {
-  pid_t pid = 0;                              ///< its id
-  pid_t parent = 0;                           ///< its parent's id
-  uid_t user = 0;                             ///< whose it is
-  std::uint64_t start = 0;                    ///< when it began, in ticks since the machine did
-  std::uint64_t cpu_ticks = 0;                ///< time it has used, in ticks
-  char state = '?';                           ///< of its first thread
-  std::string executable;                     ///< path of the program
-  std::string command;                        ///< its command line, cut; or "[name]"
-  std::uint64_t resident = 0;                 ///< bytes of memory it has now
-  std::vector<ThreadFacts> threads;           ///< the first of them; the main thread first
-  std::size_t thread_count = 0;               ///< all of them
+  pid_t pid = 0;                              ///< process id
+  pid_t parent = 0;                           ///< id of the parent
+  uid_t user = 0;                             ///< owner
+  std::uint64_t start = 0;                    ///< start time, in clock ticks since boot
+  std::uint64_t cpu_ticks = 0;                ///< CPU time used, in clock ticks
+  char state = '?';                           ///< of the main thread
+  std::string executable;                     ///< path of the executable
+  std::string command;                        ///< command line, possibly cut; or "[name]"
+  std::uint64_t resident = 0;                 ///< resident memory, in bytes
+  std::vector<ThreadFacts> threads;           ///< at most kMostThreads, the main thread first
+  std::size_t thread_count = 0;               ///< number of all threads
   std::vector<OpenFile> gpu_files;            ///< /dev/nvidia*
   std::vector<OpenFile> pipes;                ///< pipes and eventfds
-  std::optional<std::uint64_t> cuda_address;  ///< where libcuda lies in it; nothing if it is not loaded
-  bool is_hidden = false;                     ///< files and maps may not be read: another user's
-  std::uint64_t caught_signals = 0;           ///< bit N-1: it has a handler for signal N
+  std::optional<std::uint64_t> cuda_address;  ///< where libcuda is mapped; nullopt if it is not loaded
+  bool is_hidden = false;                     ///< its files and maps may not be read, since another user owns it
+  std::uint64_t caught_signals = 0;           ///< bit N-1: it handles signal N
   std::uint64_t blocked_signals = 0;          ///< bit N-1: its main thread blocks signal N
 
   /// Stopped by a signal, or by a debugger.
   [[nodiscard]] bool is_stopped() const noexcept { return state == 'T' || state == 't'; }
-  /// Has ended; nobody has asked how.
+  /// Has ended and has not been reaped.
   [[nodiscard]] bool is_zombie() const noexcept { return state == 'Z' || state == 'X'; }
-  /// Has a thread in a sleep of the kernel that no signal ends.
+  /// Has a thread in uninterruptible sleep.
   [[nodiscard]] bool is_uninterruptible() const noexcept;
-  /// Has a device of NVIDIA open, so that it has started CUDA, or tried to.
+  /// Has an NVIDIA device open, so it has initialised CUDA or tried to.
   [[nodiscard]] bool has_gpu_open() const noexcept { return !gpu_files.empty(); }
 };
 
-/// Most threads that are described one by one.
+/// Maximum number of threads that are described.
 inline constexpr std::size_t kMostThreadFacts = 64;
 
-/// Reads one process; nothing if it is gone. Returns soon whatever the process does: of one with a thread in state D
-/// nothing is read that could wait for it.
+/// Reads one process; nullopt if it is gone. Never blocks on the process: if a thread is in state D, skips the files
+/// whose reading could wait for it.
 [[nodiscard]] std::optional<ProcessFacts> read_process_facts(pid_t pid, const std::filesystem::path& proc = "/proc");
 
-/// The process and all below it, parents before children; none if it is gone. At most `most`; how many there are
-/// beyond is added to `left_out`.
+/// Reads a process and its descendants, parents before children; empty if it is gone. Reads at most `most`, and adds
+/// the number of the others to `left_out`.
 [[nodiscard]] std::vector<ProcessFacts> read_tree_facts(pid_t root, const std::filesystem::path& proc = "/proc",
                                                         std::size_t most = 256, std::size_t* left_out = nullptr);
 
-/// Whether descriptor `first_file` of one process and `second_file` of another are the same open file, inherited or
-/// sent; nothing if the kernel does not say.
+/// Whether descriptor `first_file` of one process and `second_file` of another refer to the same open file
+/// description, inherited or sent; nullopt if the kernel does not say.
 using SameFile = std::function<std::optional<bool>(pid_t first, int first_file, pid_t second, int second_file)>;
-/// Asks the kernel (kcmp).
+/// Compares by kcmp(2).
 [[nodiscard]] std::optional<bool> is_same_open_file(pid_t first, int first_file, pid_t second, int second_file);
 
-/// Whether the child was likely made by fork, without exec, from a parent that had started CUDA: libcuda lies at the
-/// same address, and its device files are the parent's.
+/// Whether the child was probably forked, without exec, from a parent that had initialised CUDA: libcuda is mapped at
+/// the same address, and its device files are those of the parent.
 [[nodiscard]] bool is_likely_forked_after_cuda(const ProcessFacts& child, const ProcessFacts& parent,
                                                const SameFile& is_same = is_same_open_file);
 
-/// "running", "sleeping", "in uninterruptible sleep", "stopped", ... of a state's letter.
+/// Spells out the letter of a state: "running", "sleeping", "in uninterruptible sleep", "stopped", ...
 [[nodiscard]] const char* state_text(char state) noexcept;
 
-/// The name of a system call in which threads wait; "#999" for others.
+/// The name of a system call in which threads commonly wait; "#999" for others.
 [[nodiscard]] std::string system_call_name(long number);
 
 }  // namespace drover

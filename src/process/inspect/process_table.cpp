@@ -17,7 +17,7 @@
 namespace drover {
 namespace {
 
-// The nth field, counted from 0, of what lies between spaces.
+// The nth space-separated field, counted from 0.
 template <class Number>
 Number field(std::string_view text, int nth) {
   for (; nth > 0 && !text.empty(); --nth) text.remove_prefix(std::min(text.size(), text.find(' ') + 1));
@@ -26,8 +26,8 @@ Number field(std::string_view text, int nth) {
   return number;
 }
 
-// "PID (NAME) STATE PARENT GROUP SESSION ...": the name may hold anything, so fields are counted from its last
-// parenthesis; there the state is 0, and the time of the start 19.
+// "PID (NAME) STATE PARENT GROUP SESSION ...": the name may contain anything, so fields are counted from the last
+// parenthesis. The state is field 0, the start time field 19.
 std::optional<ProcessRecord> parse(pid_t pid, std::string_view text) {
   const auto close = text.rfind(')');
   if (close == std::string_view::npos || close + 3 > text.size()) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<ProcessRecord> parse(pid_t pid, std::string_view text) {
 
 int open_at(int folder, const char* path) { return ::openat(folder, path, O_RDONLY | O_CLOEXEC); }
 
-// Nothing, and errno, if it is gone or cannot be read.
+// nullopt and errno if it is gone or cannot be read.
 std::optional<ProcessRecord> read_stat(int folder, const char* path, pid_t pid) {
   const Fd file(sys::call("openat", open_at, folder, path));
   if (!file.is_open()) return std::nullopt;
@@ -83,7 +83,7 @@ bool was_started_with(pid_t pid, std::string_view assignment) {
   std::array<char, 32> path{};
   static_cast<void>(std::snprintf(path.data(), path.size(), "/proc/%d/environ", pid));
   const Fd file(::open(path.data(), O_RDONLY | O_CLOEXEC));
-  std::string text(1, '\0');  // so that each assignment lies between two of them
+  std::string text(1, '\0');  // so that each assignment lies between two zero bytes
   std::array<char, 8192> piece{};
   while (file.is_open()) {
     const auto length = ::read(file.get(), piece.data(), piece.size());

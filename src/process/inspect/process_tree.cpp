@@ -32,8 +32,8 @@ constexpr std::chrono::seconds kTimeToStop{2};
 constexpr std::chrono::milliseconds kTimeToDoubt{100};
 constexpr std::chrono::microseconds kPause{200};
 
-// A process that was found, named exactly. No descriptor is kept: in a worker that ends, threads of the program still
-// run, and careless ones close what is not theirs.
+// A process to be killed, identified exactly. Keeps no descriptor: in a worker that ends, other threads of the program
+// still run and may close descriptors that are not theirs.
 class Quarry {
  public:
   explicit Quarry(const ProcessRecord& record) : record_(record) {}
@@ -42,15 +42,15 @@ class Quarry {
     const Fd pidfd = open();
     if (!is_the_one()) return;
     if (pidfd_send_signal(pidfd.get(), number) == 0 || errno == ESRCH) return;
-    if (::kill(record_.pid, number) == 0 || errno == ESRCH) return;  // no descriptor was left, or it was closed
-    log(LogLevel::warn, "a process below one of ours cannot be killed; another user may own it", record_.pid);
+    if (::kill(record_.pid, number) == 0 || errno == ESRCH) return;  // out of descriptors, or another thread closed it
+    log(LogLevel::warn, "a descendant cannot be killed; another user may own it; it is process", record_.pid);
   }
   // False if the deadline passes first.
   [[nodiscard]] bool wait(Deadline deadline) const noexcept {
     const Fd pidfd = open();
     return !pidfd.is_open() || !is_the_one() || pidfd_wait(pidfd.get(), deadline);
   }
-  // An orphan that fell to us when its parent died; nobody else knows of it.
+  // Reaps an orphan that this process adopted when its parent died.
   void reap_if_adopted() const noexcept {
     if (record_.parent == ::getpid()) return;
     const auto now = read_process(record_.pid);
@@ -62,8 +62,8 @@ class Quarry {
 
  private:
   [[nodiscard]] Fd open() const noexcept { return Fd(sys::call("pidfd_open", pidfd_open, record_.pid)); }
-  // Whether the id, and so a pidfd made from it before this is asked, names what the table showed, and not a process
-  // that got the same id since.
+  // Whether the id, and hence a pidfd opened before this check, still refers to the process in the table rather than
+  // to a later one with the same id.
   [[nodiscard]] bool is_the_one() const {
     const auto now = read_process(record_.pid);
     return now && now->start == record_.start;
@@ -72,11 +72,11 @@ class Quarry {
   ProcessRecord record_;
 };
 
-// Whom to look for, and by what.
+// What to search for.
 struct Trails {
-  std::map<pid_t, int> roots;        // with their pidfds; -1 for this process itself
+  std::map<pid_t, int> roots;        // pid -> pidfd; -1 for this process itself
   std::vector<std::string> marks;    // of the roots
-  std::uint64_t earliest_start = 0;  // nobody who began before can have a mark
+  std::uint64_t earliest_start = 0;  // no earlier process can have a mark
 };
 
 class TreeHunt {
@@ -84,19 +84,19 @@ class TreeHunt {
   explicit TreeHunt(Trails trails, int first_signal = SIGSTOP)
       : trails_(std::move(trails)), first_signal_(first_signal) {}
 
-  // Finds and kills until nobody is left below the roots. False if some do not die, or if nobody could look.
+  // Finds and kills until no descendant of the roots is left. False if some do not die or /proc cannot be read.
   [[nodiscard]] bool run(Deadline deadline) {
     const auto patience = Deadline::at(std::min(deadline.moment(), Deadline::after(kTimeToStop).moment()));
     while (freeze(patience)) {
       for (const auto& [pid, quarry] : found_) quarry.signal(SIGKILL);
-      kill_roots();  // before anything is waited for: who kills us now shall leave nobody who is stopped
+      kill_roots();  // before any wait, so that no process stays stopped if this one is killed now
       const auto ends = [&](const auto& entry) { return entry.second.wait(deadline); };
       if (!std::ranges::all_of(found_, ends) || deadline.has_passed()) return false;
     }
     kill_roots();
     if (!is_blind_) return true;
-    for (const auto& [pid, quarry] : found_) quarry.signal(SIGKILL);  // whom earlier looks showed
-    log(LogLevel::warn, "too many files are open, or there is no /proc: what a process left was not seen");
+    for (const auto& [pid, quarry] : found_) quarry.signal(SIGKILL);  // found by earlier scans
+    log(LogLevel::warn, "too many files are open, or /proc is not mounted: descendants of a process were not found");
     return false;
   }
   void reap_adopted() const noexcept {
@@ -104,8 +104,8 @@ class TreeHunt {
   }
 
  private:
-  // Stops everything. One look can miss a process that was started while it was taken, so two looks in a row must
-  // show nobody new and nobody who moves. Returns whether anybody is there.
+  // Stops everything. A scan can miss a process that starts during it, so two scans in a row must show no new and no
+  // running process. Returns whether any process is there.
   bool freeze(Deadline patience) {
     int looks_to_go = 2;
     bool is_anybody_there = false;
@@ -122,14 +122,14 @@ class TreeHunt {
     return is_anybody_there;
   }
 
-  // Whether all of them were known and stand still already.
+  // Whether all of them were known and already stopped.
   bool stop(const std::vector<ProcessRecord>& tree) {
     bool is_settled = true;
     for (const auto& member : tree) {
       if (member.has_ended()) continue;
       if (is_known(member) && member.stands_still()) continue;
       is_settled = false;
-      if (is_known(member)) {  // somebody let it go on, as the kernel does with a worker whose parent dies
+      if (is_known(member)) {  // something continued it, as the kernel does with a worker whose parent dies
         found_.at(member.pid).signal(first_signal_);
         continue;
       }
@@ -139,7 +139,7 @@ class TreeHunt {
     return is_settled;
   }
 
-  // Whether all of them stood still already.
+  // Whether all of them were already stopped.
   [[nodiscard]] bool stop_roots() const {
     bool is_settled = true;
     for (const auto& [pid, pidfd] : trails_.roots) {
@@ -162,8 +162,8 @@ class TreeHunt {
     return known != found_.end() && known->second.record().start == record.start;
   }
 
-  // One that is in the kernel may be stuck there, and who reads its environment with it. It is asked again for a
-  // moment, in which one that only waits for a disk comes out.
+  // Reading the environment of a process that is stuck in the kernel would block. Retries for a moment, in which a
+  // process that only waits for a disk leaves the kernel.
   [[nodiscard]] bool is_marked(const ProcessRecord& record) {
     if (trails_.marks.empty() || record.has_ended() || record.start < trails_.earliest_start) return false;
     if (record.state == 'D') {
@@ -173,8 +173,7 @@ class TreeHunt {
     return std::ranges::any_of(trails_.marks, [&](const auto& mark) { return was_started_with(record.pid, mark); });
   }
 
-  // A root that somebody reaped while we looked may have lent its id, and that of its session, to a stranger by the
-  // time that was seen: such a look is thrown away.
+  // If a root was reaped during the scan, an unrelated process may have got its id or session id: discards the scan.
   [[nodiscard]] std::optional<std::vector<ProcessRecord>> look() {
     for (;;) {
       auto table = read_processes();
@@ -185,8 +184,8 @@ class TreeHunt {
     }
   }
 
-  // Everything below the roots or below what was found before, everything in the roots' sessions, and everything with
-  // their marks; without the roots.
+  // All descendants of the roots and of what was found before, the members of the roots' sessions, and the processes
+  // with their marks; without the roots.
   [[nodiscard]] std::vector<ProcessRecord> members(const std::vector<ProcessRecord>& table) {
     std::multimap<pid_t, const ProcessRecord*> children;
     for (const auto& record : table) children.emplace(record.parent, &record);
@@ -216,8 +215,8 @@ class TreeHunt {
   int first_signal_;
   std::map<pid_t, Quarry> found_;
   Deadline doubt_ = Deadline::after(kTimeToDoubt);
-  bool is_blind_ = false;   // the last look was none
-  bool is_unsure_ = false;  // it showed somebody who could not be asked
+  bool is_blind_ = false;   // the last scan failed
+  bool is_unsure_ = false;  // it showed a process that could not be read
 };
 
 }  // namespace
@@ -226,8 +225,8 @@ WaitResult kill_trees(std::span<const TreeRoot> roots, Deadline deadline) {
   const TraceSpan span("process.kill_trees", roots.size());
   Trails trails{.earliest_start = std::numeric_limits<std::uint64_t>::max()};
   for (const auto& root : roots) {
-    require(root.pid > 1 && root.pid != ::getpid(), "the root of a tree to be killed is another process");
-    // Reaped by somebody: its id and that of its session may be a stranger's by now. Its mark is still its own.
+    require(root.pid > 1 && root.pid != ::getpid(), "the root of a process tree to kill must be another process");
+    // It was reaped, so its id and session id may belong to an unrelated process by now; its mark is still unique.
     const bool is_reaped = pidfd_send_signal(root.pidfd, SIGSTOP) != 0 && errno == ESRCH;
     const auto record = is_reaped ? std::nullopt : read_process(root.pid);
     if (!is_reaped) trails.roots.emplace(root.pid, root.pidfd);
@@ -247,8 +246,8 @@ WaitResult kill_tree(pid_t root, int pidfd, Deadline deadline) {
   return kill_trees(std::array{TreeRoot{.pid = root, .pidfd = pidfd, .mark = {}}}, deadline);
 }
 
-// Where orphans fall to this process, who is killed at once leads to nobody who is lost. So nobody is left stopped if
-// this process, which may be about to end, is killed meanwhile.
+// If this process adopts orphans, descendants can be killed at once without losing track of any. So none is left
+// stopped if this process, which may be about to end, is killed meanwhile.
 WaitResult kill_descendants(Deadline deadline) {
   int adopts = 0;
   ::prctl(PR_GET_CHILD_SUBREAPER, &adopts);

@@ -26,12 +26,12 @@ constexpr std::size_t kMostMapsBytes = std::size_t{16} << 20U;
 constexpr std::size_t kMostSections = 4096;
 constexpr std::size_t kMostSegments = 256;
 constexpr std::uint64_t kMostSymbolBytes = std::uint64_t{256} << 20U;
-constexpr std::size_t kMostNameBytes = 1024;  // longer ones are cut before they are demangled
+constexpr std::size_t kMostNameBytes = 1024;  // longer names are cut before demangling
 constexpr std::size_t kMostShownBytes = 160;
 constexpr std::size_t kMostFunctions = 1'000'000;
-constexpr int kMostSubstitutions = 8;  // each may double what is written, so that few letters fill all memory
+constexpr int kMostSubstitutions = 8;  // each may double the output, so a short name could fill all memory
 
-// How many bytes were there.
+// Returns the number of bytes read.
 std::size_t read_at(const Fd& file, std::uint64_t offset, std::span<std::byte> into) {
   std::size_t done = 0;
   while (done < into.size()) {
@@ -45,7 +45,7 @@ std::size_t read_at(const Fd& file, std::uint64_t offset, std::span<std::byte> i
   return done;
 }
 
-// As many whole ones as the file has, at most `count`.
+// Reads at most `count` whole items.
 template <class Record>
 std::vector<Record> read_records(const Fd& file, std::uint64_t offset, std::size_t count) {
   std::vector<Record> records(count);
@@ -81,7 +81,7 @@ std::optional<MappedPiece> parse_piece(std::string_view line) {
                      .path = std::string(path)};
 }
 
-// References to earlier parts of a mangled name: "S_", "S1A_", "T_", "T0_". Some that only look so are counted too.
+// Counts substitutions in a mangled name, "S_", "S1A_", "T_", "T0_", and whatever looks like one.
 int count_substitutions(std::string_view mangled) {
   int count = 0;
   for (std::size_t at = 0; at < mangled.size(); ++at) {
@@ -92,7 +92,7 @@ int count_substitutions(std::string_view mangled) {
   return count;
 }
 
-// What stands between the outermost parentheses becomes "...".
+// Replaces the text between the outermost parentheses by "...".
 std::string without_parameters(std::string name) {
   const auto close = name.rfind(')');
   if (close == std::string::npos) return name;
@@ -164,8 +164,8 @@ void SymbolTable::load_segments(std::uint64_t offset, std::size_t count) {
   }
 }
 
-// A stripped file has .dynsym alone; in any other .symtab names the same functions and more. A file has one of each;
-// more of them are there to keep us busy.
+// A stripped file has only .dynsym; otherwise .symtab has the same functions and more. A file has at most one of each;
+// further ones are ignored, since they could only waste time.
 void SymbolTable::load_functions(std::uint64_t offset, std::size_t count) {
   const auto sections = read_records<Elf64_Shdr>(file_, offset, std::min(count, kMostSections));
   for (const Elf64_Word type : {Elf64_Word{SHT_SYMTAB}, Elf64_Word{SHT_DYNSYM}}) {
@@ -178,7 +178,7 @@ void SymbolTable::load_functions(std::uint64_t offset, std::size_t count) {
   std::ranges::sort(functions_, {}, &Function::address);
 }
 
-// Read piece by piece: a file that says it has millions of symbols, and has not, costs nothing.
+// Reads in pieces, so that a file that wrongly claims millions of symbols costs nothing.
 void SymbolTable::load_section(std::uint64_t symbols_offset, std::uint64_t symbols_bytes,
                                std::uint64_t names_offset) {
   constexpr std::size_t kPiece = 4096;
@@ -213,7 +213,7 @@ std::optional<SymbolTable::Found> SymbolTable::at_file_offset(std::uint64_t offs
   auto after = std::ranges::upper_bound(functions_, address, {}, &Function::address);
   if (after == functions_.begin()) return std::nullopt;
   const Function& function = *--after;
-  // Functions written in assembler have no size: they reach to the next one.
+  // Functions written in assembler have no size and extend to the next one.
   if (function.bytes != 0 && address - function.address >= function.bytes) return std::nullopt;
   auto name = readable_name(name_at(function.name));
   if (name.empty()) return std::nullopt;
@@ -223,7 +223,7 @@ std::optional<SymbolTable::Found> SymbolTable::at_file_offset(std::uint64_t offs
 Symbolizer::Symbolizer(pid_t pid, const std::filesystem::path& proc)
     : root_(proc / std::to_string(pid) / "root"), pieces_(read_mapped_pieces(pid, proc)) {}
 
-// As the process sees its files, which in a container differ from ours; where that may not be looked at, ours.
+// The file as the process sees it, which differs in a container; as this process sees it if that may not be read.
 const SymbolTable* Symbolizer::table_of(const std::string& path) {
   const auto known = tables_.find(path);
   if (known != tables_.end()) return known->second.get();

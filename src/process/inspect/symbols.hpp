@@ -1,4 +1,4 @@
-// process/inspect/symbols.hpp: from addresses in a process to the names of functions, without stopping it.
+// process/inspect/symbols.hpp: names the functions at addresses of a process without stopping it.
 #pragma once
 
 #include <sys/types.h>
@@ -17,35 +17,35 @@
 
 namespace drover {
 
-/// A piece of a file in the memory of a process: one line of /proc/PID/maps.
+/// A mapped range of a process: one line of /proc/PID/maps.
 struct MappedPiece {
   std::uint64_t begin = 0;   ///< first address
-  std::uint64_t end = 0;     ///< address after the last
-  std::uint64_t offset = 0;  ///< of `begin` in the file
+  std::uint64_t end = 0;     ///< one past the last address
+  std::uint64_t offset = 0;  ///< of `begin`, in the file
   std::uint64_t inode = 0;   ///< of the file; 0 if there is none
-  bool is_code = false;      ///< whether it may be executed
-  std::string path;          ///< the file; empty, or "[stack]" and the like, if there is none
+  bool is_code = false;      ///< executable
+  std::string path;          ///< of the file; if there is none, empty or a name such as "[stack]"
 };
 
-/// The pieces, by address; none if they may not be read. Can wait for a process with a thread in state D.
+/// The mapped ranges by address; empty if they may not be read. May block on a process with a thread in state D.
 [[nodiscard]] std::vector<MappedPiece> read_mapped_pieces(pid_t pid, const std::filesystem::path& proc = "/proc");
 
-/// The functions that one ELF file names, in .symtab or else in .dynsym. The file is not trusted: whatever it holds,
-/// at worst names are missing or wrong.
+/// The functions of one ELF file, from .symtab or, if it is stripped, from .dynsym. The file is not trusted: whatever
+/// it holds, at worst names are missing or wrong.
 class SymbolTable {
  public:
-  /// A function, and how far into it an address is.
+  /// A function and the offset of an address in it.
   struct Found {
     std::string name;          ///< demangled
-    std::uint64_t offset = 0;  ///< bytes from its begin
+    std::uint64_t offset = 0;  ///< bytes from its start
   };
 
-  /// Nothing if the file is no regular 64-bit ELF file of this byte order.
+  /// nullopt unless the file is a regular 64-bit ELF file of this byte order.
   [[nodiscard]] static std::optional<SymbolTable> read(const std::filesystem::path& path);
 
-  /// The function at an offset in the file; nothing if none is known there.
+  /// The function at a file offset; nullopt if none is known there.
   [[nodiscard]] std::optional<Found> at_file_offset(std::uint64_t offset) const;
-  /// How many functions it knows.
+  /// The number of functions.
   [[nodiscard]] std::size_t size() const noexcept { return functions_.size(); }
 
  private:
@@ -57,7 +57,7 @@ class SymbolTable {
   struct Function {
     std::uint64_t address = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t name = 0;  // where its text lies in the file
+    std::uint64_t name = 0;  // offset of its text in the file
   };
 
   explicit SymbolTable(Fd file) noexcept : file_(std::move(file)) {}
@@ -72,22 +72,21 @@ class SymbolTable {
   std::vector<Function> functions_;  // by address
 };
 
-/// A name as people write it, "drover::Queue::get(...)": without the types of parameters, which fill lines. What is
-/// no mangled C++ name stays as it is, made printable and cut; so does one that refers to its own parts more than
-/// eight times, since such a name can become endless.
+/// Demangles a C++ name and drops parameter types: "drover::Queue::get(...)". Any other text is returned as it is,
+/// made printable and cut, as is a name with more than eight substitutions, which can expand without bound.
 [[nodiscard]] std::string readable_name(std::string_view mangled);
 
-/// Names addresses of one process. Reads its maps once, at the construction, and each file when it is first needed.
+/// Names addresses of one process. Reads its maps on construction, and each file when it is first needed.
 class Symbolizer {
  public:
-  /// Looks at the process now.
+  /// Reads the maps of the process.
   explicit Symbolizer(pid_t pid, const std::filesystem::path& proc = "/proc");
 
-  /// "drover::Queue::get(...) + 0x12 in libx.so"; without a name "libx.so + 0x1234"; outside of all files the
-  /// address.
+  /// "drover::Queue::get(...) + 0x12 in libx.so"; "libx.so + 0x1234" if the function is unknown; the address if it is
+  /// in no file.
   [[nodiscard]] std::string describe(std::uint64_t address);
-  /// The same for a stack, innermost first. All but the first are return addresses, so what is named is the call
-  /// before them.
+  /// Names the frames of a stack, innermost first. All but the first are return addresses, so the preceding call is
+  /// named.
   [[nodiscard]] std::vector<std::string> describe_stack(const std::vector<std::uint64_t>& addresses);
 
  private:
@@ -96,7 +95,7 @@ class Symbolizer {
 
   std::filesystem::path root_;
   std::vector<MappedPiece> pieces_;
-  std::map<std::string, std::unique_ptr<SymbolTable>> tables_;  // nullptr: it has none
+  std::map<std::string, std::unique_ptr<SymbolTable>> tables_;  // nullptr: has no symbols
 };
 
 }  // namespace drover

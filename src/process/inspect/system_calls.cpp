@@ -1,4 +1,4 @@
-// The system calls in which threads are found waiting, by name.
+// Names of the system calls in which threads commonly wait.
 #include <sys/syscall.h>
 
 #include <algorithm>

@@ -26,15 +26,15 @@
 namespace drover {
 namespace {
 
-// A process in an uninterruptible call, as on a sick GPU, may not die when killed: a destructor must not wait for it
-// for ever.
+// A process in an uninterruptible call, as with a failing GPU, may not die when killed; a destructor must not wait for
+// it for ever.
 constexpr std::chrono::seconds kChildTimeToDie{10};
 
 void reap(pid_t pid) noexcept {
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) != 0) {
     if (errno == EINTR) continue;
-    log(LogLevel::warn, "a child process could not be reaped; somebody else waits for our children", pid);
+    log(LogLevel::warn, "a child process could not be reaped, since other code reaps all children; it is process", pid);
     return;
   }
 }
@@ -53,7 +53,7 @@ std::string own_executable() {
   const auto length = sys::call("readlink", ::readlink, "/proc/self/exe", path.data(), path.size());
   if (length < 0) throw_errno("readlink", "/proc/self/exe");
   const std::string target(path.data(), static_cast<std::size_t>(length));
-  // A program replaced while it runs, as by an upgrade, is still to be had under the link itself.
+  // A program that was replaced while running, as by an upgrade, is still reachable through the link itself.
   return target.ends_with(" (deleted)") ? "/proc/self/exe" : target;
 }
 
@@ -121,13 +121,13 @@ Fd ChildProcess::take_pipe(int number) {
 void ChildProcess::check_process() const {
   if (parent_ == ::getpid()) return;
   throw Error(Errc::forked,
-              fmt::format("process {} is a child of process {}, and process {} was forked from that", pid_, parent_,
+              fmt::format("process {} is a child of process {}, from which process {} was forked", pid_, parent_,
                           ::getpid()),
               "leave it to the process that started it");
 }
 
 std::optional<ExitStatus> ChildProcess::wait(Deadline deadline) {
-  require(pid_ != 0, "wait was called on a ChildProcess that was moved from");
+  require(pid_ != 0, "wait was called on a moved-from ChildProcess");
   check_process();
   if (ended_) return ended_;
   pollfd ready{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
@@ -149,8 +149,8 @@ ExitStatus ChildProcess::reap_own() {
   return status_from(info, is_sigkill(info) ? reason_of_kill() : KillReason::unknown);
 }
 
-// If the template is gone, the child may have fallen to us, as orphans do to a worker; else what we did to it is all
-// that is known.
+// If the template is gone, this process may have adopted the child, as workers adopt orphans. Otherwise only a kill by
+// this process is known.
 ExitStatus ChildProcess::reap_remote() {
   siginfo_t info{};
   const bool is_told = remote_status::receive(remote_.get(), info);
@@ -169,7 +169,7 @@ KillReason ChildProcess::reason_of_kill() const {
 void ChildProcess::kill(int signal) {
   if (pid_ == 0 || ended_) return;
   check_process();
-  // A signal to one that has ended already was not what ended it.
+  // A signal after its end did not end it.
   if (signal == SIGKILL) was_killed_by_us_ = was_killed_by_us_ || !pidfd_has_ended(pidfd_.get());
   if (sys::call("pidfd_send_signal", pidfd_send_signal, pidfd_.get(), signal) != 0 && errno != ESRCH) {
     throw_errno("pidfd_send_signal", fmt::format("process {}", pid_));
@@ -189,17 +189,17 @@ WaitResult ChildProcess::kill_trees(std::span<ChildProcess* const> children, Dea
   return drover::kill_trees(roots, deadline);
 }
 
-// Uses plain calls: it must work whatever a test makes fail, and a child left behind is never right. Signals go by
-// pidfd: if somebody else reaped the child, its pid may name a stranger by now.
+// Uses plain calls, since it must work whatever a test makes fail. Signals go by pidfd: if other code reaped the child,
+// its pid may belong to another process by now.
 void ChildProcess::end() noexcept {
   if (pid_ == 0 || ended_ || parent_ != ::getpid()) return;
   static_cast<void>(pidfd_send_signal(pidfd_.get(), SIGKILL));
   if (!pidfd_wait(pidfd_.get(), Deadline::after(kChildTimeToDie))) {
-    log(LogLevel::error, "a killed child process does not end; it is stuck in the kernel and stays behind", pid_);
+    log(LogLevel::error, "a killed child process does not end and is left behind, stuck in the kernel; it is process", pid_);
   } else if (remote_.is_open()) {
     remote_status::let_reap(remote_.get());
     remote_.reset();
-    static_cast<void>(::waitpid(pid_, nullptr, WNOHANG));  // an orphan that fell to us
+    static_cast<void>(::waitpid(pid_, nullptr, WNOHANG));  // an adopted orphan
   } else {
     reap(pid_);
   }

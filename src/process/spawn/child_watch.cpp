@@ -19,7 +19,7 @@
 namespace drover {
 namespace {
 
-// For a reader of our own output who is slow or does not read at all.
+// For a reader of this process's output that is slow or does not read.
 constexpr std::chrono::seconds kWatchPatience{1};
 
 struct Instance {
@@ -28,12 +28,12 @@ struct Instance {
 };
 
 Instance& the_instance() {
-  static auto* const everything = new Instance;  // never destroyed: a Process may be a global too
+  static auto* const everything = new Instance;  // never destroyed: a Process may be a global
   return *everything;
 }
 
-// As if the thread whose place this is made the child. A lower niceness than this thread's is a privilege, so it is
-// not asked for unless the options do.
+// The options as if the thread at `wanted` started the child. Lowering the niceness below this thread's needs a
+// privilege, so it is left alone unless the options ask for it.
 SpawnOptions placed(SpawnOptions options, const ThreadPlace& wanted) {
   const ThreadPlace ours = place_of_this_thread();
   Placement& placement = options.placement;
@@ -49,7 +49,7 @@ std::shared_ptr<ChildWatch> ChildWatch::instance() {
   const MutexLock lock(everything.mutex);
   if (auto current = everything.current.lock()) {
     if (current->process_ != ::getpid()) {
-      throw Error(Errc::forked, fmt::format("process {} was forked from one that had started workers", ::getpid()),
+      throw Error(Errc::forked, fmt::format("process {} was forked from a process that had started workers", ::getpid()),
                   "start workers from the process that called main, or start this one by exec");
     }
     return current;
@@ -65,7 +65,7 @@ ChildWatch::ChildWatch() : loop_(std::make_shared<Loop>()), process_(::getpid())
 }
 
 ChildWatch::~ChildWatch() {
-  if (process_ != ::getpid()) {  // a forked child: there is no such thread here
+  if (process_ != ::getpid()) {  // a forked child, which has no such thread
     thread_.detach();
     return;
   }
@@ -73,7 +73,7 @@ ChildWatch::~ChildWatch() {
   thread_.join();
 }
 
-// What a template starts does not end with the thread that asked for it, and may be waited for a while.
+// A child of a template does not depend on the calling thread, which may therefore ask for it and wait.
 ChildProcess ChildWatch::spawn(const SpawnOptions& options) {
   if (auto forked = ChildProcess::spawn_by_spawner(options)) return std::move(*forked);
   std::optional<ChildProcess> child;

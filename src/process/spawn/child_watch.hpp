@@ -1,4 +1,4 @@
-// process/spawn/child_watch.hpp: the one thread that passes on what all children write and cleans up after them.
+// process/spawn/child_watch.hpp: the one thread that forwards the output of all children and cleans up after them.
 #pragma once
 
 #include <sys/types.h>
@@ -14,38 +14,37 @@
 
 namespace drover {
 
-/// What of a child is watched.
+/// What to watch of a child.
 struct WatchedChild {
-  std::string name;  ///< put before its lines
-  Fd output;         ///< our end of its standard output; empty: not forwarded
-  Fd error;          ///< of its standard error
+  std::string name;  ///< prefix of its lines
+  Fd output;         ///< read end of its standard output; empty: not forwarded
+  Fd error;          ///< read end of its standard error; empty: not forwarded
   std::string mark;  ///< TreeRoot::mark
 };
 
-/// A thread that starts children, passes on what they write, line by line, to our standard output and error, and
-/// kills what they leave behind when they end. One per process, whatever the number of children; it exists while
-/// somebody holds it. Safe for all threads.
+/// A thread that starts children, forwards their output line by line to the standard output and error of this process,
+/// and kills the processes they leave behind. One per process, for any number of children; it lives as long as a
+/// reference to it. Thread-safe.
 class ChildWatch {
  public:
-  /// That of this process, shared by all who need it. Throws `Errc::forked` in a forked child that inherited one.
+  /// The instance of this process, created on first use. Throws `Errc::forked` in a forked child that inherited one.
   [[nodiscard]] static std::shared_ptr<ChildWatch> instance();
   ChildWatch(const ChildWatch&) = delete;
   ChildWatch& operator=(const ChildWatch&) = delete;
-  /// Gives a slow reader a moment to take the last lines, then ends the thread.
+  /// Gives a slow reader a moment to read the last lines, then joins the thread.
   ~ChildWatch();
 
-  /// Starts a child from the watching thread. SpawnOptions::parent_death_signal then tells of the end of this
-  /// process, since the thread lives as long as there are children. CPUs and niceness are those of the caller, as
-  /// Placement says.
+  /// Starts a child from the watching thread. Since that thread outlives all children, SpawnOptions::parent_death_signal
+  /// then reports the end of this process. CPUs and niceness default to those of the caller, as Placement says.
   [[nodiscard]] ChildProcess spawn(const SpawnOptions& options);
-  /// Watches a child that leads its own session. It must not be reaped before `finish` was called.
+  /// Watches a child that leads its own session. Requires: it is not reaped before `finish`.
   void add(const ChildProcess& child, WatchedChild what);
-  /// The end of what the child wrote to standard error so far: whole lines, about 4 KiB at most.
+  /// The last lines that the child wrote to standard error, at most about 4 KiB.
   [[nodiscard]] std::string tail(pid_t pid) const;
-  /// Waits until what a child left behind is killed and what it wrote is passed on; a reader of ours who does not
-  /// read is not waited for long. Then forgets it and returns its tail. Requires: it has ended.
+  /// Waits until the processes that a child left behind are killed and its output is forwarded, but not long for a
+  /// reader that does not read. Then stops watching it and returns its tail. Requires: it has ended.
   std::string finish(pid_t pid);
-  /// Forgets a child that does not end; what it writes from now on is lost.
+  /// Stops watching a child that does not end; its further output is lost.
   void forget(pid_t pid);
 
  private:

@@ -20,7 +20,7 @@
 namespace drover {
 namespace {
 
-constexpr std::size_t kPiece = 64 * std::size_t{1024};  // what a pipe usually holds
+constexpr std::size_t kPiece = 64 * std::size_t{1024};  // usual capacity of a pipe
 constexpr std::size_t kTailBytes = 4096;
 constexpr std::chrono::seconds kChildTimeToKill{5};
 
@@ -30,7 +30,7 @@ Fd make_wake() {
   return above_standard_streams(std::move(wake));
 }
 
-// So that the thread never waits in a read.
+// So that reads never block the thread.
 void make_nonblocking(const Fd& pipe) noexcept {
   if (pipe.is_open()) ::fcntl(pipe.get(), F_SETFL, O_NONBLOCK);
 }
@@ -40,14 +40,14 @@ std::size_t pipe_size(const Fd& pipe) noexcept {
   return size > 0 ? static_cast<std::size_t>(size) : kPiece;
 }
 
-// Whole lines, the last ones.
+// The last whole lines.
 std::string last_lines(const std::string& text) {
   if (text.size() <= kTailBytes) return text;
   const auto newline = text.find('\n', text.size() - kTailBytes - 1);
   return newline == std::string::npos ? text.substr(text.size() - kTailBytes) : text.substr(newline + 1);
 }
 
-// Of a program that closed the stream, whatever has its number since is none of ours to write to.
+// If the program has closed the stream, its number may belong to an unrelated file.
 LineWriter writer_to(int stream) noexcept { return LineWriter(is_standard_stream(stream) ? stream : -1); }
 
 }  // namespace
@@ -57,7 +57,7 @@ void ChildWatch::Loop::Round::add(int fd, short events, Item item) {
   items.push_back(item);
 }
 
-// The streams are looked at first: a descriptor of our own must not be taken for one.
+// The writers come first, so that the eventfd cannot be mistaken for a standard stream.
 ChildWatch::Loop::Loop() : writers_{writer_to(STDOUT_FILENO), writer_to(STDERR_FILENO)}, wake_(make_wake()) {}
 
 void ChildWatch::Loop::wake() noexcept {
@@ -128,7 +128,7 @@ void ChildWatch::Loop::handle(const Item& item) {
     return;
   }
   const auto found = children_.find(item.pid);
-  if (found == children_.end()) return;  // finished meanwhile
+  if (found == children_.end()) return;  // already finished
   if (item.kind == Item::Kind::child) {
     found->second.has_ended = true;
   } else {
@@ -141,14 +141,14 @@ void ChildWatch::Loop::put(Child& child, std::size_t index, std::string_view lin
   child.sources[index].put = writers_[index].total_put();
 }
 
-// How many bytes there were.
+// Returns the number of bytes read.
 std::size_t ChildWatch::Loop::read_some(Child& child, std::size_t index) {
   Source& source = child.sources[index];
   if (!source.pipe.is_open()) return 0;
   std::array<char, kPiece> piece;  // NOLINT(cppcoreguidelines-pro-type-member-init): overwritten at once
   // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): the pipe does not block
   const auto length = ::read(source.pipe.get(), piece.data(), piece.size());
-  if (length < 0) return 0;  // no signal interrupts this thread, so there is nothing
+  if (length < 0) return 0;  // this thread blocks all signals, so the pipe is empty
   if (length == 0) {
     source.pipe.reset();
     return 0;
@@ -163,8 +163,8 @@ std::size_t ChildWatch::Loop::read_some(Child& child, std::size_t index) {
   return bytes.size();
 }
 
-// Whoever could write more is dead, so what is in the pipes now is all there is. If somebody writes all the same,
-// whom nothing led to, no more is read than a pipe held when the child ended.
+// All writers are dead, so the pipes hold the rest of the output. In case an undetected writer is left, reads at most
+// the capacity of a pipe.
 void ChildWatch::Loop::drain(Child& child) {
   for (std::size_t i = 0; i < child.sources.size(); ++i) {
     for (std::size_t left = pipe_size(child.sources[i].pipe); left > 0;) {
@@ -194,8 +194,8 @@ void ChildWatch::Loop::do_jobs() {
   }
 }
 
-// Orphans would go on without anybody who knows of them, and hold the pipes open. Looking for them takes a while, so
-// it is done without the lock; nobody removes a child that is not finished.
+// Orphans would run on unnoticed and hold the pipes open. Finding them takes a while, so it is done without the lock;
+// a child that is not finished is never removed.
 void ChildWatch::Loop::clean_up_after_the_dead() {
   std::vector<TreeRoot> dead;
   {
@@ -209,7 +209,7 @@ void ChildWatch::Loop::clean_up_after_the_dead() {
   if (dead.empty()) return;
   try {
     if (kill_trees(dead, Deadline::after(kChildTimeToKill)) == WaitResult::timed_out) {
-      log(LogLevel::warn, "processes that a child left behind do not die; it was process", dead.front().pid);
+      log(LogLevel::warn, "processes that a child left behind do not die; the child was process", dead.front().pid);
     }
   } catch (const std::exception& error) {
     log(LogLevel::warn, error.what());

@@ -1,4 +1,4 @@
-// process/spawn/child_watch_loop.hpp: what the watching thread does, and what it shares with the others.
+// process/spawn/child_watch_loop.hpp: the loop of the watching thread, and the state it shares with callers.
 #pragma once
 
 #include <poll.h>
@@ -22,19 +22,19 @@
 
 namespace drover {
 
-/// See ChildWatch. One thread calls `run`, any others the rest.
+/// See ChildWatch. One thread calls `run`, any thread the rest.
 class ChildWatch::Loop {
  public:
   Loop();
 
-  /// The life of the thread: until `stop`.
+  /// Runs until `stop`.
   void run() DROVER_EXCLUDES(mutex_);
-  /// Lets the thread end when everything is written or the deadline passes.
+  /// Makes `run` return once everything is written or the deadline passes.
   void stop(Deadline deadline) DROVER_EXCLUDES(mutex_);
   /// Runs `job` on the thread and waits for it. It must not throw.
   void do_there(const std::function<void()>& job) DROVER_EXCLUDES(mutex_);
 
-  /// As ChildWatch. `pidfd` must stay open until the child is finished.
+  /// As in ChildWatch. `pidfd` must stay open until `finish`.
   void add(pid_t pid, int pidfd, WatchedChild what) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::string tail(pid_t pid) const DROVER_EXCLUDES(mutex_);
   std::string finish(pid_t pid, Deadline deadline) DROVER_EXCLUDES(mutex_);
@@ -43,19 +43,19 @@ class ChildWatch::Loop {
  private:
   // One standard stream of a child.
   struct Source {
-    Fd pipe;  // closed at its end
+    Fd pipe;  // closed at end of file
     LineCutter lines;
-    std::uint64_t put = 0;  // where its last line lies in all that its writer was given
+    std::uint64_t put = 0;  // position of its last line in the total of its writer
   };
   struct Child {
     int pidfd = -1;
-    std::array<Source, 2> sources;  // what goes to the writer of the same index
+    std::array<Source, 2> sources;  // each feeds the writer of the same index
     std::string mark;
     std::string tail;
-    bool has_ended = false;    // seen by the thread
-    bool is_finished = false;  // what it left is killed, what it wrote is with the outlets
+    bool has_ended = false;    // as the thread has seen
+    bool is_finished = false;  // leftovers are killed, output is with the writers
   };
-  // What an entry of the poll is about.
+  // What an entry of the poll set stands for.
   struct Item {
     enum class Kind { wake, writer, child, source } kind = Kind::wake;
     pid_t pid = 0;

@@ -35,7 +35,7 @@ struct Dependence {
   std::string reason;
 };
 
-// False if the program has closed the descriptor and another file has its number now.
+// False if the program has closed the descriptor and another file has its number.
 bool is_a_death(const Fd& pidfd) noexcept {
   const bool names_a_process = pidfd_send_signal(pidfd.get(), 0) == 0 || errno == ESRCH || errno == EPERM;
   return names_a_process && pidfd_has_ended(pidfd.get());
@@ -47,13 +47,13 @@ struct DeathWatch::State {
   Fd epoll;
   std::function<void(const std::string&)> last_words;
   Mutex mutex;
-  std::deque<Dependence> dependences DROVER_GUARDED_BY(mutex);  // addresses stay
-  std::string parent_reason;                                    // this and the next are set before `parent`
-  std::uint64_t parent_start = 0;                               // 0: the parent in the kernel's eyes too
+  std::deque<Dependence> dependences DROVER_GUARDED_BY(mutex);  // stable addresses
+  std::string parent_reason;                                    // these two are set before `parent`
+  std::uint64_t parent_start = 0;                               // 0: also the parent according to the kernel
   std::atomic<pid_t> parent = 0;
 
-  // That something happened is only a hint: careless code closes descriptors that are not its own, and then opens
-  // others that get their numbers.
+  // An event is only a hint: the program may close descriptors that are not its own and then open others under their
+  // numbers.
   [[noreturn]] void run() noexcept {
     for (;;) {
       epoll_event event{};
@@ -61,7 +61,7 @@ struct DeathWatch::State {
       const bool is_interrupted = count < 0 && errno == EINTR;
       if (const Dependence* const dead = find_dead()) end(dead->reason);
       if (const pid_t expected = parent; expected != 0 && !is_there(expected)) end(parent_reason);
-      if (count != 0 && !is_interrupted) std::this_thread::sleep_for(kLook);  // the descriptor is not ours any more
+      if (count != 0 && !is_interrupted) std::this_thread::sleep_for(kLook);  // the descriptor belongs to another file
     }
   }
 
@@ -71,15 +71,15 @@ struct DeathWatch::State {
     return dead == dependences.end() ? nullptr : &*dead;
   }
 
-  // The kernel's parent of one that was forked from a template is the template, which may end before.
+  // According to the kernel, the parent of a process forked from a template is the template, which may end earlier.
   [[nodiscard]] bool is_there(pid_t expected) const noexcept {
     if (parent_start == 0) return ::getppid() == expected;
     const auto record = read_process(expected);
-    if (!record) return errno == EMFILE || errno == ENFILE || errno == ENOMEM;  // nobody could look
+    if (!record) return errno == EMFILE || errno == ENFILE || errno == ENOMEM;  // unknown
     return record->start == parent_start && !record->has_ended();
   }
 
-  // Nobody reads our standard error perhaps, least of all a parent that is dead: nothing here waits for a reader.
+  // The reader of standard error may be the parent that died, so nothing here may block on it.
   [[noreturn]] void end(const std::string& reason) const noexcept {
     set_log_sink(&log_nonblocking);
     last_words(reason);
@@ -90,7 +90,7 @@ struct DeathWatch::State {
 DeathWatch::DeathWatch(std::function<void(const std::string& reason)> last_words) : state_(new State) {
   state_->last_words = std::move(last_words);
   state_->epoll = Fd(sys::call("epoll_create1", ::epoll_create1, int{EPOLL_CLOEXEC}));
-  if (!state_->epoll.is_open()) throw_errno("epoll_create1", "the watch over the parent's life");
+  if (!state_->epoll.is_open()) throw_errno("epoll_create1", "the thread that watches the parent");
   sigset_t all{};
   sigset_t before{};
   ::sigfillset(&all);
@@ -113,7 +113,7 @@ void DeathWatch::depend_on_parent(Fd pidfd, pid_t parent, const std::string& rea
   state_->parent_reason = reason;
   if (::getppid() != parent) {
     const auto record = read_process(parent);
-    state_->parent_start = record ? record->start : 1;  // gone, as its pidfd tells too
+    state_->parent_start = record ? record->start : 1;  // gone; its pidfd reports that too
   }
   state_->parent = parent;
 }
@@ -125,7 +125,7 @@ void end_with_everything_below(const std::string& reason) noexcept {
     log(LogLevel::error, error.what());
   }
   log(LogLevel::error, reason);
-  // The group goes in one step, so that nobody in it can start another in between.
+  // Kills the group in one step, so that no member can start another process in between.
   if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
   for (;;) ::kill(::getpid(), SIGKILL);
 }

@@ -1,4 +1,4 @@
-// process/spawn/death_watch.hpp: the end of this process when one it depends on has ended.
+// process/spawn/death_watch.hpp: ends this process when a process it depends on has ended.
 #pragma once
 
 #include <sys/types.h>
@@ -10,20 +10,20 @@
 
 namespace drover {
 
-/// A thread that waits for the end of others and then ends this process by SIGKILL, together with everything below
-/// it. It notices a death however it came about, at once, and also if it happened before the watch began, since a
-/// pidfd stays readable. Once begun it stays for the life of the process; all signals are blocked in it.
+/// A thread that waits for the end of other processes and then kills this one and its descendants. It notices any
+/// death at once, even one before the watch began, since a pidfd stays readable. It lives as long as the process and
+/// blocks all signals.
 class DeathWatch {
  public:
-  /// Begins with nobody to watch. `last_words` is called on the watching thread, before the end, with what happened;
-  /// it must not throw and may not wait.
+  /// Starts the thread with nothing to watch. Before the end it calls `last_words` with what happened, which must
+  /// neither throw nor block.
   explicit DeathWatch(std::function<void(const std::string& reason)> last_words);
 
-  /// From now on this process ends when `pidfd` becomes readable. `reason` says what that means: "its parent, process
-  /// 12, has ended". The descriptor is kept open for ever.
+  /// Ends this process when `pidfd` becomes readable. `reason` says what that means: "its parent, process 12, has
+  /// ended". Keeps the descriptor open for ever.
   void depend_on(Fd pidfd, std::string reason);
-  /// The same for the parent, whose pidfd this is: who made this process, or asked a template for it. Its death is
-  /// noticed within a second even if the program closes descriptors that are not its own.
+  /// Does the same for the parent: the process that started this one, directly or through a template. Notices its
+  /// death within a second even if the program closes descriptors that are not its own.
   void depend_on_parent(Fd pidfd, pid_t parent, const std::string& reason);
 
  private:
@@ -31,7 +31,7 @@ class DeathWatch {
   State* state_;  // never freed: the thread may outlive every static object
 };
 
-/// Kills everything below this process, says why, and kills its process group if it leads one, and itself.
+/// Kills all descendants, reports the reason, kills the process group if this process leads one, and then itself.
 [[noreturn]] void end_with_everything_below(const std::string& reason) noexcept;
 
 }  // namespace drover

@@ -15,9 +15,9 @@ std::string signal_name(int signal) {
 
 const char* text_of(KillReason reason) {
   switch (reason) {
-    case KillReason::out_of_memory: return " (out of memory: the kernel counted such a kill meanwhile)";
-    case KillReason::somebody: return " (sent by somebody; the kernel counted no kill for lack of memory)";
-    case KillReason::parent: return " (as its parent asked)";
+    case KillReason::out_of_memory: return " (out of memory: the kernel counted an OOM kill meanwhile)";
+    case KillReason::somebody: return " (sent by another process; the kernel counted no OOM kill)";
+    case KillReason::parent: return " (requested by its parent)";
     case KillReason::unknown: break;
   }
   return " (out of memory?)";
@@ -36,7 +36,7 @@ const char* usual_cause(int signal, KillReason reason) {
 }  // namespace
 
 std::string ExitStatus::to_string() const {
-  if (!is_known_) return "ended in a way that nobody knows: the template that had started it was killed before";
+  if (!is_known_) return "ended with an unknown status: the template that started it was killed first";
   if (!is_signal_) return fmt::format("exited with status {}", value_);
   return fmt::format("killed by {}{}{}", signal_name(value_), usual_cause(value_, reason_),
                      dumped_core_ ? ", core dumped" : "");

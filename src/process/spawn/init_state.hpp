@@ -1,4 +1,4 @@
-// process/spawn/init_state.hpp: whether drover::init was called in this process, and how the program is started
+// process/spawn/init_state.hpp: whether drover::init was called in this process, and how to start the program
 // again.
 #pragma once
 
@@ -12,11 +12,11 @@
 
 namespace drover {
 
-/// How processes of this program are started in a role.
+/// How to start processes of this program in a role.
 struct StartCommand {
   std::string executable;              ///< of workers
-  std::vector<std::string> arguments;  ///< in front of all others
-  std::string keeper;                  ///< path of the program that becomes a keeper
+  std::vector<std::string> arguments;  ///< before all others
+  std::string keeper;                  ///< path of the keeper program
 };
 
 namespace detail {
@@ -25,19 +25,19 @@ inline Mutex command_mutex;
 inline StartCommand command DROVER_GUARDED_BY(command_mutex);
 }  // namespace detail
 
-/// What drover::init does once it has seen that the process is to play no role of drover's.
+/// Called by drover::init once it is known that this process has no role.
 inline void set_initialised() noexcept { detail::is_initialised = true; }
 
-/// Whether it was called. Without it this program, started again in a role, would run its own main instead.
+/// Whether drover::init was called. Without it this program, started again in a role, would run its own main.
 [[nodiscard]] inline bool was_initialised() noexcept { return detail::is_initialised; }
 
-/// For programs that another executable hosts.
+/// Sets the command of a program that another executable hosts.
 inline void set_start_command(StartCommand command) {
   const MutexLock lock(detail::command_mutex);
   detail::command = std::move(command);
 }
 
-/// What was set; else this executable, without arguments.
+/// The command that was set; by default this executable without arguments.
 [[nodiscard]] inline StartCommand start_command() {
   const MutexLock lock(detail::command_mutex);
   if (!detail::command.executable.empty()) return detail::command;

@@ -1,11 +1,11 @@
-// process/spawn/limit_names.hpp: resource limits by name, for error texts.
+// process/spawn/limit_names.hpp: names of resource limits, for error texts.
 #pragma once
 
 #include <string>
 
 namespace drover {
 
-/// "RLIMIT_NOFILE", or "limit 99" for one that has no name here.
+/// "RLIMIT_NOFILE", or "limit 99" for an unknown one.
 [[nodiscard]] std::string limit_name(int resource);
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-// process/spawn/line_cutter.hpp: what a child writes, as lines with its name in front.
+// process/spawn/line_cutter.hpp: splits the output of a child into lines prefixed with its name.
 #pragma once
 
 #include <climits>
@@ -10,18 +10,18 @@
 
 namespace drover {
 
-/// Cuts a stream of any bytes into lines "[NAME] text\n", none longer than a pipe takes in one piece (PIPE_BUF), so
-/// that a line is never mixed with what others write. A longer line goes on in the next, with three dots at the end
-/// of the one and at the start of the other; nothing is lost. Keeps at most one line. Not synchronised.
+/// Splits a byte stream into lines "[NAME] text\n" of at most PIPE_BUF bytes, so that a line is never interleaved with
+/// other output. A longer line continues on the next, with three dots at the end of one and the start of the other;
+/// nothing is lost. Buffers at most one line. Not synchronised.
 class LineCutter {
  public:
-  static constexpr std::size_t kLongestLine = PIPE_BUF;  ///< with name, dots and newline
+  static constexpr std::size_t kLongestLine = PIPE_BUF;  ///< including name, dots and newline
   static constexpr std::string_view kMark = "...";       ///< where a long line was cut
 
-  /// For a child of this name. Requires: a name of under 1000 characters.
+  /// Requires: a name of fewer than 1000 characters.
   explicit LineCutter(std::string_view name) : prefix_("[" + std::string(name) + "] ") {}
 
-  /// Takes what was written, and calls `put(std::string_view)` with each line that is complete by it.
+  /// Consumes output, and calls `put(std::string_view)` with each line that it completes.
   template <class Put>
   void take(std::string_view bytes, const Put& put) {
     while (!bytes.empty()) {
@@ -32,7 +32,7 @@ class LineCutter {
       bytes.remove_prefix(is_whole ? newline + 1 : bytes.size());
     }
   }
-  /// Puts a last line that has no newline; for the end of the child.
+  /// Puts the last line if it has no newline; for the end of the child.
   template <class Put>
   void finish(const Put& put) {
     if (!line_.empty()) end_line(put);
@@ -61,7 +61,7 @@ class LineCutter {
   }
 
   std::string prefix_;
-  std::string line_;  // begun, with its prefix
+  std::string line_;  // incomplete, with its prefix
 };
 
 }  // namespace drover

@@ -17,15 +17,15 @@
 namespace drover {
 namespace {
 
-// Opened anew, because the flag against waiting belongs to the open file, which others share with us.
+// Opens the file again, because O_NONBLOCK belongs to the open file description, which other processes share.
 Fd reopened(int fd) noexcept {
   std::array<char, 32> path{};
   static_cast<void>(std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd));
   return Fd(::open(path.data(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
 
-// Where it cannot be opened anew: after sudo or su it is another user's, or too many files are open. Who else writes
-// at the same moment may take the room that was seen here; there is nothing better.
+// For a file that cannot be opened again: after sudo or su another user owns it, or too many files are open. Another
+// writer may take the room between the two calls, and then the write blocks; the kernel offers nothing better.
 ssize_t write_if_there_is_room(int fd, std::string_view bytes) noexcept {
   pollfd room{.fd = fd, .events = POLLOUT, .revents = 0};
   if (::poll(&room, 1, 0) <= 0) {
@@ -37,7 +37,7 @@ ssize_t write_if_there_is_room(int fd, std::string_view bytes) noexcept {
 
 }  // namespace
 
-// Plain files are written as they are: opened anew they would have another position.
+// Plain files are written directly: opened again they would have another position.
 ssize_t write_nonblocking(int fd, std::string_view bytes) noexcept {
   struct stat facts{};
   if (::fstat(fd, &facts) != 0) return -1;

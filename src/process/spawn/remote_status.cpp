@@ -16,13 +16,13 @@
 namespace drover::remote_status {
 namespace {
 
-// A template answers in microseconds, unless it forks, is short of CPU time, or somebody stopped it.
+// A template answers in microseconds unless it is forking, starved of CPU time or stopped.
 constexpr std::chrono::seconds kRemotePatience{5};
 
-// One message; its length, 0 at the end of all, or -1 if none comes.
+// Receives a message; returns its length, 0 at end of file, or -1 if none comes.
 ssize_t receive_some(int socket, std::span<char> into) noexcept {
   const auto deadline = Deadline::after(kRemotePatience);
-  bool was_reset = false;  // told once, before what the template had sent, if it died with our word unread
+  bool was_reset = false;  // reported once, before pending messages, if the template died without reading ours
   pollfd ready{.fd = socket, .events = POLLIN, .revents = 0};
   for (;;) {
     const int count = ::poll(&ready, 1, deadline.poll_timeout());
@@ -43,7 +43,7 @@ bool receive(int socket, siginfo_t& info) noexcept {
     EndedMessage message;
     std::array<char, sizeof message> bytes{};
     const ssize_t length = receive_some(socket, bytes);
-    if (length < 0) log(LogLevel::warn, "a template does not tell how a child ended; it may have been stopped");
+    if (length < 0) log(LogLevel::warn, "a template does not report how a child ended; it may have been stopped");
     if (length <= 0) return false;
     std::memcpy(&message, bytes.data(), sizeof message);
     if (static_cast<std::size_t>(length) != sizeof message || message.kind != kEnded) continue;
@@ -56,7 +56,7 @@ bool receive(int socket, siginfo_t& info) noexcept {
 void let_reap(int socket) noexcept {
   if (::send(socket, &kReap, sizeof kReap, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
   std::array<char, sizeof(EndedMessage)> bytes{};
-  while (receive_some(socket, bytes) > 0) continue;  // what was not taken before
+  while (receive_some(socket, bytes) > 0) continue;  // earlier messages
 }
 
 }  // namespace drover::remote_status

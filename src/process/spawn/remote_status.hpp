@@ -1,4 +1,4 @@
-// process/spawn/remote_status.hpp: the end of a child whose parent is a template, as that tells it.
+// process/spawn/remote_status.hpp: how a template reports the end of a child to the application.
 #pragma once
 
 #include <sys/types.h>
@@ -6,35 +6,35 @@
 #include <csignal>
 #include <cstdint>
 
-/// What goes through the socket of one child, a SOCK_SEQPACKET pair: begins as `started` (by the child itself, with
-/// its pidfd) or `refused` (by the template, with a text behind the byte), then `ended` (by the template). The
-/// template leaves the child unreaped, so that its id stays its own, until it is told `reap` or our end is closed;
-/// then it closes its own.
+/// The messages on the socket of one child, a SOCK_SEQPACKET pair. First `started` (from the child, with its pidfd) or
+/// `refused` (from the template, followed by a text), then `ended` (from the template). The template leaves the child
+/// unreaped, so that its id is not reused, until it receives `reap` or the application closes its end; then it closes
+/// its own.
 namespace drover::remote_status {
 
 inline constexpr char kStarted = 'K';  ///< StartedMessage
-inline constexpr char kRefused = 'N';  ///< followed by why
+inline constexpr char kRefused = 'N';  ///< followed by the reason
 inline constexpr char kEnded = 'E';    ///< EndedMessage
-inline constexpr char kReap = 'R';     ///< nothing more
+inline constexpr char kReap = 'R';     ///< a single byte
 
-/// From the child, once everything it was given is in force.
+/// From the child, once its options are in force.
 struct StartedMessage {
   char kind = kStarted;
   std::int32_t pid = 0;
 };
 
-/// As waitid says it.
+/// As reported by waitid.
 struct EndedMessage {
   char kind = kEnded;
   std::int32_t code = 0;    ///< CLD_EXITED, CLD_KILLED or CLD_DUMPED
   std::int32_t status = 0;  ///< the exit status or the signal
 };
 
-/// Takes `ended` from the socket of a child that has ended, and fills in `info`. False if there is none because the
-/// template died, or does nothing for several seconds.
+/// Receives `ended` from the socket of a child that has ended, and fills in `info`. False if none comes: the template
+/// died, or did not answer for several seconds.
 [[nodiscard]] bool receive(int socket, siginfo_t& info) noexcept;
 
-/// Lets the template reap the child, and returns when it has, or cannot.
+/// Asks the template to reap the child; returns once it has or cannot.
 void let_reap(int socket) noexcept;
 
 }  // namespace drover::remote_status

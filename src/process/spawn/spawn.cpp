@@ -30,18 +30,18 @@
 #endif
 
 #ifdef DROVER_UNDER_TSAN
-// The thread sanitizer takes every clone for a fork and would reset its own books, which are the parent's here. The
-// C library's posix_spawn goes round it in the same way.
+// The thread sanitizer treats every clone as a fork and would reset its own state, which is the parent's here. The C
+// library's posix_spawn bypasses it in the same way.
 extern "C" int drover_clone(int (*function)(void*), void* stack, int flags, void* argument, ...) __asm__("__clone");
 #endif
 
 namespace drover {
 namespace {
 
-// Of the child until its program has its own. It needs a fraction of this.
+// Stack of the child until exec. It needs a fraction of this.
 constexpr std::size_t kStackBytes = 64 * std::size_t{1024};
 
-// A new process in our memory; returns when it has its program or is gone. Stores the pidfd.
+// Starts a process in the memory of this one; returns once it has called exec or ended. Stores the pidfd.
 pid_t clone_into_plan(std::byte* stack_top, SpawnPlan* plan, int* pidfd) {
 #ifdef DROVER_UNDER_TSAN
   constexpr auto kClone = drover_clone;
@@ -51,8 +51,8 @@ pid_t clone_into_plan(std::byte* stack_top, SpawnPlan* plan, int* pidfd) {
   return kClone(run_spawn_plan, stack_top, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, plan, pidfd);
 }
 
-// Blocks every signal, also those that the C library keeps for itself: no handler may run in the child while it is in
-// our memory.
+// Blocks every signal, including those that the C library reserves: no handler may run in the child while it shares
+// this memory.
 class BlockedSignals {
  public:
   BlockedSignals() noexcept { set(~0UL, &before_); }
@@ -76,7 +76,7 @@ std::vector<int> numbers_in(const std::vector<unsigned long>& bits) {
   return numbers;
 }
 
-// What the failed step was about.
+// The subject of the failed step.
 std::string subject_of(const SpawnPlan& plan) {
   switch (plan.failed_step) {
     case SpawnStep::niceness: return fmt::format(", niceness {}", plan.niceness);

@@ -1,4 +1,4 @@
-// process/spawn/spawn.hpp: starting a program with everything in force before it loads.
+// process/spawn/spawn.hpp: starts a program with its options in force before it loads.
 #pragma once
 
 #include <sys/types.h>
@@ -10,15 +10,15 @@
 
 namespace drover {
 
-/// A process that was started, not owned by anybody yet.
+/// A started process that has no owner yet.
 struct Spawned {
-  pid_t pid = 0;            ///< its id
-  Fd pidfd;                 ///< made together with it
-  std::array<Fd, 3> pipes;  ///< our ends of the standard streams that are pipes
-  Fd remote;                ///< where its parent tells how it ended, if that is another process: remote_status.hpp
+  pid_t pid = 0;            ///< process id
+  Fd pidfd;                 ///< created with it
+  std::array<Fd, 3> pipes;  ///< the ends of its piped standard streams that belong to this process
+  Fd remote;                ///< where its parent, if another process, reports its end: remote_status.hpp
 };
 
-/// Starts a program; throws, with the step that failed and its subject, if that cannot be done. See
+/// Starts a program; on failure throws with the step that failed and its subject. See
 /// docs/decisions/008-clone-instead-of-posix-spawn.md.
 [[nodiscard]] Spawned spawn(const SpawnOptions& options);
 

@@ -1,7 +1,6 @@
-// The child between clone and its program. It runs in its parent's memory, with the calling thread's thread-local
-// storage, while that thread stands still and all others go on. So: raw system calls only, since wrappers and the
-// interceptors of sanitizers keep books that are the parent's; no allocation, no lock, no exception; and no
-// instrumentation.
+// The child between clone and exec. It runs in its parent's memory with the calling thread's thread-local storage, while
+// that thread is suspended and all others run. Therefore: raw system calls only, since wrappers and the interceptors of
+// sanitizers keep state of the parent; no allocation, no lock, no exception, no instrumentation.
 #include <linux/close_range.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -20,7 +19,7 @@ namespace drover {
 namespace {
 
 constexpr int kHighestSignal = 64;
-constexpr std::size_t kSignalSetBytes = 8;  // what the kernel calls a set of signals
+constexpr std::size_t kSignalSetBytes = 8;  // size of the kernel's sigset_t
 constexpr int kNotStarted = 127;
 
 [[noreturn]] DROVER_BARE void leave() noexcept {
@@ -34,7 +33,7 @@ constexpr int kNotStarted = 127;
   leave();
 }
 
-// What a test asked for, and what the call returned.
+// The error that a test injects, or that the call returned.
 DROVER_BARE void check(SpawnPlan& plan, SpawnStep step, long result, std::size_t item = 0) noexcept {
   if (result < 0) fail(plan, step, errno, item);
 }
@@ -44,11 +43,11 @@ DROVER_BARE void begin(SpawnPlan& plan, SpawnStep step) noexcept {
   if (fault != 0) fail(plan, step, fault);
 }
 
-// A handler of the parent must never run here, and a signal the parent ignores is not to be ignored by the program.
+// A handler of the parent must never run here, and the program must not ignore a signal because the parent does.
 DROVER_BARE void reset_signal_handlers() noexcept {
   const std::array<unsigned long, 8> by_default = {};  // the kernel's struct sigaction, all zero
   for (int signal = 1; signal <= kHighestSignal; ++signal) {
-    ::syscall(SYS_rt_sigaction, signal, by_default.data(), nullptr, kSignalSetBytes);  // refused for two of them
+    ::syscall(SYS_rt_sigaction, signal, by_default.data(), nullptr, kSignalSetBytes);  // fails for SIGKILL and SIGSTOP
   }
 }
 
@@ -64,7 +63,7 @@ DROVER_BARE void set_group(SpawnPlan& plan) noexcept {
   check(plan, SpawnStep::group, result);
 }
 
-// A parent that died before the call would never be noticed, hence the look at who the parent is.
+// A parent that died before the call would go unnoticed, hence the check of the parent's id.
 DROVER_BARE void set_parent_death_signal(SpawnPlan& plan) noexcept {
   if (plan.parent_death_signal == 0) return;
   begin(plan, SpawnStep::parent_death);
@@ -101,7 +100,7 @@ DROVER_BARE void set_descriptors(SpawnPlan& plan) noexcept {
   }
 }
 
-// After the descriptors: a low limit on their number would refuse high ones.
+// After the descriptors, since a low RLIMIT_NOFILE would refuse high numbers.
 DROVER_BARE void set_limits(SpawnPlan& plan) noexcept {
   if (!plan.limits.empty()) begin(plan, SpawnStep::limits);
   for (std::size_t i = 0; i < plan.limits.size(); ++i) {

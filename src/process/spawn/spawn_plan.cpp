@@ -45,7 +45,7 @@ std::vector<std::string> environment_of(const SpawnOptions& options) {
   return variables;
 }
 
-// The program is looked for before the child changes its folder, and its path is resolved by the kernel after.
+// The path is resolved by the kernel after the child has changed its folder, so a relative one is completed here.
 std::string path_of_program(const SpawnOptions& options) {
   if (options.placement.folder.empty() || options.executable.starts_with('/')) return options.executable;
   return (std::filesystem::current_path() / options.executable).string();
@@ -53,10 +53,10 @@ std::string path_of_program(const SpawnOptions& options) {
 
 std::vector<unsigned long> bits_of(const std::vector<int>& cpus) {
   constexpr int kWidth = 8 * sizeof(unsigned long);
-  constexpr int kMost = 1 << 16;  // far above every kernel's own limit
+  constexpr int kMost = 1 << 16;  // far above the limit of any kernel
   std::vector<unsigned long> bits;
   for (const int cpu : cpus) {
-    require(cpu >= 0 && cpu < kMost, "a CPU of a Placement has a number that no machine has");
+    require(cpu >= 0 && cpu < kMost, "a CPU number of a Placement is out of range");
     const auto word = static_cast<std::size_t>(cpu / kWidth);
     if (word >= bits.size()) bits.resize(word + 1);
     bits[word] |= 1UL << static_cast<unsigned>(cpu % kWidth);
@@ -82,15 +82,15 @@ Fd open_stream(const std::string& path, int flags) {
   if (file.is_open()) return file;
   if (errno == ENXIO) {
     throw Error(Errc::not_found,
-                fmt::format("nobody reads '{}', a named pipe or device that was to be a standard "
-                            "stream of a new process",
+                fmt::format("'{}', a named pipe or device that is given as a standard "
+                            "stream of a new process, has no reader",
                             path),
-                "let its reader open it first, or give a plain file");
+                "open it for reading first, or give a plain file");
   }
   throw_errno("open", fmt::format("'{}', a standard stream of a new process", path));
 }
 
-// A named pipe without a reader would hold up this thread, which serves all others, until there is one.
+// Opening a named pipe without a reader would block this thread, which serves all others.
 Fd open_output(const std::string& path) {
   Fd file = open_stream(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK);
   const auto clear = [](int fd) { return ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK); };
@@ -104,23 +104,23 @@ void check_text(const std::string& text, const char* what) {
 
 void check_variable_name(const std::string& name) {
   require(!name.empty() && name.find('=') == std::string::npos && name.find('\0') == std::string::npos,
-          "the name of an environment variable is empty or has a '=' or a zero byte in it");
+          "the name of an environment variable is empty or contains '=' or a zero byte");
 }
 
-// The kernel takes texts to their first zero byte, and would start the program with less than was asked for.
+// The kernel reads texts up to the first zero byte and would silently cut them.
 void check_texts(const SpawnOptions& options) {
-  check_text(options.executable, "the path of a program to be started has a zero byte in it");
-  check_text(options.placement.folder, "the working folder of a new process has a zero byte in it");
+  check_text(options.executable, "the path of a program contains a zero byte");
+  check_text(options.placement.folder, "the working folder of a new process contains a zero byte");
   for (const auto& argument : options.arguments) {
-    check_text(argument, "an argument of a new process has a zero byte in it");
+    check_text(argument, "an argument of a new process contains a zero byte");
   }
   for (const auto& name : options.unset) check_variable_name(name);
   for (const auto& [name, value] : options.environment) {
     check_variable_name(name);
-    check_text(value, "the value of an environment variable has a zero byte in it");
+    check_text(value, "the value of an environment variable contains a zero byte");
   }
   for (const auto* const stream : {&options.streams.input, &options.streams.output, &options.streams.error}) {
-    check_text(stream->path(), "the path of a standard stream has a zero byte in it");
+    check_text(stream->path(), "the path of a standard stream contains a zero byte");
   }
 }
 
@@ -132,7 +132,7 @@ std::pair<Fd, Fd> make_pipe() {
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-// To a number from `least` on, out of the way of every number the child wants.
+// Duplicates to a number of at least `least`, beyond every number that the child needs.
 Fd lifted(int fd, int least) {
   const auto lift = [](int from, int to) { return ::fcntl(from, F_DUPFD_CLOEXEC, to); };
   Fd copy(sys::call("fcntl", lift, fd, least));
@@ -190,7 +190,7 @@ void SpawnPreparation::prepare_placement(const Placement& placement) {
 
 void SpawnPreparation::prepare_streams(const StandardStreams& streams) {
   const std::array<const StandardStream*, 3> all = {&streams.input, &streams.output, &streams.error};
-  std::array<bool, 3> is_there{};  // looked up before anything opened here can get their numbers
+  std::array<bool, 3> is_there{};  // checked before a descriptor opened here can get these numbers
   for (int number = 0; number < 3; ++number) is_there[static_cast<std::size_t>(number)] = is_standard_stream(number);
   for (int number = 0; number < 3; ++number) {
     const StandardStream& stream = *all[static_cast<std::size_t>(number)];
@@ -214,7 +214,7 @@ void SpawnPreparation::lead(int number, Fd fd) {
   held_.push_back(std::move(fd));
 }
 
-// Nothing but what is asked for goes over: a forgotten descriptor would keep shared and device memory alive.
+// Only requested descriptors are inherited: a forgotten one would keep shared and device memory alive.
 void SpawnPreparation::prepare_descriptors(const std::vector<std::pair<int, int>>& inherit) {
   auto wanted = streams_;
   wanted.insert(wanted.end(), inherit.begin(), inherit.end());
@@ -235,7 +235,7 @@ void SpawnPreparation::prepare_descriptors(const std::vector<std::pair<int, int>
   plan_.closings.emplace_back(next, kHighestDescriptor);
 }
 
-// The child may not ask the seam, which belongs to its parent.
+// Queried here, since the child may not use the parent's fault seam.
 void SpawnPreparation::prepare_faults() {
   const auto ask = [this](SpawnStep step, bool is_made) {
     if (is_made) plan_.faults[static_cast<std::size_t>(step)] = sys::injected(call_of(step, plan_.group));

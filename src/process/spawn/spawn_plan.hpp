@@ -1,4 +1,4 @@
-// process/spawn/spawn_plan.hpp: everything a child does between clone and its program, made before it exists.
+// process/spawn/spawn_plan.hpp: what a child does between clone and exec, prepared in advance.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@
 
 namespace drover {
 
-/// What a child does, in this order; what a failure names.
+/// The steps of a child, in this order; a failure names its step.
 enum class SpawnStep : std::size_t {
   group,         ///< setsid or setpgid
   parent_death,  ///< prctl
@@ -29,17 +29,17 @@ enum class SpawnStep : std::size_t {
 };
 inline constexpr std::size_t kSpawnSteps = 9;
 
-/// A limit as the kernel takes it.
+/// A limit in the kernel's layout.
 struct KernelLimit {
   std::uint64_t soft = 0;
   std::uint64_t hard = 0;
 };
 
 /// Lies in memory that the child shares with its parent. The child allocates nothing, takes no lock and calls nothing
-/// that keeps state, so whatever it needs is here, and what it has to say it writes here.
+/// that keeps state, so all its inputs and outputs are here.
 struct SpawnPlan {
   std::string program;
-  std::vector<char*> arguments;  // ends with a null pointer, as the next
+  std::vector<char*> arguments;  // null-terminated, like variables
   std::vector<char*> variables;
   ChildGroup group = ChildGroup::ours;
   int parent_death_signal = 0;
@@ -51,15 +51,15 @@ struct SpawnPlan {
   std::vector<std::pair<int, int>> moves;               // (descriptor of the parent, number in the child)
   std::vector<std::pair<unsigned, unsigned>> closings;  // first and last of each range
   std::vector<std::pair<int, KernelLimit>> limits;
-  std::array<int, kSpawnSteps> faults = {};  // errors that a test wants of the steps
+  std::array<int, kSpawnSteps> faults = {};  // errors that a test injects, by step
 
-  // Written by the child.
+  // Outputs.
   int error = 0;
   SpawnStep failed_step = SpawnStep::group;
   std::size_t failed_item = 0;
 };
 
-/// Makes the plan of `options`, together with what it points to and our ends of pipes.
+/// Builds the plan of `options` and owns what it points to.
 class SpawnPreparation {
  public:
   explicit SpawnPreparation(const SpawnOptions& options);
@@ -88,10 +88,10 @@ class SpawnPreparation {
 /// The system call of a step, for error texts and faults.
 [[nodiscard]] const char* call_of(SpawnStep step, ChildGroup group) noexcept;
 
-/// Does everything that stands before the program, in a process that was made for it. One step that fails ends it.
+/// Performs all steps before the program, in a process that was made for it. Stops at the first step that fails.
 void apply_spawn_plan(SpawnPlan& plan) noexcept;
 
-/// Runs in the child; never returns. `shared` is a SpawnPlan.
+/// The entry point of the child; never returns. `shared` is a SpawnPlan.
 int run_spawn_plan(void* shared) noexcept;
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-// process/spawn/spawner.hpp: another way to start a child than by clone.
+// process/spawn/spawner.hpp: an alternative way to start children.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace drover {
 
-/// Starts some children in its own way. Safe for all threads.
+/// Starts some children in its own way. Thread-safe.
 class Spawner {
  public:
   Spawner() = default;
@@ -18,31 +18,31 @@ class Spawner {
   Spawner& operator=(const Spawner&) = delete;
   virtual ~Spawner() = default;
 
-  /// The child, with everything in force that `options` ask for; nothing if this way does not suit, or fails: then
-  /// the usual way is taken, which also says what is wrong with the options.
+  /// Starts a child with all of `options` in force; nullopt if it cannot. Then the caller clones, which also reports
+  /// what is wrong with the options.
   [[nodiscard]] virtual std::optional<Spawned> spawn(const SpawnOptions& options) = 0;
 };
 
 namespace detail {
 struct SpawnerSlot {
   Mutex mutex;
-  std::shared_ptr<Spawner> current DROVER_GUARDED_BY(mutex);  // shared: a child may be on its way when it is replaced
+  std::shared_ptr<Spawner> current DROVER_GUARDED_BY(mutex);  // shared: may be replaced while it starts a child
 };
 
 inline SpawnerSlot& spawner_slot() {
-  static auto* const slot = new SpawnerSlot;  // never destroyed: a child may be started by a destructor of a global
+  static auto* const slot = new SpawnerSlot;  // never destroyed: a global's destructor may start a child
   return *slot;
 }
 }  // namespace detail
 
-/// Asked for every child from now on; a null pointer: nobody is.
+/// Sets the spawner that is asked for every child; nullptr for none.
 inline void set_spawner(std::shared_ptr<Spawner> spawner) {
   auto& slot = detail::spawner_slot();
   const MutexLock lock(slot.mutex);
   slot.current.swap(spawner);
 }
 
-/// What was set.
+/// The spawner that was set, or nullptr.
 [[nodiscard]] inline std::shared_ptr<Spawner> current_spawner() {
   auto& slot = detail::spawner_slot();
   const MutexLock lock(slot.mutex);

@@ -10,22 +10,22 @@
 
 namespace drover {
 
-/// Whether `number` (0, 1 or 2) is a standard stream. It is none if the program has closed it; what is open there
-/// then and closed on exec is some other file that got the number.
+/// Whether descriptor `number` (0, 1 or 2) is a standard stream. If the program has closed that, the number may belong
+/// to another file, which is closed on exec.
 [[nodiscard]] inline bool is_standard_stream(int number) noexcept {
   const int flags = ::fcntl(number, F_GETFD);
   return flags >= 0 && (flags & FD_CLOEXEC) == 0;
 }
 
-/// Opens /dev/null where a standard stream is closed, so that no other file gets its number.
+/// Opens /dev/null for each standard stream that is closed, so that no other file gets its number.
 inline void fill_standard_streams() noexcept {
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
-    if (::fcntl(number, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // NOLINT(android-cloexec-open): for everybody
+    if (::fcntl(number, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // NOLINT(android-cloexec-open): inherited
   }
 }
 
-/// The same file under a number above the standard streams, so that what a program prints after it closed them does
-/// not end up there. Under its own number if there is no other.
+/// Moves a descriptor above the standard streams, so that output of a program that has closed those does not go there.
+/// Returns it unchanged if no other number is free.
 [[nodiscard]] inline Fd above_standard_streams(Fd fd) noexcept {
   if (!fd.is_open() || fd.get() > STDERR_FILENO) return fd;
   Fd lifted(::fcntl(fd.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));

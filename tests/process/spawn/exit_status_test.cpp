@@ -33,10 +33,10 @@ TEST(ExitStatus, text_of_a_kill_says_what_is_known_of_it) {
   const auto text = [](KillReason reason) { return ExitStatus::killed(SIGKILL, false, reason).to_string(); };
   EXPECT_EQ(text(KillReason::unknown), "killed by SIGKILL (out of memory?)");
   EXPECT_EQ(text(KillReason::out_of_memory),
-            "killed by SIGKILL (out of memory: the kernel counted such a kill meanwhile)");
+            "killed by SIGKILL (out of memory: the kernel counted an OOM kill meanwhile)");
   EXPECT_EQ(text(KillReason::somebody),
-            "killed by SIGKILL (sent by somebody; the kernel counted no kill for lack of memory)");
-  EXPECT_EQ(text(KillReason::parent), "killed by SIGKILL (as its parent asked)");
+            "killed by SIGKILL (sent by another process; the kernel counted no OOM kill)");
+  EXPECT_EQ(text(KillReason::parent), "killed by SIGKILL (requested by its parent)");
   EXPECT_EQ(ExitStatus::killed(SIGKILL, false, KillReason::parent), ExitStatus::killed(SIGKILL));
 }
 

@@ -234,7 +234,7 @@ TEST(Spawn, texts_that_would_be_cut_or_make_no_sense_are_refused) {
     test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(ChildProcess::spawn(options)); }, {part});
   };
   refuse({.executable = "/bin/true" + cut}, "path of a program");
-  refuse({.executable = "/bin/true", .arguments = {"fine", cut}}, "argument of a new process has a zero byte");
+  refuse({.executable = "/bin/true", .arguments = {"fine", cut}}, "argument of a new process contains a zero byte");
   refuse({.executable = "/bin/true", .environment = {{"NAME", cut}}}, "value of an environment variable");
   for (const std::string& name : {std::string(), std::string("A=B"), cut}) {
     refuse({.executable = "/bin/true", .environment = {{name, "x"}}}, "name of an environment variable");
