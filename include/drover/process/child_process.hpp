@@ -1,4 +1,4 @@
-// drover/process/child_process.hpp: the owner of a process we started.
+// drover/process/child_process.hpp: owns a started process.
 #pragma once
 
 #include <sys/types.h>
@@ -18,53 +18,51 @@
 namespace drover {
 
 namespace detail {
-/// How many processes the kernel has killed for lack of memory, where it says so.
+/// Numbers of processes that the kernel has killed for lack of memory; nullopt if unknown.
 struct MemoryKills {
   std::optional<std::uint64_t> of_group;    ///< in the memory cgroup of this process
-  std::optional<std::uint64_t> of_machine;  ///< everywhere
+  std::optional<std::uint64_t> of_machine;  ///< on the machine
 };
 }  // namespace detail
 
-/// Path of the running program, to start it again in another role.
+/// The path of the running program, for starting it again in another role.
 [[nodiscard]] std::string own_executable();
 
-/// Owns a child process: destruction kills and reaps it, so that none is left behind. What the child started itself
-/// is left alone: see drover/process/process_tree.hpp. Move-only; a moved-from one owns nothing. Not synchronised.
-/// In a forked child a copy owns nothing either: destruction does nothing, and `wait`, `kill` and `kill_tree` throw
-/// `Errc::forked`.
+/// Owns a child process: destruction kills and reaps it. It does not kill the descendants of the child; see
+/// drover/process/process_tree.hpp. Move-only; a moved-from object owns nothing. Not synchronised. In a forked child
+/// destruction does nothing, and `wait`, `kill` and `kill_tree` throw `Errc::forked`.
 class ChildProcess {
  public:
-  /// Starts a program, safely whatever this process has initialised and however many threads it has: nothing is
-  /// copied as by fork. Blocks until the program is loaded. If it cannot be started, throws with the step that
-  /// failed ("sched_setaffinity", "execve"), its subject and the program. What a Template in use can start is forked
-  /// from it instead: then the template is the parent, and the rest of this class holds all the same.
+  /// Starts a program without forking, which is safe whatever this process has initialised and however many threads
+  /// it has. Blocks until the program is loaded. On failure throws with the step ("sched_setaffinity", "execve"), its
+  /// subject and the program. If a Template is in use and can start the program, forks it from the template, which
+  /// then is its parent; this class behaves the same.
   [[nodiscard]] static ChildProcess spawn(const SpawnOptions& options);
 
-  /// Takes over what `other` owned.
   ChildProcess(ChildProcess&& other) noexcept;
-  /// Kills and reaps what was owned, then takes over what `other` owned.
+  /// Kills and reaps the child that was owned, then takes over the other.
   ChildProcess& operator=(ChildProcess&& other) noexcept;
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
   ~ChildProcess();
 
-  /// Its process id; stays ours until it is reaped, so it cannot name another process.
+  /// Its process id, which is not reused before it is reaped.
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
-  /// Readable when it has ended; for poll and epoll.
+  /// Readable once it has ended; for poll and epoll.
   [[nodiscard]] int pidfd() const noexcept { return pidfd_.get(); }
-  /// Our end of the pipe to its descriptor `number` (0, 1 or 2), which the caller owns from now on; empty if that
-  /// stream is no pipe or was taken already.
+  /// Takes this process's end of the pipe to its descriptor `number` (0, 1 or 2); empty if that stream is not a pipe
+  /// or was taken before.
   [[nodiscard]] Fd take_pipe(int number);
-  /// Blocks until it has ended and returns how; nothing if the deadline passes first. Throws `Errc::not_found` if
-  /// somebody else reaped it, as a program does that ignores SIGCHLD or waits for all children: then nobody knows.
-  /// Nor does anybody know of one whose template was killed: `ExitStatus::unknown()`.
+  /// Blocks until it has ended and returns its exit status; nullopt if the deadline passes first. Throws
+  /// `Errc::not_found` if other code reaped it, as in a program that ignores SIGCHLD or waits for all children.
+  /// Returns `ExitStatus::unknown()` if its template was killed first.
   [[nodiscard]] std::optional<ExitStatus> wait(Deadline deadline);
-  /// Sends a signal; does nothing if it has ended. Never reaches another process, even if somebody else reaped
-  /// the child and its id was given out again.
+  /// Sends a signal; does nothing if it has ended. Never reaches another process, even if the child was reaped and
+  /// its id reused.
   void kill(int signal);
-  /// Kills it and everything below it; see `drover::kill_tree`. It is still to be waited for.
+  /// Kills it and its descendants; see `drover::kill_tree`. Does not reap it.
   WaitResult kill_tree(Deadline deadline);
-  /// The same for several at once, which is quicker than one after the other.
+  /// Kills several trees at once, which is faster than one by one.
   static WaitResult kill_trees(std::span<ChildProcess* const> children, Deadline deadline);
 
  private:
@@ -79,9 +77,9 @@ class ChildProcess {
   void end() noexcept;
 
   pid_t pid_ = 0;
-  pid_t parent_;  // who started it
+  pid_t parent_;  // process that started it
   Fd pidfd_;
-  Fd remote_;  // to its parent, if that is another process
+  Fd remote_;  // socket to its template, if one forked it
   std::array<Fd, 3> pipes_;
   std::optional<ExitStatus> ended_;
   detail::MemoryKills memory_kills_before_;

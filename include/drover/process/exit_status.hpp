@@ -1,4 +1,4 @@
-// drover/process/exit_status.hpp: how a process ended, as a value that prints itself.
+// drover/process/exit_status.hpp: how a process ended.
 #pragma once
 
 #include <optional>
@@ -6,20 +6,20 @@
 
 namespace drover {
 
-/// What is known about why a process was killed by SIGKILL.
+/// The known reason of a SIGKILL.
 enum class KillReason {
-  unknown,        ///< nothing
-  out_of_memory,  ///< the kernel's count of processes it killed for lack of memory rose while this one ran
-  somebody,       ///< that count did not rise: somebody sent the signal
-  parent,         ///< its parent asked for it
+  unknown,        ///< not known
+  out_of_memory,  ///< the kernel's count of OOM kills rose while it ran
+  somebody,       ///< that count did not rise: another process sent the signal
+  parent,         ///< its parent sent it
 };
 
-/// How a process ended: by itself with a status, or by a signal; or that nobody can tell.
+/// How a process ended: with a status, by a signal, or unknown.
 class ExitStatus {
  public:
-  /// Ended by returning or calling exit.
+  /// Returned from main or called exit.
   [[nodiscard]] static ExitStatus exited(int status) noexcept { return {status, false, false}; }
-  /// Ended by a signal.
+  /// Was ended by a signal.
   [[nodiscard]] static ExitStatus killed(int signal, bool dumped_core = false,
                                          KillReason reason = KillReason::unknown) noexcept {
     ExitStatus status(signal, true, dumped_core);
@@ -27,30 +27,29 @@ class ExitStatus {
     return status;
   }
 
-  /// Ended, but who started it, a template, died first, and with it the knowledge how.
+  /// Ended in an unknown way, since the template that started it died first.
   [[nodiscard]] static ExitStatus unknown() noexcept {
     ExitStatus status(0, false, false);
     status.is_known_ = false;
     return status;
   }
 
-  /// Whether it ended by itself with status 0.
+  /// Whether it exited with status 0.
   [[nodiscard]] bool is_success() const noexcept { return is_known_ && !is_signal_ && value_ == 0; }
-  /// The exit status; nothing if a signal ended it, or if nobody knows.
+  /// The exit status; nullopt if a signal ended it or it is unknown.
   [[nodiscard]] std::optional<int> status() const noexcept {
     return is_signal_ || !is_known_ ? std::nullopt : std::optional(value_);
   }
-  /// The signal that ended it; nothing if it ended by itself.
+  /// The signal that ended it; nullopt if it exited.
   [[nodiscard]] std::optional<int> signal() const noexcept {
     return is_signal_ ? std::optional(value_) : std::nullopt;
   }
-  /// What is known about a SIGKILL; `unknown` for everything else.
+  /// The known reason of a SIGKILL; `unknown` for any other end.
   [[nodiscard]] KillReason reason() const noexcept { return reason_; }
-  /// For people: "exited with status 3", "killed by SIGKILL (out of memory?)".
+  /// A text such as "exited with status 3", "killed by SIGKILL (out of memory?)".
   [[nodiscard]] std::string to_string() const;
 
-  /// Equal in kind and number; whether a core was dumped, and why it was killed, do not count, since the machine
-  /// decides what is known of that.
+  /// Compares kind and number. Ignores core dumps and kill reasons, which depend on the machine.
   bool operator==(const ExitStatus& other) const noexcept {
     return value_ == other.value_ && is_signal_ == other.is_signal_ && is_known_ == other.is_known_;
   }

@@ -1,4 +1,4 @@
-// drover/process/spawn_options.hpp: what a child process is given when it starts.
+// drover/process/spawn_options.hpp: options for starting a child process.
 #pragma once
 
 #include <cstdint>
@@ -10,58 +10,57 @@
 
 namespace drover {
 
-/// A limit of the child, one of RLIMIT_NOFILE, RLIMIT_CORE and so on.
+/// A resource limit of the child.
 struct ResourceLimit {
   static constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();  ///< no limit
 
   int resource = 0;                   ///< RLIMIT_NOFILE, ...
-  std::uint64_t soft = kUnlimited;    ///< what is in force; beyond the hard limit it is the hard limit
-  std::optional<std::uint64_t> hard;  ///< how far the child may raise it; nothing: as ours
+  std::uint64_t soft = kUnlimited;    ///< capped by the hard limit
+  std::optional<std::uint64_t> hard;  ///< nullopt: inherited
 };
 
-/// Where and within which bounds a child runs. In force before its first instruction, so that whatever loads with the
-/// program sees it.
+/// CPUs, limits, niceness and working folder of a child, in force before its first instruction.
 struct Placement {
-  std::vector<int> cpus;              ///< the only CPUs it may use; empty: as the calling thread
-  std::vector<ResourceLimit> limits;  ///< all others are as ours
-  /// From -20 to 19; nothing: as the calling thread. A worker gets that of the thread that started the first worker
-  /// if it is higher, since lowering it is a privilege.
+  std::vector<int> cpus;              ///< CPU affinity; empty: that of the calling thread
+  std::vector<ResourceLimit> limits;  ///< all others are inherited
+  /// From -20 to 19; nullopt: that of the calling thread. A worker gets the niceness of the thread that started the
+  /// first worker if that is higher, since lowering it needs a privilege.
   std::optional<int> niceness;
-  std::string folder;  ///< its working folder; empty: ours
+  std::string folder;  ///< working folder; empty: inherited
 };
 
-/// To whom the child belongs in the eyes of a terminal.
+/// The process group and terminal session of a child.
 enum class ChildGroup {
-  ours,         ///< our process group: a terminal's Ctrl-C reaches it too
+  ours,         ///< the group of this process: a terminal's Ctrl-C reaches it too
   own_group,    ///< a process group of its own
   own_session,  ///< a session of its own, without a terminal
 };
 
-/// Where a standard stream of a child leads.
+/// The source or destination of a standard stream of a child.
 class StandardStream {
  public:
-  /// What kinds there are.
+  /// The kinds of stream.
   enum class Kind {
-    inherited,  ///< where ours leads; /dev/null if ours is closed, or closed on exec
+    inherited,  ///< that of this process; /dev/null if it is closed or closed on exec
     null,       ///< /dev/null
-    file,       ///< a file, given by its path
-    pipe,       ///< to us: `ChildProcess::take_pipe`
+    file,       ///< a file
+    pipe,       ///< a pipe to this process: `ChildProcess::take_pipe`
   };
 
-  /// The stream of this process.
+  /// Inherits the stream of this process.
   StandardStream() = default;
-  /// Reads nothing, and what is written is lost.
+  /// /dev/null.
   [[nodiscard]] static StandardStream null() { return {Kind::null, {}}; }
-  /// Input: the file is read from its begin. Output: appended to it; made if it does not exist. A path that does not
-  /// begin with '/' starts at our working folder, not at the child's. A named pipe for output needs a reader, else
-  /// `spawn` throws `Errc::not_found`; one for input is waited for until it has a writer.
+  /// A file, read from its start or created and appended to. A relative path starts at the working folder of this
+  /// process, not of the child. For a named pipe as output without a reader, `spawn` throws `Errc::not_found`; for
+  /// one as input, it blocks until there is a writer.
   [[nodiscard]] static StandardStream file(std::string path) { return {Kind::file, std::move(path)}; }
-  /// Through a pipe whose other end is ours.
+  /// A pipe whose other end belongs to this process.
   [[nodiscard]] static StandardStream pipe() { return {Kind::pipe, {}}; }
 
-  /// Which of them it is.
+  /// The kind of stream.
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
-  /// The path of a file; else empty.
+  /// The path of a file; otherwise empty.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
@@ -71,25 +70,25 @@ class StandardStream {
   std::string path_;
 };
 
-/// The three of them.
+/// The standard streams of a child.
 struct StandardStreams {
   StandardStream input;   ///< descriptor 0
   StandardStream output;  ///< descriptor 1
   StandardStream error;   ///< descriptor 2
 };
 
-/// What to start and what it is given.
+/// A program to start and its options.
 struct SpawnOptions {
-  std::string executable;              ///< path of the program; a relative one starts at our working folder
+  std::string executable;              ///< path of the program; relative to the current working folder
   std::vector<std::string> arguments;  ///< without the program's name; no zero bytes
-  std::vector<std::pair<std::string, std::string>> environment;  ///< set on top of ours
-  std::vector<std::pair<int, int>> inherit;  ///< (our descriptor, its number in the child); nothing else goes over
-  std::vector<std::string> unset;            ///< variables of ours that it does not get
+  std::vector<std::pair<std::string, std::string>> environment;  ///< added to that of this process
+  std::vector<std::pair<int, int>> inherit;  ///< (descriptor here, number in the child); no others are inherited
+  std::vector<std::string> unset;            ///< variables to remove
   Placement placement;                       ///< CPUs, limits, niceness, folder
-  StandardStreams streams;                   ///< an `inherit` to 0, 1 or 2 goes before
-  ChildGroup group = ChildGroup::ours;       ///< whom a terminal's signals reach
-  /// Sent to the child by the kernel when the calling THREAD ends, with or without its process; 0: none. A child
-  /// whose parent is gone before this is set does not start.
+  StandardStreams streams;                   ///< overridden by an `inherit` to 0, 1 or 2
+  ChildGroup group = ChildGroup::ours;       ///< decides if a terminal's signals reach it
+  /// Sent to the child by the kernel when the calling THREAD ends, with or without its process; 0: none. If the
+  /// parent dies before this is set, the child does not start.
   int parent_death_signal = 0;
 };
 

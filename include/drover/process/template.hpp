@@ -1,4 +1,4 @@
-// drover/process/template.hpp: a process from which others are forked, with everything they need loaded already.
+// drover/process/template.hpp: a process with modules loaded, from which children are forked in milliseconds.
 #pragma once
 
 #include <sys/types.h>
@@ -13,64 +13,63 @@
 
 namespace drover {
 
-/// How a template is started, and which children it can stand for.
+/// How to start a template, and which children it can start.
 struct TemplateCommand {
-  std::string executable;                                        ///< path of what runs it, and would run the children
-  std::vector<std::string> arguments;                            ///< its own; they must lead to a TemplateServer
-  std::vector<std::pair<std::string, std::string>> environment;  ///< set on top of ours, for it alone
-  /// What the arguments of its children begin with. A child that begins otherwise, or is run by another executable,
-  /// is started in the usual way.
+  std::string executable;              ///< path of the executable of the template and its children
+  std::vector<std::string> arguments;  ///< its arguments, which must lead to a TemplateServer
+  std::vector<std::pair<std::string, std::string>>
+      environment;  ///< added to that of this process, for the template only
+  /// Prefixes of the arguments of its children. Any other child, or one with another executable, is cloned.
   std::vector<std::vector<std::string>> starts;
-  /// How long it may take to fork a child, which takes milliseconds. One that takes longer was stopped, and is
-  /// killed.
+  /// Time limit for forking a child, which takes milliseconds. A template that exceeds it must have been stopped and
+  /// is killed.
   std::chrono::milliseconds patience = std::chrono::seconds(20);
 };
 
-/// A template as the application sees it. While it is in use, `ChildProcess::spawn` and `Process::start` fork from it
-/// what it can stand for. Such a child has what SpawnOptions say, is killed and waited for as any other, and ends
-/// with the application. Where something cannot hold, the child is started in the usual way, as if there were no
-/// template: the template is gone, or says that it is not clean; the application has another user, process group or
-/// session than when the template was started, or other variables that are read when libraries load (PYTHON*, LD_*,
-/// OMP_* and the like). A template that dies is started again when it is needed. Safe for all threads. In a forked
-/// child it is as if it did not exist.
+/// A template as seen by the application. While it is in use, `ChildProcess::spawn` and `Process::start` fork
+/// matching children from it. Such a child respects its SpawnOptions, is killed and waited for like any other, and
+/// ends with the application. A child is cloned instead if the template is gone or not clean, or if the application
+/// now has another user, process group or session than when the template was started, or other variables that are
+/// read when libraries load (PYTHON*, LD_*, OMP_* and the like). A template that dies is started again when needed.
+/// Thread-safe. In a forked child it does not exist.
 class Template {
  public:
-  /// Starts nothing yet. Throws `Errc::invalid_argument` for an executable without '/'.
+  /// Does not start the process yet. Throws `Errc::invalid_argument` for an executable without '/'.
   explicit Template(TemplateCommand command);
   Template(const Template&) = delete;
   Template& operator=(const Template&) = delete;
-  /// Kills it. Its children live on, but nobody will know how they ended.
+  /// Kills it. Its children live on, but their exit status will be unknown.
   ~Template();
 
-  /// Lets `ChildProcess::spawn` use it from now on, in place of any other.
+  /// Makes `ChildProcess::spawn` use it instead of any other template.
   void use();
-  /// Lets nobody use one.
+  /// Makes `ChildProcess::spawn` use no template.
   static void use_none();
 
-  /// Starts it, if it does not run, without waiting until it is ready.
+  /// Starts it unless it runs. Does not wait until it is ready.
   void start();
-  /// Starts it and waits until it is ready. False if the deadline passes first, or if it cannot be started.
+  /// Starts it and waits until it is ready. False if the deadline passes first or it cannot be started.
   [[nodiscard]] bool wait_ready(Deadline deadline);
-  /// What it said when it became ready: each line about something it left out, and why.
+  /// Its report on becoming ready: a line for each thing that it left out, with the reason.
   [[nodiscard]] std::string notes() const;
   /// Its process id; 0 if it does not run.
   [[nodiscard]] pid_t pid() const;
-  /// How many children were forked from it so far.
+  /// The number of children forked so far.
   [[nodiscard]] std::size_t forks() const;
-  /// Whether this process is still as it was when the template was started, in what a child cannot be given later;
-  /// else another template is needed.
+  /// Whether the attributes that a child cannot be given later are still those of this process; otherwise a new
+  /// template is needed.
   [[nodiscard]] bool fits() const;
 
-  /// Takes no more orders and starts it no more. It ends by itself once its children have ended.
+  /// Stops using it and does not start it again. It ends once its children have ended.
   void retire();
-  /// Whether one that was retired has ended.
+  /// Whether it was retired and has ended.
   [[nodiscard]] bool is_over() const;
-  /// Kills it now; it is not started again.
+  /// Kills it and does not start it again.
   void end();
 
  private:
   class State;
-  std::shared_ptr<State> state_;  // shared with those who start a child at this moment
+  std::shared_ptr<State> state_;  // shared with threads that are starting a child
 };
 
 }  // namespace drover

@@ -5,9 +5,9 @@
 
 namespace drover {
 
-/// To be called first thing in main. drover starts this program again for its workers and for the keeper of a
-/// session; in those processes this call does the work and never returns. In the application it returns at once. Code
-/// before it runs in all of them, as do the initialisers of global variables.
+/// Call this first in main. drover starts this program again for its workers and for the keeper of a session; in
+/// those processes the call does the work and never returns. In the application it returns at once. Code before it,
+/// and the initialisers of global variables, run in all of these processes.
 ///
 /// Throws `Errc::invalid_argument` if two entries have the same name.
 void init(int argc, char** argv);

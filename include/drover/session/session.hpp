@@ -1,4 +1,4 @@
-// drover/session/session.hpp: everything one application starts, kept together by a small process.
+// drover/session/session.hpp: the processes and shared objects of one application, owned by a keeper process.
 #pragma once
 
 #include <sys/types.h>
@@ -16,112 +16,122 @@
 
 namespace drover {
 
-/// How the keeper sees a participant.
+/// The state of a participant, as seen by the keeper.
 enum class ParticipantState : std::uint32_t {
   present = 1,  ///< alive and connected
-  silent = 2,   ///< alive, but it closed its connection without leaving; keeps what it holds until it dies
+  silent = 2,   ///< alive, but it closed its connection without leaving; keeps its holdings until it dies
 };
 
 /// "present" or "silent".
 [[nodiscard]] std::string_view to_string(ParticipantState state) noexcept;
 
-/// One participant at the moment it was looked at.
+/// A snapshot of one participant.
 struct ParticipantInfo {
-  Owner number = kNobody;                              ///< what it stamps on what it takes; given out again later
-  std::uint64_t incarnation = 0;                       ///< never given to another participant of the session
-  pid_t pid = 0;                                       ///< its process
-  std::uint64_t start_time = 0;                        ///< of the process, in clock ticks since the machine started
-  std::string name;                                    ///< for people
-  ParticipantState state = ParticipantState::present;  ///< how it is
+  Owner number = kNobody;                              ///< its owner stamp in shared memory; reused later
+  std::uint64_t incarnation = 0;                       ///< unique within the session
+  pid_t pid = 0;                                       ///< process id
+  std::uint64_t start_time = 0;                        ///< of the process, in clock ticks since boot
+  std::string name;                                    ///< for messages
+  ParticipantState state = ParticipantState::present;  ///< its state
   bool is_worker = false;                              ///< joined by invitation; killed when the session ends
 };
 
-/// How a session is started and joined.
+/// Options for starting and joining a session.
 struct SessionOptions {
-  std::string participant_name;               ///< under which this process is shown; empty: the program's name
-  std::chrono::seconds idle_limit{3600};      ///< a named session ends after so long without participants; 0: never
-  std::chrono::milliseconds patience{30000};  ///< the keeper may take so long to answer before that is an error
+  std::string participant_name;               ///< name shown for this process; empty: the program's name
+  std::chrono::seconds idle_limit{3600};      ///< a named session without participants ends after this; 0: never
+  std::chrono::milliseconds patience{30000};  ///< time limit for each answer of the keeper
 };
 
-/// The number of a slab that was given to the keeper. Never used twice in a session.
+/// The number of a deposited slab; never reused in a session.
 enum class SlabId : std::uint64_t {};
 
 class SessionState;
 
-/// This process as a participant of a session: a cheap handle, to be copied and passed to every shared object
-/// (`Queue queue(session, options)`). The process leaves when the last copy, and every object opened through one, is
-/// gone. Safe for all threads. A forked child is no participant: there every call that asks the keeper throws
-/// `Errc::forked`, `check` throws `Errc::peer_lost`, and destruction does nothing.
+/// A handle of this process's participation in a session, cheap to copy, from which shared objects are made.
 ///
-/// Every call below that asks the keeper throws `Errc::peer_lost`, naming it, when the keeper is dead or the session
-/// has ended, and `Errc::timed_out` when it does not answer within SessionOptions::patience.
+/// ```
+/// #include <drover/drover.hpp>
+/// #include <iostream>
+///
+/// int main(int argc, char** argv) {
+///   drover::init(argc, argv);
+///   const auto session = drover::Session::start();
+///   drover::Queue queue(session, {.capacity = 16});  // any participant can open it
+///   std::cout << session.participants().size() << " participant\n";
+/// }
+/// ```
+///
+/// The process leaves the session when the last copy, and every object made from one, is gone. Thread-safe. A forked
+/// child is not a participant: there every call to the keeper throws `Errc::forked`, `check` throws
+/// `Errc::peer_lost`, and destruction does nothing.
+///
+/// Every call to the keeper throws `Errc::peer_lost`, naming the keeper, if it is dead or the session has ended, and
+/// `Errc::timed_out` if it does not answer within SessionOptions::patience.
 class Session {
  public:
-  /// Starts a session without a name. It ends, with all workers, when this process leaves it or dies, however it
-  /// dies. Throws `Errc::invalid_argument` unless drover::init was called first thing in main.
+  /// Starts an unnamed session. It ends, with all its workers, when this process leaves it or dies in any way. Throws
+  /// `Errc::invalid_argument` unless main called drover::init first.
   [[nodiscard]] static Session start(const SessionOptions& options = {});
-  /// Joins the session of this user with this name; starts it if there is none. It outlives this process: it ends by
-  /// `end`, by `drover session end NAME`, or when nobody took part for SessionOptions::idle_limit. Names have 1 to 63
-  /// letters, digits, '-', '_' and '.', and begin with a letter or digit. Throws as `start`, and
-  /// `Errc::permission_denied` if the folder of sessions is not private to this user.
+  /// Joins the named session of this user, or starts it. It outlives this process: it ends by `end`, by
+  /// `drover session end NAME`, or after SessionOptions::idle_limit without participants. Names have 1 to 63 letters,
+  /// digits, '-', '_' and '.', and start with a letter or digit. Throws like `start`, and `Errc::permission_denied`
+  /// if the folder of sessions is not private to this user.
   [[nodiscard]] static Session open(const std::string& name, const SessionOptions& options = {});
-  /// The session into which this process was started as a worker. The first call joins; later ones, from anywhere in
-  /// the process, give the same. Throws `Errc::not_found` if there is none or this process has left it.
+  /// The session into which this process was started as a worker. The first call joins it; later calls return the
+  /// same session. Throws `Errc::not_found` if there is none or this process has left it.
   [[nodiscard]] static Session inherited();
 
-  /// One more handle. There is no move: every Session is of some session.
+  /// Copies the handle. There is no move, so a Session always refers to a session.
   Session(const Session&) = default;
-  /// Lets go of the one, and is a handle of the other.
   Session& operator=(const Session&) = default;
   ~Session() = default;
 
-  /// For shared objects; what they hold keeps this process a participant.
+  /// For shared objects, which keep this process a participant while they live.
   operator std::shared_ptr<Membership>() const;  // NOLINT(google-explicit-constructor): Queue queue(session, options)
 
   /// Its name; empty if it has none.
   [[nodiscard]] const std::string& name() const noexcept;
-  /// The keeper's process id, as the kernel says.
+  /// The keeper's process id, as reported by the kernel.
   [[nodiscard]] pid_t keeper_pid() const noexcept;
-  /// This process's number in the session; `kNobody` in a forked child.
+  /// The number of this process in the session; `kNobody` in a forked child.
   [[nodiscard]] Owner self() const noexcept;
-  /// Never given to another participant of this session, unlike the number.
+  /// Unique within the session, unlike the number.
   [[nodiscard]] std::uint64_t incarnation() const noexcept;
-  /// Who takes part, by number. Reads shared memory; asks nobody.
+  /// The participants by number. Reads shared memory only.
   [[nodiscard]] std::vector<ParticipantInfo> participants() const;
-  /// How many take part. Reads shared memory; asks nobody.
+  /// The number of participants. Reads shared memory only.
   [[nodiscard]] Population population() const noexcept;
   /// Throws `Errc::peer_lost` if the session is over for this process.
   void check() const;
 
-  /// Announces one more participant and gives the descriptor through which a child joins: the child inherits it,
-  /// finds its number in the variable DROVER_SESSION_FD and calls `inherited`. Counts as `starting` until then, or
-  /// until every copy of the descriptor is closed. Who joins so is a worker: it is killed when the session ends.
+  /// Announces a participant and returns the descriptor through which a child joins: the child inherits it, finds its
+  /// number in DROVER_SESSION_FD and calls `inherited`. It counts as `starting` until then, or until every copy of
+  /// the descriptor is closed. A process that joins this way is a worker, which is killed when the session ends.
   [[nodiscard]] Fd invite(const std::string& participant_name);
 
-  /// Gives the keeper a slab to hold, so that it outlives every participant; the descriptor stays the caller's.
-  /// `label` is for people, `bytes` for accounts. Throws `Errc::limit_reached` when the keeper has too many files
-  /// open.
+  /// Deposits a slab with the keeper, so that it outlives every participant. Does not take over the descriptor.
+  /// `label` and `bytes` are shown in listings. Throws `Errc::limit_reached` if the keeper has too many open files.
   [[nodiscard]] SlabId deposit(const Fd& slab, const std::string& label, std::uint64_t bytes);
-  /// A descriptor of a slab that somebody deposited; to be asked for once per process, not once per use. Throws
-  /// `Errc::not_found` if it was withdrawn.
+  /// Fetches a descriptor of a deposited slab; call it once per process, not once per use. Throws `Errc::not_found`
+  /// if the slab was withdrawn.
   [[nodiscard]] Fd fetch(SlabId slab);
-  /// The keeper lets go of the slab; who fetched it still has it. Unknown ones are ignored.
+  /// Makes the keeper close the slab; processes that fetched it keep it. Ignores unknown numbers.
   void withdraw(SlabId slab);
 
-  /// What is kept under names, by name; `Membership::keep` keeps, `Membership::recall` gives it back.
+  /// Lists the kept entries by name; see `Membership::keep` and `Membership::recall`.
   [[nodiscard]] std::vector<KeptInfo> kept() const;
-  /// Ends what is kept under a name; who recalled it still has it. Throws `Errc::not_found`, with names that are
-  /// kept.
+  /// Drops a kept entry; processes that recalled it keep it. Throws `Errc::not_found`, with the kept names.
   void drop(const std::string& name);
 
-  /// Ends the session for everybody: workers are killed, all others get errors, the name is free again. Returns when
-  /// the keeper is gone.
+  /// Ends the session for all: kills its workers, makes calls of other participants fail, and frees the name. Returns
+  /// once the keeper has ended.
   void end();
 
  private:
   explicit Session(std::shared_ptr<SessionState> state) noexcept;
 
-  std::shared_ptr<SessionState> state_;  // shared: every copy and every object of this process may be the last
+  std::shared_ptr<SessionState> state_;  // shared: any copy or object of this process may be the last
 };
 
 }  // namespace drover

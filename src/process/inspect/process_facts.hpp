@@ -1,5 +1,5 @@
-// process/inspect/process_facts.hpp: a snapshot of a process and its threads from /proc: where they sleep, and on which
-// files.
+// process/inspect/process_facts.hpp: a snapshot of a process and its threads from /proc: where they sleep, and on
+// which files.
 #pragma once
 
 #include <sys/types.h>

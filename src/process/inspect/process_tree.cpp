@@ -32,8 +32,8 @@ constexpr std::chrono::seconds kTimeToStop{2};
 constexpr std::chrono::milliseconds kTimeToDoubt{100};
 constexpr std::chrono::microseconds kPause{200};
 
-// A process to be killed, identified exactly. Keeps no descriptor: in a worker that ends, other threads of the program
-// still run and may close descriptors that are not theirs.
+// A process to be killed, identified exactly. Keeps no descriptor: in a worker that ends, other threads of the
+// program still run and may close descriptors that are not theirs.
 class Quarry {
  public:
   explicit Quarry(const ProcessRecord& record) : record_(record) {}
@@ -42,7 +42,8 @@ class Quarry {
     const Fd pidfd = open();
     if (!is_the_one()) return;
     if (pidfd_send_signal(pidfd.get(), number) == 0 || errno == ESRCH) return;
-    if (::kill(record_.pid, number) == 0 || errno == ESRCH) return;  // out of descriptors, or another thread closed it
+    if (::kill(record_.pid, number) == 0 || errno == ESRCH)
+      return;  // out of descriptors, or another thread closed it
     log(LogLevel::warn, "a descendant cannot be killed; another user may own it; it is process", record_.pid);
   }
   // False if the deadline passes first.

@@ -164,8 +164,8 @@ void SymbolTable::load_segments(std::uint64_t offset, std::size_t count) {
   }
 }
 
-// A stripped file has only .dynsym; otherwise .symtab has the same functions and more. A file has at most one of each;
-// further ones are ignored, since they could only waste time.
+// A stripped file has only .dynsym; otherwise .symtab has the same functions and more. A file has at most one of
+// each; further ones are ignored, since they could only waste time.
 void SymbolTable::load_functions(std::uint64_t offset, std::size_t count) {
   const auto sections = read_records<Elf64_Shdr>(file_, offset, std::min(count, kMostSections));
   for (const Elf64_Word type : {Elf64_Word{SHT_SYMTAB}, Elf64_Word{SHT_DYNSYM}}) {

@@ -26,15 +26,16 @@
 namespace drover {
 namespace {
 
-// A process in an uninterruptible call, as with a failing GPU, may not die when killed; a destructor must not wait for
-// it for ever.
+// A process in an uninterruptible call, as with a failing GPU, may not die when killed; a destructor must not wait
+// for it for ever.
 constexpr std::chrono::seconds kChildTimeToDie{10};
 
 void reap(pid_t pid) noexcept {
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) != 0) {
     if (errno == EINTR) continue;
-    log(LogLevel::warn, "a child process could not be reaped, since other code reaps all children; it is process", pid);
+    log(LogLevel::warn, "a child process could not be reaped, since other code reaps all children; it is process",
+        pid);
     return;
   }
 }
@@ -120,10 +121,10 @@ Fd ChildProcess::take_pipe(int number) {
 
 void ChildProcess::check_process() const {
   if (parent_ == ::getpid()) return;
-  throw Error(Errc::forked,
-              fmt::format("process {} is a child of process {}, from which process {} was forked", pid_, parent_,
-                          ::getpid()),
-              "leave it to the process that started it");
+  throw Error(
+      Errc::forked,
+      fmt::format("process {} is a child of process {}, from which process {} was forked", pid_, parent_, ::getpid()),
+      "leave it to the process that started it");
 }
 
 std::optional<ExitStatus> ChildProcess::wait(Deadline deadline) {
@@ -149,8 +150,8 @@ ExitStatus ChildProcess::reap_own() {
   return status_from(info, is_sigkill(info) ? reason_of_kill() : KillReason::unknown);
 }
 
-// If the template is gone, this process may have adopted the child, as workers adopt orphans. Otherwise only a kill by
-// this process is known.
+// If the template is gone, this process may have adopted the child, as workers adopt orphans. Otherwise only a kill
+// by this process is known.
 ExitStatus ChildProcess::reap_remote() {
   siginfo_t info{};
   const bool is_told = remote_status::receive(remote_.get(), info);
@@ -189,13 +190,14 @@ WaitResult ChildProcess::kill_trees(std::span<ChildProcess* const> children, Dea
   return drover::kill_trees(roots, deadline);
 }
 
-// Uses plain calls, since it must work whatever a test makes fail. Signals go by pidfd: if other code reaped the child,
-// its pid may belong to another process by now.
+// Uses plain calls, since it must work whatever a test makes fail. Signals go by pidfd: if other code reaped the
+// child, its pid may belong to another process by now.
 void ChildProcess::end() noexcept {
   if (pid_ == 0 || ended_ || parent_ != ::getpid()) return;
   static_cast<void>(pidfd_send_signal(pidfd_.get(), SIGKILL));
   if (!pidfd_wait(pidfd_.get(), Deadline::after(kChildTimeToDie))) {
-    log(LogLevel::error, "a killed child process does not end and is left behind, stuck in the kernel; it is process", pid_);
+    log(LogLevel::error, "a killed child process does not end and is left behind, stuck in the kernel; it is process",
+        pid_);
   } else if (remote_.is_open()) {
     remote_status::let_reap(remote_.get());
     remote_.reset();

@@ -49,7 +49,8 @@ std::shared_ptr<ChildWatch> ChildWatch::instance() {
   const MutexLock lock(everything.mutex);
   if (auto current = everything.current.lock()) {
     if (current->process_ != ::getpid()) {
-      throw Error(Errc::forked, fmt::format("process {} was forked from a process that had started workers", ::getpid()),
+      throw Error(Errc::forked,
+                  fmt::format("process {} was forked from a process that had started workers", ::getpid()),
                   "start workers from the process that called main, or start this one by exec");
     }
     return current;

@@ -22,9 +22,9 @@ struct WatchedChild {
   std::string mark;  ///< TreeRoot::mark
 };
 
-/// A thread that starts children, forwards their output line by line to the standard output and error of this process,
-/// and kills the processes they leave behind. One per process, for any number of children; it lives as long as a
-/// reference to it. Thread-safe.
+/// A thread that starts children, forwards their output line by line to the standard output and error of this
+/// process, and kills the processes they leave behind. One per process, for any number of children; it lives as long
+/// as a reference to it. Thread-safe.
 class ChildWatch {
  public:
   /// The instance of this process, created on first use. Throws `Errc::forked` in a forked child that inherited one.
@@ -34,8 +34,9 @@ class ChildWatch {
   /// Gives a slow reader a moment to read the last lines, then joins the thread.
   ~ChildWatch();
 
-  /// Starts a child from the watching thread. Since that thread outlives all children, SpawnOptions::parent_death_signal
-  /// then reports the end of this process. CPUs and niceness default to those of the caller, as Placement says.
+  /// Starts a child from the watching thread. Since that thread outlives all children,
+  /// SpawnOptions::parent_death_signal then reports the end of this process. CPUs and niceness default to those of
+  /// the caller, as Placement says.
   [[nodiscard]] ChildProcess spawn(const SpawnOptions& options);
   /// Watches a child that leads its own session. Requires: it is not reaped before `finish`.
   void add(const ChildProcess& child, WatchedChild what);

@@ -61,7 +61,8 @@ struct DeathWatch::State {
       const bool is_interrupted = count < 0 && errno == EINTR;
       if (const Dependence* const dead = find_dead()) end(dead->reason);
       if (const pid_t expected = parent; expected != 0 && !is_there(expected)) end(parent_reason);
-      if (count != 0 && !is_interrupted) std::this_thread::sleep_for(kLook);  // the descriptor belongs to another file
+      if (count != 0 && !is_interrupted)
+        std::this_thread::sleep_for(kLook);  // the descriptor belongs to another file
     }
   }
 

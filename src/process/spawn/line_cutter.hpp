@@ -10,9 +10,9 @@
 
 namespace drover {
 
-/// Splits a byte stream into lines "[NAME] text\n" of at most PIPE_BUF bytes, so that a line is never interleaved with
-/// other output. A longer line continues on the next, with three dots at the end of one and the start of the other;
-/// nothing is lost. Buffers at most one line. Not synchronised.
+/// Splits a byte stream into lines "[NAME] text\n" of at most PIPE_BUF bytes, so that a line is never interleaved
+/// with other output. A longer line continues on the next, with three dots at the end of one and the start of the
+/// other; nothing is lost. Buffers at most one line. Not synchronised.
 class LineCutter {
  public:
   static constexpr std::size_t kLongestLine = PIPE_BUF;  ///< including name, dots and newline

@@ -6,10 +6,10 @@
 #include <csignal>
 #include <cstdint>
 
-/// The messages on the socket of one child, a SOCK_SEQPACKET pair. First `started` (from the child, with its pidfd) or
-/// `refused` (from the template, followed by a text), then `ended` (from the template). The template leaves the child
-/// unreaped, so that its id is not reused, until it receives `reap` or the application closes its end; then it closes
-/// its own.
+/// The messages on the socket of one child, a SOCK_SEQPACKET pair. First `started` (from the child, with its pidfd)
+/// or `refused` (from the template, followed by a text), then `ended` (from the template). The template leaves the
+/// child unreaped, so that its id is not reused, until it receives `reap` or the application closes its end; then it
+/// closes its own.
 namespace drover::remote_status {
 
 inline constexpr char kStarted = 'K';  ///< StartedMessage

@@ -1,6 +1,6 @@
-// The child between clone and exec. It runs in its parent's memory with the calling thread's thread-local storage, while
-// that thread is suspended and all others run. Therefore: raw system calls only, since wrappers and the interceptors of
-// sanitizers keep state of the parent; no allocation, no lock, no exception, no instrumentation.
+// The child between clone and exec. It runs in its parent's memory with the calling thread's thread-local storage,
+// while that thread is suspended and all others run. Therefore: raw system calls only, since wrappers and the
+// interceptors of sanitizers keep state of the parent; no allocation, no lock, no exception, no instrumentation.
 #include <linux/close_range.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -47,7 +47,8 @@ DROVER_BARE void begin(SpawnPlan& plan, SpawnStep step) noexcept {
 DROVER_BARE void reset_signal_handlers() noexcept {
   const std::array<unsigned long, 8> by_default = {};  // the kernel's struct sigaction, all zero
   for (int signal = 1; signal <= kHighestSignal; ++signal) {
-    ::syscall(SYS_rt_sigaction, signal, by_default.data(), nullptr, kSignalSetBytes);  // fails for SIGKILL and SIGSTOP
+    ::syscall(SYS_rt_sigaction, signal, by_default.data(), nullptr,
+              kSignalSetBytes);  // fails for SIGKILL and SIGSTOP
   }
 }
 

@@ -10,8 +10,8 @@
 
 namespace drover {
 
-/// Whether descriptor `number` (0, 1 or 2) is a standard stream. If the program has closed that, the number may belong
-/// to another file, which is closed on exec.
+/// Whether descriptor `number` (0, 1 or 2) is a standard stream. If the program has closed that, the number may
+/// belong to another file, which is closed on exec.
 [[nodiscard]] inline bool is_standard_stream(int number) noexcept {
   const int flags = ::fcntl(number, F_GETFD);
   return flags >= 0 && (flags & FD_CLOEXEC) == 0;
@@ -24,8 +24,8 @@ inline void fill_standard_streams() noexcept {
   }
 }
 
-/// Moves a descriptor above the standard streams, so that output of a program that has closed those does not go there.
-/// Returns it unchanged if no other number is free.
+/// Moves a descriptor above the standard streams, so that output of a program that has closed those does not go
+/// there. Returns it unchanged if no other number is free.
 [[nodiscard]] inline Fd above_standard_streams(Fd fd) noexcept {
   if (!fd.is_open() || fd.get() > STDERR_FILENO) return fd;
   Fd lifted(::fcntl(fd.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));

@@ -30,12 +30,12 @@
 namespace drover {
 namespace {
 
-// Room for what its children show in /proc in place of its own arguments and variables.
+// Reserved in the template for the arguments and variables that its children show in /proc.
 constexpr std::size_t kRoomForArguments = 1024;
 constexpr std::size_t kRoomForVariables = 16 * std::size_t{1024};
 constexpr std::chrono::seconds kTemplateTimeToDie{5};
 constexpr std::string_view kReady = "ready\n";
-constexpr int kSendPause = 20;  // milliseconds, between looks whether another has got the message
+constexpr int kSendPause = 20;  // milliseconds between checks if another thread has received the message
 
 std::pair<ChildProcess, Fd> start_template(ChildWatch& watch, const TemplateCommand& command) {
   auto [ours, theirs] = message_sockets();
@@ -60,7 +60,7 @@ Fd working_folder() {
   return folder;
 }
 
-// As a child that this thread makes would have it.
+// The place that a child of this thread would inherit.
 SpawnOptions placed_here(SpawnOptions options) {
   const ThreadPlace here = place_of_this_thread();
   if (options.placement.cpus.empty()) options.placement.cpus = here.cpus;
@@ -72,7 +72,7 @@ std::vector<std::string> texts_of(const std::vector<char*>& pointers) {
   return {pointers.begin(), pointers.end() - 1};
 }
 
-// What the plan moves, and our own standard streams where it leaves them alone: those of the template are not ours.
+// The descriptors of the plan, and the standard streams that it does not replace, since the template has others.
 std::vector<std::pair<int, int>> descriptors_of_child(const SpawnPlan& plan) {
   auto moves = plan.moves;
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
@@ -98,7 +98,7 @@ bool RunningTemplate::fits() const { return template_facts_now() == facts_; }
 
 bool RunningTemplate::has_ended() const noexcept { return pidfd_has_ended(process_.pidfd()); }
 
-// Nobody who only looks may be held up by one who waits; so several may wait, and one of them gets the message.
+// A waiting thread must not block one that only checks, so several may wait and one of them gets the message.
 bool RunningTemplate::wait_ready(Deadline deadline) {
   while (!is_ready_) {
     std::array<pollfd, 2> news = {pollfd{.fd = control_.get(), .events = POLLIN, .revents = 0},
@@ -123,7 +123,7 @@ bool RunningTemplate::take_ready(bool has_news) {
 }
 
 std::string RunningTemplate::notes() const {
-  if (!is_ready_) return {};  // who waits for that holds the mutex
+  if (!is_ready_) return {};  // until then a waiting thread may hold the mutex
   const MutexLock lock(mutex_);
   return notes_;
 }
@@ -186,12 +186,12 @@ RunningTemplate::Outcome RunningTemplate::await_start(const Fd& socket, Spawned&
     if (!message) continue;
     const char kind = message->bytes.front();
     if (kind == remote_status::kRefused) log_once(message->bytes.substr(1));
-    if (kind != remote_status::kStarted) return Outcome::declined;  // it failed at a step, or never began
+    if (kind != remote_status::kStarted) return Outcome::declined;  // a step failed, or it never started
     remote_status::StartedMessage started;
     if (message->bytes.size() != sizeof started) return Outcome::declined;
     std::memcpy(&started, message->bytes.data(), sizeof started);
-    if (message->descriptors.size() != 1) {  // there was no room for it, and another is started in its place
-      ::kill(started.pid, SIGKILL);          // nobody has reaped it
+    if (message->descriptors.size() != 1) {  // its pidfd was dropped for lack of room: the caller clones it instead
+      ::kill(started.pid, SIGKILL);          // not reaped yet
       return Outcome::declined;
     }
     spawned.pid = started.pid;
@@ -200,10 +200,9 @@ RunningTemplate::Outcome RunningTemplate::await_start(const Fd& socket, Spawned&
   }
 }
 
-// Nothing may come of the order any more: whoever would fork is dead then, and a child that is on its way finds that
-// nobody listens.
+// Cancels the order: kills the template, and a child that is already starting finds its socket closed.
 void RunningTemplate::give_up(const Fd& socket) noexcept {
-  log(LogLevel::warn, "a template does not answer, and is killed; it was process", process_.pid());
+  log(LogLevel::warn, "a template does not answer and is killed; it was process", process_.pid());
   kill();
   ::shutdown(socket.get(), SHUT_RD);
   try {
@@ -218,7 +217,7 @@ void RunningTemplate::give_up(const Fd& socket) noexcept {
 
 void RunningTemplate::log_once(const std::string& why) {
   if (has_logged_.exchange(true)) return;
-  log(LogLevel::warn, fmt::format("no process is forked from the template, process {}, but each is started anew, "
+  log(LogLevel::warn, fmt::format("processes are started without the template (process {}), "
                                   "which takes longer: {}",
                                   process_.pid(), why));
 }
@@ -228,7 +227,7 @@ void RunningTemplate::close() noexcept {
   ::shutdown(control_.get(), SHUT_RDWR);
 }
 
-// Its sockets close a moment before it counts as dead.
+// Its sockets close shortly before the process is dead.
 void RunningTemplate::reap() noexcept {
   if (!is_closed_) kill();
 }

@@ -1,4 +1,4 @@
-// process/template/running_template.hpp: one template process, as the application uses it.
+// process/template/running_template.hpp: one template process, as seen by the application.
 #pragma once
 
 #include <sys/types.h>
@@ -20,38 +20,38 @@
 
 namespace drover {
 
-/// Which of TemplateCommand::starts a child begins with, and how many arguments of its own it has.
+/// The entry of TemplateCommand::starts that a child matches, and the number of its further arguments.
 struct OrderedStart {
   std::size_t index = 0;
   std::size_t own_arguments = 0;
 };
 
-/// One process that is a template, from its start to its end.
+/// Owns one template process.
 class RunningTemplate {
  public:
-  /// Starts it.
+  /// Starts the process.
   explicit RunningTemplate(const TemplateCommand& command);
 
-  /// Waits until it is ready; false if it has ended, or the deadline passes first.
+  /// Waits until it is ready; false if it ends or the deadline passes first.
   [[nodiscard]] bool wait_ready(Deadline deadline) DROVER_EXCLUDES(mutex_);
-  /// What became of an order.
+  /// The result of an order.
   enum class Outcome {
-    started,   ///< there is a child
-    declined,  ///< there is none, and another template would give none either
+    started,   ///< the child runs
+    declined,  ///< no child, and no other template would start it either
     lost,      ///< the template is gone
   };
-  /// Orders a child and waits until everything holds for it. Requires: it is ready.
+  /// Orders a child and waits until its options are in force. Requires: the template is ready.
   [[nodiscard]] Outcome order(const SpawnOptions& options, const OrderedStart& start, Spawned& spawned);
-  /// Whether it was ready once.
+  /// Whether it has ever been ready.
   [[nodiscard]] bool was_ready() const noexcept { return is_ready_; }
   [[nodiscard]] std::string notes() const DROVER_EXCLUDES(mutex_);
   [[nodiscard]] pid_t pid() const noexcept { return process_.pid(); }
   [[nodiscard]] bool has_ended() const noexcept;
-  /// Whether a child with our environment could be forked from it now.
+  /// Whether a child with the environment of this process could be forked from it now.
   [[nodiscard]] bool fits() const;
-  /// Lets it end once its children have.
+  /// Makes it end once its children have ended.
   void close() noexcept;
-  /// Ends it now.
+  /// Kills it.
   void kill() noexcept;
   /// Kills and reaps it after an order was lost, unless it was closed and so takes no orders.
   void reap() noexcept;
@@ -63,10 +63,10 @@ class RunningTemplate {
   void give_up(const Fd& socket) noexcept;
   void log_once(const std::string& why);
 
-  std::shared_ptr<ChildWatch> watch_;  // whose thread started it, and must live as long
+  std::shared_ptr<ChildWatch> watch_;  // its thread started the process and must outlive it
   Fd control_;
   ChildProcess process_;
-  TemplateFacts facts_;  // of this process when it was started
+  TemplateFacts facts_;  // of the application when the template was started
   std::chrono::milliseconds patience_;
   mutable Mutex mutex_;
   std::string notes_ DROVER_GUARDED_BY(mutex_);

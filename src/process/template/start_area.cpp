@@ -12,9 +12,9 @@
 namespace drover {
 namespace {
 
-constexpr int kArgumentsBegin = 45;  // behind the name; see proc(5): field 48, and the next three
+constexpr int kArgumentsBegin = 45;  // after the name; see proc(5), field 48 and the next three
 
-// Of the text of /proc/self/stat behind the name; 0 if there is none.
+// A field of /proc/self/stat after the name; 0 if there is none.
 std::uintptr_t field(std::string_view fields, int index) {
   for (; index > 0; --index) fields.remove_prefix(std::min(fields.size(), fields.find(' ') + 1));
   std::uintptr_t value = 0;
@@ -23,7 +23,7 @@ std::uintptr_t field(std::string_view fields, int index) {
 }
 
 char* address(std::uintptr_t value) {
-  return reinterpret_cast<char*>(value);  // NOLINT(performance-no-int-to-ptr): the kernel tells it as a number
+  return reinterpret_cast<char*>(value);  // NOLINT(performance-no-int-to-ptr): printed by the kernel
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ void StartArea::show(const std::vector<std::string>& arguments,
   fill(variables_, variables, false);
 }
 
-// The kernel shows the whole area; the byte at its end stays zero, else it would look further.
+// The kernel shows the whole area; without a zero as its last byte it would read beyond.
 void StartArea::fill(Range range, const std::vector<std::string>& texts, bool cuts) noexcept {
   if (range.begin == nullptr || range.end <= range.begin) return;
   auto room = static_cast<std::size_t>(range.end - range.begin) - 1;

@@ -1,4 +1,4 @@
-// process/template/start_area.hpp: the arguments and variables of this process, as others see them in /proc.
+// process/template/start_area.hpp: the arguments and variables of this process that /proc shows.
 #pragma once
 
 #include <string>
@@ -6,15 +6,15 @@
 
 namespace drover {
 
-/// Where the kernel keeps what the process was started with. Who is forked has those of its parent there, and
-/// /proc/PID/cmdline and environ show them, unless it writes its own over them.
+/// The memory in which the kernel stored the arguments and variables of this process. A forked process has its
+/// parent's there, and /proc/PID/cmdline and environ show them, until it overwrites them with its own.
 class StartArea {
  public:
-  /// Finds it; finds nothing where there is no /proc.
+  /// Finds the area; finds none without /proc.
   StartArea();
 
-  /// Writes others in their place. What does not fit is left out: the variables at the end, the end of the arguments.
-  /// Who still has pointers to the old ones reads the new.
+  /// Overwrites the area. Drops what does not fit: the last variables, the end of the arguments. Existing pointers to
+  /// the old texts see the new ones.
   void show(const std::vector<std::string>& arguments, const std::vector<std::string>& variables) const noexcept;
 
  private:

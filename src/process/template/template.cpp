@@ -9,7 +9,7 @@
 namespace drover {
 
 Template::Template(TemplateCommand command) {
-  require(command.executable.find('/') != std::string::npos, "a template is started by its path, and this is none",
+  require(command.executable.find('/') != std::string::npos, "the executable of a template is not a path",
           "give a path with a '/', such as sys.executable");
   state_ = std::make_shared<State>(std::move(command));
 }

@@ -26,7 +26,7 @@ std::string root_folder() {
   return {path.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length))};
 }
 
-// Of this thread, as a child of it would have them.
+// Read from this thread, since a child inherits them from it.
 std::string rights() {
   constexpr std::array<std::string_view, 10> kKeys = {
       "Uid:",    "Gid:",    "Groups:",     "CapInh:",  "CapPrm:",
@@ -79,7 +79,7 @@ std::vector<std::pair<int, KernelLimit>> limits_of_child(const SpawnPlan& plan) 
   return {limits.begin(), limits.end()};
 }
 
-// There is no call that only reads it.
+// umask(2) cannot read without writing.
 mode_t creation_mask() {
   constexpr std::string_view kKey = "Umask:\t";
   std::ifstream file("/proc/self/status");

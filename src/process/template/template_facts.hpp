@@ -1,4 +1,4 @@
-// process/template/template_facts.hpp: what of this process a template has taken over, and whether it still is so.
+// process/template/template_facts.hpp: what a template inherited from the application, and whether it still matches.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@
 
 namespace drover {
 
-/// What a process has from its parent and cannot be given later.
+/// Attributes that a process inherits from its parent and that cannot be set later.
 struct TemplateFacts {
   uid_t user = 0;
   uid_t effective_user = 0;
@@ -20,24 +20,24 @@ struct TemplateFacts {
   gid_t effective_group = 0;
   pid_t process_group = 0;
   pid_t session = 0;
-  std::string root;                    ///< the folder that is '/' for it
-  std::string rights;                  ///< users, groups, capabilities and filters, as the kernel shows them
-  std::vector<std::string> variables;  ///< those that are read when a library loads, sorted
+  std::string root;                    ///< root folder
+  std::string rights;                  ///< users, groups, capabilities and seccomp filters, as the kernel prints them
+  std::vector<std::string> variables;  ///< variables that are read when a library loads, sorted
 
   bool operator==(const TemplateFacts& other) const = default;
 };
 
-/// Of this process now, with this environment ("NAME=value", ends with a null pointer) for a child.
+/// The current facts of this process, with the null-terminated environment ("NAME=value") of a child.
 [[nodiscard]] TemplateFacts template_facts(std::span<char* const> variables);
 
-/// Of this process now, with its own environment.
+/// The current facts of this process, with its own environment.
 [[nodiscard]] TemplateFacts template_facts_now();
 
-/// Whether a variable is read when a library or the interpreter loads, so that it cannot be changed later. Numbers of
-/// threads can.
+/// Whether a variable is read when a library or the interpreter loads and cannot be changed later. False for numbers
+/// of threads, which can.
 [[nodiscard]] bool is_read_at_load(std::string_view assignment);
 
-/// All limits of this process, with those of the plan in their place: as a child of ours would have them.
+/// All limits that a child of this process would have: those of the plan, and for the rest those of this process.
 [[nodiscard]] std::vector<std::pair<int, KernelLimit>> limits_of_child(const SpawnPlan& plan);
 
 /// The umask of this process, read without changing it.

@@ -26,21 +26,21 @@ namespace drover {
 namespace {
 
 constexpr int kNothingStarted = 127;
-constexpr std::size_t kFixedDescriptors = 3;  // the order itself, the socket of the child, its folder
+constexpr std::size_t kFixedDescriptors = 3;  // the order, the socket of the child, its folder
 
 const StartArea& start_area() {
   static const StartArea area;
   return area;
 }
 
-// To a number from `least` on; ends the process if there is none.
+// Moves to a number of at least `least`; ends the process if none is free.
 int lifted_number(int fd, int least) noexcept {
   const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, least);
   if (copy < 0) ::_exit(kNothingStarted);
   return copy;
 }
 
-// Everything but these.
+// Closes all others.
 std::vector<std::pair<unsigned, unsigned>> all_but(const std::set<int>& kept) {
   std::vector<std::pair<unsigned, unsigned>> closings;
   unsigned next = 0;
@@ -62,7 +62,7 @@ struct TemplateOrderTaken::State {
   std::vector<Fd> descriptors;  // one for each of order.targets
 
   void show() const {
-    // The newest first: those at the end may find no room, and the mark of a worker must.
+    // The newest first, since the last ones may not fit and the mark of a worker must.
     const std::vector<std::string> variables(order.variables.rbegin(), order.variables.rend());
     start_area().show(order.arguments, variables);
   }
@@ -108,12 +108,12 @@ void TemplateOrderTaken::become(pid_t parent) {
   plan.parent = parent;
   if (::fchdir(state_->folder.get()) != 0) ::_exit(kNothingStarted);
   ::umask(static_cast<mode_t>(order.creation_mask));
-  // What these owned is closed with the rest, and their numbers may be others' then.
+  // Their descriptors are closed with the rest, and their numbers may be reused.
   static_cast<void>(state_->socket.release());
   static_cast<void>(state_->folder.release());
   for (auto& descriptor : state_->descriptors) static_cast<void>(descriptor.release());
   apply_spawn_plan(plan);
-  ::clearenv();  // the old texts are written over; the caller sets the new
+  ::clearenv();  // the old texts are overwritten; the caller sets new ones
   state_->show();
   const remote_status::StartedMessage message{.pid = ::getpid()};
   const std::string_view bytes(reinterpret_cast<const char*>(&message), sizeof message);
@@ -133,9 +133,9 @@ std::optional<TemplateOrderTaken> TemplateServer::take() const {
   auto message = receive_message(control_);
   if (!message) {
     if (errno == EAGAIN || errno == EMFILE || errno == ENFILE) return std::nullopt;
-    throw Error(Errc::peer_lost, "the application orders no more from this template");
+    throw Error(Errc::peer_lost, "the application has closed this template");
   }
-  if (message->descriptors.size() < kFixedDescriptors) return std::nullopt;  // some were lost: too many are open
+  if (message->descriptors.size() < kFixedDescriptors) return std::nullopt;  // some were dropped: too many open files
   auto state = std::make_unique<TemplateOrderTaken::State>();
   state->socket = std::move(message->descriptors[1]);
   state->folder = std::move(message->descriptors[2]);
@@ -145,7 +145,7 @@ std::optional<TemplateOrderTaken> TemplateServer::take() const {
   state->order = order_from_bytes(contents_of(message->descriptors[0]));
   TemplateOrderTaken order(std::move(state));
   if (order.state_->descriptors.size() == order.state_->order.targets.size()) return order;
-  order.refuse("descriptors got lost on their way to the template: it has too many open");
+  order.refuse("the template has too many open files and lost descriptors of the order");
   return std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-// process/template/template_server.hpp: what the process does that is a template.
+// process/template/template_server.hpp: the template's side: takes orders and turns forked processes into children.
 #pragma once
 
 #include <sys/types.h>
@@ -12,39 +12,36 @@
 
 namespace drover {
 
-/// The descriptors of a template, under the numbers it finds them.
-inline constexpr int kTemplateControl = 3;      ///< where orders come from
+/// Descriptor numbers in a template.
+inline constexpr int kTemplateControl = 3;      ///< source of orders
 inline constexpr int kTemplateApplication = 4;  ///< a pidfd of the application
 
-/// A child that was ordered. Its socket, which the template owns once it took it, carries how the child ended to the
-/// application; src/process/spawn/remote_status.hpp has the messages.
+/// An order for a child. Its socket, which the template owns once it has taken it, reports the end of the child to
+/// the application; process/spawn/remote_status.hpp has the messages.
 class TemplateOrderTaken {
  public:
-  /// What is private to the library.
   struct State;
   /// Made by TemplateServer.
   explicit TemplateOrderTaken(std::unique_ptr<State> state) noexcept;
-  /// Takes over what `other` had.
   TemplateOrderTaken(TemplateOrderTaken&& other) noexcept;
-  /// The same.
   TemplateOrderTaken& operator=(TemplateOrderTaken&& other) noexcept;
   ~TemplateOrderTaken();
 
-  /// Which of TemplateCommand::starts it is.
+  /// The index in TemplateCommand::starts.
   [[nodiscard]] std::size_t start() const noexcept;
-  /// What comes after those.
+  /// The arguments after those.
   [[nodiscard]] std::vector<std::string> arguments() const;
   /// Its environment: "NAME=value".
   [[nodiscard]] const std::vector<std::string>& variables() const noexcept;
 
-  /// Says that there will be no such child, and why.
+  /// Declines the order with a reason.
   void refuse(std::string_view why);
-  /// In the template, after the fork: the socket of the child. The caller owns it.
+  /// In the template, after the fork: takes the socket of the child, which the caller then owns.
   [[nodiscard]] int take_socket();
-  /// In the child, at once after the fork from process `parent`: makes everything hold that was asked for, and tells
-  /// the application. All descriptors but those of the child are closed, whoever owned them; nobody may own one of
-  /// them any more. The environment is empty then, for the caller to fill. Ends the process if something does not
-  /// hold or nobody waits for it; the application then starts the child in the usual way.
+  /// In the child, right after the fork from process `parent`: puts the ordered options in force and reports to the
+  /// application. Closes all descriptors except those of the child, so no object may own one any more. Clears the
+  /// environment for the caller to fill. Ends the process if an option cannot be put in force or the application no
+  /// longer waits; the application then clones the child.
   void become(pid_t parent);
 
  private:
@@ -52,16 +49,16 @@ class TemplateOrderTaken {
   std::unique_ptr<State> state_;
 };
 
-/// The end of the control socket that the template has.
+/// The template's end of the control socket.
 class TemplateServer {
  public:
-  /// `control` stays the caller's. Reads where the kernel keeps the arguments and variables of this process, so that
-  /// its children can show their own there.
+  /// Does not own `control`. Finds where the kernel stores the arguments and variables of this process, so that
+  /// children can show their own there.
   explicit TemplateServer(int control);
 
-  /// Says that orders can come; `notes` are lines about what was left out.
+  /// Reports that the template is ready; `notes` are lines about what was left out.
   void say_ready(std::string_view notes) const;
-  /// The next order; nothing if there is none now. Throws `Errc::peer_lost` if none will come any more.
+  /// The next order; nullopt if none is pending. Throws `Errc::peer_lost` if no more will come.
   [[nodiscard]] std::optional<TemplateOrderTaken> take() const;
 
  private:

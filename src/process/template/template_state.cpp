@@ -17,17 +17,17 @@ namespace drover {
 namespace {
 
 constexpr int kMostFailures = 3;
-// Importing the largest frameworks from a cold disk takes some ten seconds.
+// Importing the largest frameworks from a cold disk takes tens of seconds.
 constexpr std::chrono::seconds kTimeToLoad{120};
 
-// What keeps us from asking, such as too many open files, does not keep a process from being started anew; and if it
-// does, that start says it better.
+// A failure to order, such as too many open files, need not prevent a clone; if it does, the clone has the better
+// error.
 RunningTemplate::Outcome try_order(RunningTemplate& used, const SpawnOptions& options, const OrderedStart& start,
                                    Spawned& spawned) {
   try {
     return used.order(options, start, spawned);
   } catch (const Error& error) {
-    log(LogLevel::info, std::string("no process is forked from the template: ") + error.what());
+    log(LogLevel::info, std::string("the template is not used: ") + error.what());
     return RunningTemplate::Outcome::declined;
   }
 }
@@ -50,12 +50,12 @@ std::optional<OrderedStart> Template::State::start_of(const SpawnOptions& option
 std::optional<Spawned> Template::State::spawn(const SpawnOptions& options) {
   const auto start = start_of(options);
   if (!start) return std::nullopt;
-  // One that died in between is not the fault of the next.
+  // A template that died before is not the fault of the next.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const auto used = running();
     if (!used) return std::nullopt;
     if (!used->wait_ready(Deadline::after(kTimeToLoad))) {
-      if (!used->has_ended()) used->kill();  // an import that never ends counts as a failure
+      if (!used->has_ended()) used->kill();  // an import that hangs counts as a failure
       continue;
     }
     Spawned spawned;
@@ -81,8 +81,8 @@ std::shared_ptr<RunningTemplate> Template::State::running() {
   if (failures_ >= kMostFailures) {
     is_closed_ = true;
     log(LogLevel::warn,
-        "the template process ended before it was ready, again and again; processes are started anew "
-        "from now on. See what it wrote to standard error, or set DROVER_TEMPLATE=0");
+        "the template process repeatedly ended before it was ready; from now on processes are started without it. "
+        "See its standard error, or set DROVER_TEMPLATE=0");
     return nullptr;
   }
   try {
@@ -90,7 +90,7 @@ std::shared_ptr<RunningTemplate> Template::State::running() {
   } catch (const Error& error) {
     is_closed_ = true;
     log(LogLevel::warn,
-        fmt::format("no template process can be started, and processes are started anew: {}", error.what()));
+        fmt::format("the template process cannot be started, so processes are started without it: {}", error.what()));
   }
   return running_;
 }

@@ -26,7 +26,7 @@ class Template::State final : public Spawner {
   ~State() override = default;
 
   [[nodiscard]] std::optional<Spawned> spawn(const SpawnOptions& options) override;
-  /// The one that runs, started now if there is none; nothing if it was given up, or in a forked child.
+  /// The running template, started if there is none; nullptr after too many failures or in a forked child.
   [[nodiscard]] std::shared_ptr<RunningTemplate> running() DROVER_EXCLUDES(mutex_);
   [[nodiscard]] bool wait_ready(Deadline deadline);
   [[nodiscard]] std::string notes() const;
@@ -45,7 +45,7 @@ class Template::State final : public Spawner {
   const pid_t process_;
   std::atomic<std::size_t> forks_ = 0;
   mutable Mutex mutex_;
-  std::shared_ptr<RunningTemplate> running_ DROVER_GUARDED_BY(mutex_);  // shared: somebody may be waiting for it
+  std::shared_ptr<RunningTemplate> running_ DROVER_GUARDED_BY(mutex_);  // shared: a thread may be waiting for it
   bool is_closed_ DROVER_GUARDED_BY(mutex_) = false;
   int failures_ DROVER_GUARDED_BY(mutex_) = 0;
 };

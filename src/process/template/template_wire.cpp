@@ -54,7 +54,7 @@ class Reader {
     return value;
   }
   std::string text() { return std::string(piece(number())); }
-  // `read` takes at least one number each, so a count that is a lie ends soon.
+  // `read` consumes at least one number each, so a false count ends soon.
   template <class Read>
   void list(Read read) {
     for (std::uint64_t count = number(); count > 0; --count) read();
@@ -70,7 +70,7 @@ class Reader {
 
  private:
   [[noreturn]] static void fail() {
-    throw Error(Errc::corrupt, "a template was asked for something that it does not understand",
+    throw Error(Errc::corrupt, "a template received an order that it does not understand",
                 "application and template may be of different versions; start the application again");
   }
   std::string_view piece(std::uint64_t length) {
@@ -124,7 +124,7 @@ std::string to_bytes(const TemplateOrder& order) {
 TemplateOrder order_from_bytes(std::string_view bytes) {
   Reader in(bytes);
   TemplateOrder order;
-  if (in.number() != kVersion) in = Reader("");  // whatever is read next fails
+  if (in.number() != kVersion) in = Reader("");  // makes the next read fail
   order.start = in.number();
   order.arguments = in.texts();
   order.own_arguments = in.number();

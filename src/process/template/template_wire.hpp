@@ -1,4 +1,4 @@
-// process/template/template_wire.hpp: what a template is asked for, as it travels.
+// process/template/template_wire.hpp: the messages between application and template.
 #pragma once
 
 #include <sys/types.h>
@@ -14,19 +14,19 @@
 
 namespace drover {
 
-/// A child as it is ordered from a template. The descriptors travel beside it: first the folder in which it begins,
-/// then one for each of `targets`.
+/// An order for a child. Its descriptors are sent beside it: first the working folder, then one for each of
+/// `targets`.
 struct TemplateOrder {
-  std::uint64_t start = 0;             ///< which of TemplateCommand::starts it is
-  std::vector<std::string> arguments;  ///< all of them, with the program's name, for those who look at the process
-  std::uint64_t own_arguments = 0;     ///< how many of them, at the end, come after those of the start
-  std::vector<std::string> variables;  ///< its environment
-  std::vector<int> targets;            ///< the numbers its descriptors get
+  std::uint64_t start = 0;             ///< index in TemplateCommand::starts
+  std::vector<std::string> arguments;  ///< all, with the program's name, for /proc
+  std::uint64_t own_arguments = 0;     ///< number of the last arguments, after those of the start
+  std::vector<std::string> variables;  ///< environment
+  std::vector<int> targets;            ///< descriptor numbers in the child
   std::uint64_t creation_mask = 0;     ///< umask
   SpawnPlan plan;                      ///< group, parent-death signal, niceness, cpus, folder, limits
 };
 
-/// As bytes, and back; `from_bytes` throws `Errc::corrupt` if they are not such.
+/// Encode and decode an order; `from_bytes` throws `Errc::corrupt` for malformed bytes.
 [[nodiscard]] std::string to_bytes(const TemplateOrder& order);
 [[nodiscard]] TemplateOrder order_from_bytes(std::string_view bytes);
 
@@ -36,20 +36,20 @@ struct TemplateMessage {
   std::vector<Fd> descriptors;  // closed on exec
 };
 
-inline constexpr std::size_t kMostDescriptors = 250;    ///< of one message; the kernel takes 253
-inline constexpr std::size_t kMostMessageBytes = 4096;  ///< of one message
+inline constexpr std::size_t kMostDescriptors = 250;    ///< per message; the kernel allows 253
+inline constexpr std::size_t kMostMessageBytes = 4096;  ///< per message
 
-/// Sends one message; false if the other end is closed, or the kernel does not take it now, as when too many
-/// descriptors are on their way. Waits for room, some seconds at most.
+/// Sends a message; false if the other end is closed or the kernel refuses it, as when too many descriptors are in
+/// flight. Waits a few seconds at most for room.
 [[nodiscard]] bool send_message(int socket, std::string_view bytes, const std::vector<int>& descriptors) noexcept;
-/// Takes one message that is there; nothing at the end of all, or if there is none, as errno tells (0 at the end).
+/// Receives a pending message; nullopt at end of file (errno 0) or if none is pending.
 [[nodiscard]] std::optional<TemplateMessage> receive_message(int socket);
 
-/// A file without a name that holds these bytes, since an environment may be larger than a message; and its contents.
+/// Write bytes to an unnamed file, since an environment may be larger than a message, and read them back.
 [[nodiscard]] Fd file_with(std::string_view bytes);
 [[nodiscard]] std::string contents_of(const Fd& file);
 
-/// Two ends of a socket for messages.
+/// A connected pair of message sockets.
 [[nodiscard]] std::pair<Fd, Fd> message_sockets();
 
 }  // namespace drover
