@@ -1,4 +1,5 @@
-// session/client/session_state.hpp: this process as a participant of a session; what all copies of a Session share.
+// session/client/session_state.hpp: the participation of this process in a session, shared by all copies of a
+// Session.
 #pragma once
 
 #include <chrono>
@@ -22,11 +23,11 @@
 
 namespace drover {
 
-/// Joins when made and leaves when destroyed. Counts its openings, so that the keeper hears of the first and the last
-/// one only, and maps each memory file once. In a forked child it does nothing.
+/// Joins on construction and leaves on destruction. Counts the openings of each object, so that the keeper sees only
+/// the first and the last, and maps each memory file once. Does nothing in a forked child.
 class SessionState final : public Membership, public std::enable_shared_from_this<SessionState> {
  public:
-  /// Joins through `connection` as `participant_name`; one who was invited goes by the name of the invitation.
+  /// Joins through `connection` as `participant_name`, or under the name of the invitation if there was one.
   SessionState(Fd connection, const std::string& participant_name, std::chrono::milliseconds patience);
   ~SessionState() override;
 
@@ -45,13 +46,13 @@ class SessionState final : public Membership, public std::enable_shared_from_thi
   void check() const override;
   [[nodiscard]] Population population() const noexcept override { return page_.population(); }
 
-  /// Takes over the keeper, which is our child; it is waited for when the session has ended.
+  /// Takes over the keeper, a child of this process, to reap it when the session has ended.
   void own_keeper(ChildProcess keeper);
-  /// Asks the keeper for what is no object.
+  /// Sends a request that concerns no object.
   Answer ask(const Request& request, int fd = -1);
-  /// The same where the answer is a descriptor. Throws `Errc::corrupt` if none came.
+  /// Sends a request whose reply is a descriptor. Throws `Errc::corrupt` if none came.
   Fd ask_for_file(const Request& request);
-  /// Ends the session and waits until the keeper is gone.
+  /// Ends the session and waits until the keeper has ended.
   void end();
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -74,8 +75,8 @@ class SessionState final : public Membership, public std::enable_shared_from_thi
   void leave() noexcept;
   void await_keeper() noexcept;
 
-  Mutex mutex_;      // one request at a time, and openings in the order in which the keeper hears of them
-  KeeperLink link_;  // asking needs the mutex, looking does not
+  Mutex mutex_;      // serialises requests, and openings in the order of the keeper
+  KeeperLink link_;  // requests need the mutex, reads do not
   std::string name_;
   std::uint64_t incarnation_ = 0;
   PageView page_;

@@ -1,4 +1,4 @@
-// session/client/start_keeper.hpp: starting the process that keeps a session.
+// session/client/start_keeper.hpp: starts the keeper process of a session.
 #pragma once
 
 #include "drover/base/clock.hpp"
@@ -9,24 +9,25 @@
 
 namespace drover {
 
-/// The keeper of a session without a name.
+/// The keeper of an unnamed session.
 struct StartedKeeper {
-  ChildProcess process;  ///< our child
-  Fd connection;         ///< to it, for us to join
-  Channel starter;       ///< to be closed once we have joined; closed earlier it means that we gave up
+  ChildProcess process;  ///< child of this process
+  Fd connection;         ///< for joining
+  Channel starter;       ///< close it after joining; closed earlier, it tells the keeper to give up
 };
 
-/// Starts the keeper of a session without a name and waits until it is ready. Throws `Errc::invalid_argument` unless
-/// drover::init was called in this process or DROVER_KEEPER names another program, and what stopped the keeper.
+/// Starts the keeper of an unnamed session and waits until it is ready. Throws `Errc::invalid_argument` unless
+/// drover::init was called in this process or DROVER_KEEPER names another program, and the error of the keeper if it
+/// fails.
 [[nodiscard]] StartedKeeper start_keeper(Deadline deadline);
 
-/// How starting the keeper of a named session ended.
+/// The outcome of starting the keeper of a named session.
 enum class [[nodiscard]] NamedStart {
   started,  ///< it listens
-  taken,    ///< another keeper has the name, or is about to
+  taken,    ///< another keeper has the name or is taking it
 };
 
-/// Starts the keeper of a named session, as nobody's child. Throws as `start_keeper`.
+/// Starts the keeper of a named session as a daemon. Throws like `start_keeper`.
 NamedStart start_named_keeper(const KeeperSettings& settings, Deadline deadline);
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-// session/keeper/deposits.hpp: slabs in the keeper's hands.
+// session/keeper/deposits.hpp: slabs deposited with the keeper.
 #pragma once
 
 #include <cstddef>
@@ -11,28 +11,28 @@
 
 namespace drover {
 
-/// What is known of a slab that was deposited.
+/// A deposited slab.
 struct DepositedSlab {
-  std::uint64_t number = 0;  ///< never used twice in a session
-  std::string label;         ///< for people
-  std::uint64_t bytes = 0;   ///< as the depositor said
+  std::uint64_t number = 0;  ///< never reused in a session
+  std::string label;         ///< for listings
+  std::uint64_t bytes = 0;   ///< as declared by the depositor
 };
 
-/// Holds one descriptor for each slab that somebody deposited, until somebody withdraws it. Not synchronised.
+/// Holds a descriptor of each deposited slab until it is withdrawn. Not synchronised.
 class Deposits {
  public:
-  /// Takes a slab over and returns its number, which is never used twice.
+  /// Takes over a slab and returns its number.
   std::uint64_t add(Fd slab, std::string label, std::uint64_t bytes);
-  /// The descriptor; throws `Errc::not_found`.
+  /// The descriptor of a slab. Throws `Errc::not_found`.
   [[nodiscard]] const Fd& find(std::uint64_t number) const;
-  /// Lets go of it; unknown ones are ignored.
+  /// Closes a slab; ignores unknown numbers.
   void remove(std::uint64_t number) { slabs_.erase(number); }
 
-  /// The one with the next higher number; nothing after the last.
+  /// The slab with the next higher number; nullopt after the last.
   [[nodiscard]] std::optional<DepositedSlab> next(std::uint64_t number) const;
-  /// How many.
+  /// The number of slabs.
   [[nodiscard]] std::size_t size() const noexcept { return slabs_.size(); }
-  /// Bytes of all, as depositors said.
+  /// Their total size, as declared.
   [[nodiscard]] std::uint64_t bytes() const noexcept;
 
  private:

@@ -17,32 +17,32 @@
 
 namespace drover {
 
-/// How a keeper is to be.
+/// Settings of a keeper.
 struct KeeperSettings {
-  std::string name;                       ///< of the session; empty: it ends with the application
-  std::chrono::seconds idle_limit{3600};  ///< without participants; of a named session; 0: never
+  std::string name;                       ///< of the session; empty: the session ends with the application
+  std::chrono::seconds idle_limit{3600};  ///< for a named session without participants; 0: unlimited
 };
 
-/// Keeps one session: a loop of one thread that waits for nothing but the next event. No client can hold it up or
-/// bring it down: what a client sends is checked, sends never block, and a client that does not read is dropped.
+/// Runs one session: a single-threaded loop that only blocks waiting for events. No client can block or crash it:
+/// requests are validated, sends never block, and a client that does not read is dropped.
 ///
-/// 1. A participant is recovered when its pidfd says that it is dead, or when it leaves; never because it is silent.
-/// 2. Its number is free only after that.
-/// 3. The session without a name ends when the application leaves or is dead; then workers are killed.
+/// 1. A participant is recovered when its pidfd reports its death or when it leaves, never because it is silent.
+/// 2. Its number is reused only after recovery.
+/// 3. An unnamed session ends when the application leaves or dies; then workers are killed.
 class Keeper {
  public:
-  /// Opens the session: with a name it takes the name's lock and listens, else it makes the application's connection.
-  /// Throws `Errc::busy` if another keeper has the name. `starter` leads to the process that asked for the session.
+  /// Opens the session: locks the name and listens, or, without a name, connects the application. Throws `Errc::busy`
+  /// if another keeper has the name. `starter` is a socket to the process that started the keeper.
   Keeper(KeeperSettings settings, Fd starter);
   ~Keeper() = default;
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
 
-  /// Tells the starter and keeps the session until it has ended; then every connection is closed.
+  /// Reports to the starter and runs until the session has ended; then closes every connection.
   void run();
 
  private:
-  // One connection: a visitor's until it joins.
+  // A connection; of a visitor until it joins.
   struct Client {
     Connection connection;
     std::uint64_t id = 0;
@@ -85,9 +85,9 @@ class Keeper {
   Poller poller_;
   Fd starter_;
   Fd starter_pidfd_;
-  Fd application_end_;  // until it is handed to the application
+  Fd application_end_;  // until it is sent to the application
   Fd signals_;
-  std::optional<SessionDoor> door_;  // of a named session, until it ends
+  std::optional<SessionDoor> door_;  // of a named session
   SessionTables tables_;
   ParticipantTable& participants_ = tables_.participants();
   ObjectTable& objects_ = tables_.objects();

@@ -1,4 +1,4 @@
-// session/keeper/keeper_arguments.hpp: how a process learns that it is a keeper, and of what.
+// session/keeper/keeper_arguments.hpp: the command line of a keeper.
 #pragma once
 
 #include <span>
@@ -9,19 +9,19 @@
 
 namespace drover {
 
-/// The descriptor through which a keeper tells its starter that it is ready, or why not.
+/// The descriptor through which a keeper reports success or failure to its starter.
 inline constexpr int kKeeperChannel = 3;
 
-/// What stands on a keeper's command line.
+/// The parsed command line of a keeper.
 struct KeeperArguments {
   KeeperSettings settings;   ///< of the session
-  bool is_launcher = false;  ///< it only starts the keeper, as nobody's child
+  bool is_launcher = false;  ///< only starts the keeper as a daemon and exits
 };
 
-/// The arguments behind the program's name; the first is "--drover-role=keeper".
+/// The arguments after the program's name; the first is "--drover-role=keeper".
 [[nodiscard]] std::vector<std::string> to_arguments(const KeeperArguments& arguments);
 
-/// Reads main's arguments. Throws `Errc::invalid_argument`, naming it, for one that is not known or makes no sense.
+/// Parses main's arguments. Throws `Errc::invalid_argument`, with the argument, for an unknown or invalid one.
 [[nodiscard]] KeeperArguments parse_keeper_arguments(std::span<char* const> arguments);
 
 }  // namespace drover

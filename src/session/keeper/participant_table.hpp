@@ -1,4 +1,4 @@
-// session/keeper/participant_table.hpp: who takes part, as the keeper knows it, and shown to all on the session's
+// session/keeper/participant_table.hpp: the participants of a session, also published on its
 // page.
 #pragma once
 
@@ -16,44 +16,44 @@
 
 namespace drover {
 
-/// What the keeper knows of one participant.
+/// The keeper's record of one participant.
 struct Participant {
   ParticipantInfo info;                          ///< as shown on the page
-  Fd pidfd;                                      ///< readable when the process is dead
-  std::uint64_t connection = 0;                  ///< which one is its; 0 when it closed it
-  bool is_application = false;                   ///< the session without a name ends with it
-  std::map<std::uint32_t, std::uint32_t> slabs;  ///< open objects by the memory file they lie in
+  Fd pidfd;                                      ///< readable once the process has ended
+  std::uint64_t connection = 0;                  ///< id of its connection; 0 after it closed it
+  bool is_application = false;                   ///< an unnamed session ends with it
+  std::map<std::uint32_t, std::uint32_t> slabs;  ///< numbers of open objects, by memory file
 };
 
-/// Gives out numbers and incarnations, and writes the session's page. Lives in the keeper. Not synchronised.
+/// Assigns numbers and incarnations, and writes the session's page. Lives in the keeper. Not synchronised.
 class ParticipantTable {
  public:
-  /// Makes the page of a new session.
+  /// Creates the page of a new session.
   ParticipantTable();
 
-  /// The page, to be handed to whoever joins or visits.
+  /// The page, for participants and visitors.
   [[nodiscard]] const Fd& page_file() const noexcept { return file_; }
-  /// Takes a participant in under a new number and incarnation. One that was announced stops to count as starting in
-  /// the same step. Throws `Errc::limit_reached` if those here and on their way are kMaxParticipants.
+  /// Adds a participant under a new number and incarnation. An announced one stops counting as starting in the same
+  /// step. Throws `Errc::limit_reached` if kMaxParticipants are present or starting.
   Participant& add(Participant participant, bool was_announced);
-  /// Takes it out, after recovery; its number may be given out again from now on.
+  /// Removes a participant after its recovery; its number may then be reused.
   void remove(Owner number);
   /// The participant with this number; nullptr if there is none.
   [[nodiscard]] Participant* find(Owner number) noexcept;
   /// The participant with this incarnation; nullptr if there is none.
   [[nodiscard]] Participant* find_incarnation(std::uint64_t incarnation) noexcept;
-  /// Shows the participant, which has closed its connection, as silent.
+  /// Marks a participant that has closed its connection as silent.
   void set_silent(Participant& participant);
 
-  /// One more, or one fewer, is on its way. Announcing throws as `add`.
+  /// Count one more or one fewer participant as starting. `announce` throws like `add`.
   void announce();
   void retract();
-  /// From now on everybody who looks sees that the session ends.
+  /// Publishes that the session is ending.
   void set_ending() noexcept;
 
-  /// The counts.
+  /// The numbers of participants.
   [[nodiscard]] const Population& population() const noexcept { return population_; }
-  /// All, by number.
+  /// All participants, by number.
   [[nodiscard]] std::map<Owner, Participant>& all() noexcept { return participants_; }
 
  private:

@@ -1,4 +1,4 @@
-// session/keeper/poller.hpp: waits for many descriptors at once.
+// session/keeper/poller.hpp: waits for several descriptors at once.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,28 @@
 
 namespace drover {
 
-/// What a descriptor in a Poller is for: a kind, and a number that is never used twice for it.
+/// The meaning of a descriptor in a Poller: a kind, and a number that is never reused within it.
 struct PollKey {
-  /// The kinds, as the keeper has them.
+  /// The kinds of descriptors of the keeper.
   enum class Kind : std::uint8_t { starter, signals, listener, connection, process };
-  Kind kind = Kind::starter;  ///< which
-  std::uint64_t number = 0;   ///< of connections and processes
+  Kind kind = Kind::starter;  ///< kind of descriptor
+  std::uint64_t number = 0;   ///< for connections and processes
 
-  /// Same kind and number.
   friend bool operator==(const PollKey&, const PollKey&) = default;
 };
 
-/// An epoll: descriptors that are readable, or have hung up. Not synchronised.
+/// An epoll for descriptors that become readable or hang up. Not synchronised.
 class Poller {
  public:
-  /// Throws `Errc::limit_reached` when too many files are open.
+  /// Throws `Errc::limit_reached` if too many files are open.
   Poller();
 
-  /// Watches `fd` from now on; the kernel forgets it when the last descriptor of the same open file is closed.
+  /// Adds `fd`; the kernel removes it when the last descriptor of its open file description is closed.
   void add(int fd, PollKey key);
-  /// Watches it no longer.
+  /// Removes it.
   void remove(int fd) noexcept;
-  /// Waits until something is ready or the deadline has passed, and returns what. A key may come that was removed by
-  /// the handling of one before it.
+  /// Waits until a descriptor is ready or the deadline passes, and returns the keys of those that are ready. Handling
+  /// one may remove another that is also in the list.
   [[nodiscard]] std::vector<PollKey> wait(Deadline deadline);
 
  private:

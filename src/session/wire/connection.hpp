@@ -1,4 +1,4 @@
-// session/wire/connection.hpp: the keeper's end of a connection; it never waits for the other.
+// session/wire/connection.hpp: the keeper's end of a connection, which never blocks.
 #pragma once
 
 #include <sys/types.h>
@@ -14,59 +14,57 @@
 
 namespace drover {
 
-/// Who sent a message, or is at the other end, as the kernel says.
+/// The sender of a message or the peer of a socket, as reported by the kernel.
 struct Credentials {
-  pid_t pid = 0;  ///< 0 if it is in a pid namespace that this process does not see
+  pid_t pid = 0;  ///< 0 if it is in a pid namespace that is not visible here
   uid_t uid = 0;  ///< real for a sender, effective for a peer
 };
 
-/// One message with all the kernel says of it.
+/// A received message and its metadata.
 struct IncomingMessage {
-  std::string bytes;                       ///< cut, with is_cut, if it was longer than any message of ours
+  std::string bytes;                       ///< cut if longer than any message of the protocol
   std::optional<Credentials> credentials;  ///< of the sender
-  std::vector<Fd> fds;                     ///< that came with it
-  bool is_cut = false;                     ///< it was longer
-  bool has_lost_fds = false;               ///< more descriptors were sent than this process could take
+  std::vector<Fd> fds;                     ///< descriptors that came with it
+  bool is_cut = false;                     ///< whether it was cut
+  bool has_lost_fds = false;               ///< some descriptors were dropped: too many open files
 };
 
-/// How a receive without waiting ended.
+/// The result of a non-blocking receive.
 enum class [[nodiscard]] IncomingResult {
-  message,  ///< one was stored
-  nothing,  ///< none is there
+  message,  ///< a message was stored
+  nothing,  ///< none is pending
   closed,   ///< the other end is closed
 };
 
 /// The keeper's end of a control connection. Move-only.
 class Connection {
  public:
-  /// Takes over a connected socket and asks the kernel to name the sender of each message.
+  /// Takes over a connected socket and enables credentials for each message.
   explicit Connection(Fd socket);
-  /// Two connected ends: ours, and the other one to be handed out. Throws `Errc::limit_reached` when too many files
-  /// are open.
+  /// Creates a connection and the socket of its peer. Throws `Errc::limit_reached` if too many files are open.
   [[nodiscard]] static std::pair<Connection, Fd> make_pair();
 
-  /// Takes the next message if there is one.
+  /// Receives the next message if one is pending.
   IncomingResult receive(IncomingMessage& into);
-  /// Sends a message and a descriptor, unless that is -1. Returns 0, or why it could not be sent: EAGAIN if the other
-  /// end does not read, EPIPE if it is gone.
+  /// Sends a message, with a descriptor unless that is -1. Returns 0 or an error number: EAGAIN if the peer does not
+  /// read, EPIPE if it has gone.
   [[nodiscard]] int send(const std::string& bytes, int fd = -1) noexcept;
-  /// Whether the other end is closed, whatever is left to read.
+  /// Whether the peer has closed its end, even if messages are pending.
   [[nodiscard]] bool is_hung_up() const noexcept;
-  /// The descriptor, to be watched.
+  /// The descriptor, for polling.
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
 
  private:
   Fd socket_;
 };
 
-/// Asks the kernel to name the sender of each message that comes to this socket.
+/// Makes the kernel attach the sender's credentials to each message of this socket.
 void name_senders(const Fd& socket);
 
-/// The process at the other end of a socket: of two connected ends the one that made them, else the one that listened
-/// or connected.
+/// The peer of a socket: the process that created the pair, or the one that listened or connected.
 [[nodiscard]] Credentials peer_credentials(const Fd& socket);
 
-/// Whether the other end of a socket is closed.
+/// Whether the peer of a socket has closed its end.
 [[nodiscard]] bool is_hung_up(int socket) noexcept;
 
 }  // namespace drover

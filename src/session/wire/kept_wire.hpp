@@ -1,4 +1,4 @@
-// session/wire/kept_wire.hpp: something kept, as it travels behind a control message.
+// session/wire/kept_wire.hpp: encodes kept entries, which follow control messages.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace drover {
 
-/// The longest encoded form.
+/// Maximum size of the encoded form.
 inline constexpr std::size_t kMostKeptBytes =
     40 + kMostKeptNameBytes + kMostKeptDescriptionBytes + kMostKeptRecordBytes + kMostKeptLeases * 32;
 
-/// As bytes, as many as it needs. Requires: it is within the limits of `drover/ipc/kept.hpp`.
+/// Encodes an entry. Requires: it is within the limits of `drover/ipc/kept.hpp`.
 [[nodiscard]] std::string encode_kept(const KeptEntry& entry);
-/// Reads what came from the other side and trusts nothing in it: throws `Errc::corrupt` for a wrong length, what is
-/// beyond the limits, and control characters. The name may be empty. A pure function.
+/// Decodes untrusted bytes. Throws `Errc::corrupt` for a wrong length, a value beyond the limits, or control
+/// characters. The name may be empty.
 [[nodiscard]] KeptEntry parse_kept(std::span<const std::byte> bytes);
 
 }  // namespace drover

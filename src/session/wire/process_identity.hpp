@@ -1,4 +1,4 @@
-// session/wire/process_identity.hpp: what tells a process from a later one with the same pid.
+// session/wire/process_identity.hpp: distinguishes a process from later ones with the same pid.
 #pragma once
 
 #include <sys/types.h>
@@ -12,24 +12,24 @@
 
 namespace drover {
 
-/// When the process was started, in clock ticks since the machine was; nothing if it is gone.
+/// The start time of a process in clock ticks since boot; nullopt if it is gone.
 [[nodiscard]] std::optional<std::uint64_t> process_start_time(pid_t pid);
 
-/// The same from the text of /proc/PID/stat; nothing if that is not one. The program's name in it may be anything.
+/// Parses the start time from /proc/PID/stat, whose program name may be anything; nullopt for other texts.
 [[nodiscard]] std::optional<std::uint64_t> parse_start_time(std::string_view stat);
 
-/// A descriptor that is readable when the process has ended. Throws `Errc::limit_reached` when too many files are
-/// open, `Errc::peer_lost` when the process is gone already.
+/// Opens a pidfd, which is readable once the process has ended. Throws `Errc::limit_reached` if too many files are
+/// open, `Errc::peer_lost` if the process has already ended.
 [[nodiscard]] Fd open_pidfd(pid_t pid);
 
-/// Whether the process behind the pidfd has ended.
+/// Whether the process of a pidfd has ended.
 [[nodiscard]] bool has_ended(const Fd& pidfd) noexcept;
 
-/// SIGKILL to exactly that process; one that has ended is no error.
+/// Kills the process of a pidfd; does nothing if it has ended.
 void kill_process(const Fd& pidfd) noexcept;
 
-/// The file name of the running program, for people; cut to what a participant's name may have, with '?' for what it
-/// may not.
+/// The file name of the running program, cut to the length of a participant's name, with '?' for invalid
+/// characters.
 [[nodiscard]] std::string program_name();
 
 }  // namespace drover

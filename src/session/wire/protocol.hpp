@@ -1,4 +1,4 @@
-// session/wire/protocol.hpp: what participants and the keeper say to each other.
+// session/wire/protocol.hpp: the messages between participants and the keeper.
 #pragma once
 
 #include <cstddef>
@@ -16,88 +16,88 @@ namespace drover {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x52565244;  // "DRVR"
 inline constexpr std::uint16_t kProtocolVersion = 2;
-inline constexpr std::size_t kMostNameBytes = 63;  ///< of a participant, a label, a session
+inline constexpr std::size_t kMostNameBytes = 63;  ///< of participants, labels and sessions
 
-/// What is asked for. A connection begins as a visitor's; `join` makes it a participant's.
+/// The types of requests. A connection belongs to a visitor until `join` succeeds.
 enum class RequestType : std::uint16_t {
-  hello = 1,  ///< never asked: the keeper's first word to who started it
-  join,       ///< take part
-  create,     ///< make an object and open it
+  hello = 1,  ///< not a request: the keeper's report to its starter
+  join,       ///< become a participant
+  create,     ///< create an object and open it
   open,       ///< open an object
   close,      ///< end an opening; has no reply
-  invite,     ///< announce one more participant
-  deposit,    ///< give a slab to hold
-  fetch,      ///< get a slab
-  withdraw,   ///< let go of a slab
-  list,       ///< say what is known of the next slab; visitors may
-  describe,   ///< say how the session is; visitors may
-  leave,      ///< take part no longer
-  end,        ///< end the session; visitors may
+  invite,     ///< announce a participant
+  deposit,    ///< deposit a slab
+  fetch,      ///< get a deposited slab
+  withdraw,   ///< remove a deposited slab
+  list,       ///< describe the next deposited slab; open to visitors
+  describe,   ///< describe the session; open to visitors
+  leave,      ///< stop being a participant
+  end,        ///< end the session; open to visitors
   file,       ///< get the file of an object
-  keep,       ///< hold leases under a name
-  recall,     ///< say what is kept under a name
-  drop,       ///< end what is kept under a name; visitors may
-  kept,       ///< say what is known of the next that is kept; visitors may
+  keep,       ///< keep an entry under a name
+  recall,     ///< get the entry of a name
+  drop,       ///< drop the entry of a name; open to visitors
+  kept,       ///< describe the next kept entry; open to visitors
 };
 
 inline constexpr RequestType kLastRequestType = RequestType::kept;
 
-/// Whether the keeper answers it.
+/// Whether the request has a reply.
 [[nodiscard]] bool has_reply(RequestType type) noexcept;
 
-/// "join", "create" and so on, for messages.
+/// "join", "create" and so on.
 [[nodiscard]] const char* to_string(RequestType type) noexcept;
 
-/// One request. Only the fields that its type needs travel; the others keep their defaults.
+/// A request. Only the fields of its type are encoded; the others have defaults.
 struct Request {
-  RequestType type = RequestType::join;  ///< what is asked for
-  std::uint64_t sequence = 0;            ///< comes back with the reply
-  ObjectSpec spec;                       ///< create; the object's file comes along if its kind has one
+  RequestType type = RequestType::join;  ///< type
+  std::uint64_t sequence = 0;            ///< returned with the reply
+  ObjectSpec spec;                       ///< create; with the object's file if its kind has one
   ObjectHandle handle;                   ///< open, close, file
-  std::uint64_t number = 0;  ///< join: start time of the process; deposit: bytes; fetch, withdraw: slab; list: the
-                             ///< slab before; end: 1 by force
-  std::string name;          ///< join, invite: the participant's; deposit: a label; at most kMostNameBytes
-  KeptEntry kept;            ///< keep; recall, drop: its name; kept: the name before, empty for the first
+  std::uint64_t number = 0;  ///< join: start time of the process; deposit: bytes; fetch, withdraw: slab; list:
+                             ///< previous slab; end: 1 to force
+  std::string name;          ///< join, invite: of the participant; deposit: label
+  KeptEntry kept;            ///< keep; recall, drop: its name; kept: previous name, empty for the first
 };
 
-/// How a session is, in numbers.
+/// Counts and sizes of a session.
 struct SessionCounts {
   std::uint64_t objects = 0;       ///< shared objects
   std::uint64_t object_bytes = 0;  ///< of their memory files
-  std::uint64_t slabs = 0;         ///< in the keeper's hands: deposited ones, and files of objects
-  std::uint64_t slab_bytes = 0;    ///< as their makers said
-  std::uint64_t idle_limit_s = 0;  ///< seconds without participants after which it ends; 0 never
+  std::uint64_t slabs = 0;         ///< held by the keeper: deposited ones and files of objects
+  std::uint64_t slab_bytes = 0;    ///< as declared
+  std::uint64_t idle_limit_s = 0;  ///< seconds without participants until it ends; 0: never
 };
 
-/// One reply. A descriptor may come with it.
+/// A reply, possibly with a descriptor.
 struct Reply {
   RequestType type = RequestType::join;  ///< of the request
   std::uint64_t sequence = 0;            ///< of the request
-  std::optional<Errc> failure;           ///< why nothing was done; text and remedy say more
-  std::string text;                      ///< of a failure; join, describe: the session's name; list: the label
-  std::string remedy;                    ///< of a failure
-  Owner owner = kNobody;                 ///< join: the participant's number
+  std::optional<Errc> failure;           ///< the error, if the request failed
+  std::string text;                      ///< of the error; join, describe: name of the session; list: label
+  std::string remedy;                    ///< of the error
+  Owner owner = kNobody;                 ///< join: number of the participant
   std::uint64_t number = 0;              ///< join: incarnation; deposit: slab; list: slab, or 0 after the last
   ObjectSpec spec;                       ///< create, open
   ObjectHandle handle;                   ///< create, open
-  SessionCounts counts;                  ///< describe; list: bytes of the one slab
-  KeptEntry kept;                        ///< recall: record and leases; kept: the rest, without a name after the last
+  SessionCounts counts;                  ///< describe; list: size of the slab
+  KeptEntry kept;  ///< recall: record and leases; kept: description, with an empty name after the last
 };
 
-/// As bytes of fixed length, zero where nothing is said, and behind them what is kept where the type speaks of that.
-/// Texts that are too long are cut.
+/// Encode a message: a fixed part with zeros in unused fields, followed by the kept entry if the type has one. Cut
+/// texts that are too long.
 [[nodiscard]] std::string encode(const Request& request);
 [[nodiscard]] std::string encode(const Reply& reply);
 
-/// Reads what came from the other side and trusts nothing in it: throws `Errc::corrupt` for a wrong length, magic,
-/// version, type or kind, a text without end, or control characters in a name. Pure functions.
+/// Decode untrusted bytes. Throw `Errc::corrupt` for a wrong length, magic, version, type or kind, an unterminated
+/// text, or control characters in a name.
 [[nodiscard]] Request parse_request(std::span<const std::byte> bytes);
 [[nodiscard]] Reply parse_reply(std::span<const std::byte> bytes);
 
-/// Lengths of the encoded forms, without what is kept.
+/// Sizes of the fixed parts.
 extern const std::size_t request_bytes;
 extern const std::size_t reply_bytes;
-/// Of the longest request.
+/// Size of the longest request.
 extern const std::size_t most_request_bytes;
 
 /// An empty reply to a request.
@@ -105,10 +105,10 @@ extern const std::size_t most_request_bytes;
   return {.type = request.type, .sequence = request.sequence};
 }
 
-/// The reply that carries an error back to who asked.
+/// A reply that carries an error.
 [[nodiscard]] Reply failure_reply(const Request& request, const Error& error);
 
-/// Whether a text can be the name of a participant or a label: 1 to kMostNameBytes, no control characters.
+/// Whether a text is valid as the name of a participant or a label: 1 to kMostNameBytes, no control characters.
 [[nodiscard]] bool is_display_name(const std::string& text) noexcept;
 
 }  // namespace drover

@@ -9,18 +9,18 @@
 
 namespace drover {
 
-/// Filled before main, read after. Safe for all threads.
+/// Filled before main, read afterwards. Thread-safe.
 class EntryTable {
  public:
-  /// That of this program.
+  /// The table of this program.
   [[nodiscard]] static EntryTable& instance();
 
-  /// Adds a function; a name that is taken is remembered for `close`. Throws `Errc::invalid_argument` when closed,
-  /// and for a name that is empty or a body that is none.
+  /// Adds a function; records a duplicate name for `close`. Throws `Errc::invalid_argument` if closed, and for an
+  /// empty name or body.
   void add(const std::string& name, EntryBody body) DROVER_EXCLUDES(mutex_);
-  /// Takes no more. Throws `Errc::invalid_argument` if a name was given twice.
+  /// Closes the table. Throws `Errc::invalid_argument` if a name was added twice.
   void close() DROVER_EXCLUDES(mutex_);
-  /// The function of this name; throws `Errc::not_found`, naming all there are, if there is none.
+  /// The function of a name. Throws `Errc::not_found`, with all names, if there is none.
   [[nodiscard]] const EntryBody& find(const std::string& name) const DROVER_EXCLUDES(mutex_);
 
  private:
