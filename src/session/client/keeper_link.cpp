@@ -26,8 +26,8 @@ pid_t check_keeper(const Fd& socket) {
   const Credentials keeper = peer_credentials(socket);
   if (keeper.uid == ::geteuid()) return keeper.pid;
   throw Error(Errc::permission_denied,
-              fmt::format("process {} of user {} keeps the session, and this process is of user {}", keeper.pid,
-                          keeper.uid, ::geteuid()),
+              fmt::format("the keeper of the session (process {}) belongs to user {}, this process to user {}",
+                          keeper.pid, keeper.uid, ::geteuid()),
               "run it as the user who started the session");
 }
 
@@ -43,7 +43,7 @@ KeeperLink::KeeperLink(Fd socket, std::chrono::milliseconds patience)
   channel_ = Channel(above_standard_streams(std::move(socket)));
 }
 
-// A keeper that refuses a connection says why and closes; so what it said is read even if nothing could be sent.
+// A keeper that refuses a connection sends the reason and closes, so its message is read even if a send fails.
 Answer KeeperLink::ask(Request request, int fd) {
   const Deadline deadline = Deadline::after(patience_);
   settle(deadline);
@@ -54,7 +54,7 @@ Answer KeeperLink::ask(Request request, int fd) {
   Answer answer = receive(deadline);
   if (answer.reply.failure) throw Error(*answer.reply.failure, answer.reply.text, answer.reply.remedy);
   if (answer.reply.sequence == request.sequence && answer.reply.type == request.type) return answer;
-  throw Error(Errc::corrupt, fmt::format("the keeper (process {}) answered another question", keeper_pid_),
+  throw Error(Errc::corrupt, fmt::format("the keeper (process {}) sent a reply to another request", keeper_pid_),
               "let all processes of a session use the same drover");
 }
 
@@ -63,8 +63,8 @@ void KeeperLink::tell(const Request& request) {
   if (is_sent && has_reply(request.type)) ++unanswered_;
 }
 
-// Replies that nobody waited for are taken, and what they gave is given back, before anything new is asked: both
-// sides count the objects in a memory file, and would count differently.
+// Receives the replies of abandoned requests and undoes those requests before the next one: both sides count the
+// objects in each memory file and must agree.
 void KeeperLink::settle(Deadline deadline) {
   while (unanswered_ > 0) undo(receive(deadline).reply);
 }
@@ -80,7 +80,7 @@ Answer KeeperLink::receive(Deadline deadline) {
   } catch (const Error&) {
     if (message.bytes.empty()) throw;
     --unanswered_;
-    undo(read_reply(message.bytes));  // its descriptor was lost
+    undo(read_reply(message.bytes));  // its descriptor was dropped
     throw;
   }
   --unanswered_;
@@ -89,7 +89,7 @@ Answer KeeperLink::receive(Deadline deadline) {
   return answer;
 }
 
-// What the keeper did for us and we cannot use must not stay done.
+// Undoes a request whose reply this process cannot use.
 void KeeperLink::undo(const Reply& reply) {
   if (reply.failure) return;
   switch (reply.type) {
@@ -119,17 +119,17 @@ Error KeeperLink::lost_error() const {
   }
   if (lives()) {
     return {Errc::peer_lost,
-            fmt::format("the keeper (process {}) of {} has dropped its connection to process {}, and lives",
+            fmt::format("the keeper (process {}) of {} is alive but has dropped its connection to process {}",
                         keeper_pid_, subject(), ::getpid()),
-            "see what the keeper has logged; let no code of this program write to descriptors that are not its own"};
+            "see the log of the keeper; check that this program does not write to descriptors that are not its own"};
   }
   return {Errc::peer_lost,
-          fmt::format("the keeper (process {}) of {} is gone, so that process {} can use it no longer", keeper_pid_,
-                      subject(), ::getpid()),
-          "start the program again; find out who killed the keeper (out of memory?), its objects are lost"};
+          fmt::format("the keeper (process {}) of {} has died, so process {} can no longer use the session",
+                      keeper_pid_, subject(), ::getpid()),
+          "start the program again, since its objects are lost; find out why the keeper died (out of memory?)"};
 }
 
-// Whoever dies closes its connections a moment before it counts as dead.
+// The kernel closes the connections of a dying process shortly before its pidfd reports the death.
 bool KeeperLink::lives() const noexcept {
   const Fd pidfd(pidfd_open(keeper_pid_));
   const auto process = read_process(keeper_pid_);
@@ -141,7 +141,7 @@ Error KeeperLink::silent_error() const {
   return {Errc::timed_out,
           fmt::format("the keeper (process {}) of {} did not answer within {} ms", keeper_pid_, subject(),
                       patience_.count()),
-          "look whether it is stopped or starved of CPU; SessionOptions::patience gives it more time"};
+          "check if it is stopped or starved of CPU; SessionOptions::patience gives it more time"};
 }
 
 std::vector<KeptInfo> ask_kept(const std::function<Answer(const Request&)>& ask) {

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kSessionVariable = "DROVER_SESSION_FD";
 constexpr std::chrono::milliseconds kPause{2};
-constexpr std::chrono::milliseconds kWaitForOther{50};  // for the keeper that another process is starting
+constexpr std::chrono::milliseconds kWaitForOther{50};  // for a keeper that another process is starting
 
 std::string participant_name(const SessionOptions& options) {
   if (options.participant_name.empty()) return program_name();
@@ -35,9 +35,9 @@ std::string participant_name(const SessionOptions& options) {
 }
 
 void check_options(const SessionOptions& options) {
-  require(options.patience.count() > 0, "a session needs some patience", "leave SessionOptions::patience as it is");
+  require(options.patience.count() > 0, "SessionOptions::patience is not positive", "leave it at its default");
   require(options.idle_limit.count() >= 0 && options.idle_limit <= std::chrono::hours(24 * 365),
-          "the idle limit of a session is between 0 (never) and a year");
+          "the idle limit of a session must be between 0 (never) and a year");
 }
 
 std::optional<Fd> connect_within(const SessionFolder& folder, const std::string& name, Deadline deadline) {
@@ -48,8 +48,8 @@ std::optional<Fd> connect_within(const SessionFolder& folder, const std::string&
   }
 }
 
-// A keeper may end while we connect, and several processes may start one at the same time; the lock of the name
-// decides and everybody else joins.
+// A keeper may end during the connection, and several processes may start one at the same time. The lock of the name
+// decides; the others join.
 std::shared_ptr<SessionState> join_or_start(const SessionFolder& folder, const std::string& name,
                                             const SessionOptions& options) {
   const Deadline deadline = Deadline::after(options.patience);
@@ -64,7 +64,7 @@ std::shared_ptr<SessionState> join_or_start(const SessionFolder& folder, const s
     }
     if (deadline.has_passed()) {
       throw Error(Errc::timed_out, fmt::format("session '{}' in {} could not be joined in time", name, folder.path()),
-                  "look whether its keeper is stopped; `drover session end --force` ends it");
+                  "check if its keeper is stopped; `drover session end --force` ends it");
     }
     wait = start_named_keeper({.name = name, .idle_limit = options.idle_limit}, deadline) == NamedStart::taken
                ? kWaitForOther
@@ -78,12 +78,12 @@ bool is_control_socket(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_SEQPACKET;
 }
 
-// What this process was started with; the first who asks gets it.
+// The connection that this process inherited; the first caller uses it.
 struct Inheritance {
   Mutex mutex;
   std::weak_ptr<SessionState> state DROVER_GUARDED_BY(mutex);
-  bool is_taken DROVER_GUARDED_BY(mutex) = false;    // the connection is used up
-  bool has_joined DROVER_GUARDED_BY(mutex) = false;  // by it
+  bool is_taken DROVER_GUARDED_BY(mutex) = false;    // the connection was taken
+  bool has_joined DROVER_GUARDED_BY(mutex) = false;  // through it
 
   static Inheritance& instance() {
     static Inheritance inheritance;
@@ -100,7 +100,7 @@ Fd take_inherited() {
   const int fd = static_cast<int>(number);
   if (!is_control_socket(fd)) {
     throw Error(Errc::not_found,
-                fmt::format("{}={} names no connection to a session in process {}", kSessionVariable, fd, ::getpid()),
+                fmt::format("{}={} is not a connection to a session in process {}", kSessionVariable, fd, ::getpid()),
                 "let a worker join before it starts others, and start those as workers too");
   }
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -134,7 +134,7 @@ Session Session::inherited() {
   if (auto state = inheritance.state.lock()) return Session(std::move(state));
   if (inheritance.is_taken && !inheritance.has_joined) {
     throw Error(Errc::not_found, fmt::format("process {} could not join the session it was started into", ::getpid()),
-                "the first call of Session::inherited said why; start the worker again");
+                "see the error of the first call of Session::inherited; start the worker again");
   }
   if (inheritance.is_taken) {
     throw Error(Errc::not_found, fmt::format("process {} has left the session it was started into", ::getpid()),
@@ -165,7 +165,7 @@ Fd Session::invite(const std::string& participant_name) {
 }
 
 SlabId Session::deposit(const Fd& slab, const std::string& label, std::uint64_t bytes) {
-  require(slab.is_open(), "an empty descriptor was to be deposited");
+  require(slab.is_open(), "cannot deposit an empty descriptor");
   require(is_display_name(label), "the label of a slab has 1 to 63 bytes and no control characters");
   const Request request{.type = RequestType::deposit, .number = bytes, .name = label};
   return SlabId{state_->ask(request, slab.get()).reply.number};

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::chrono::seconds kListPatience{2};
 constexpr std::chrono::seconds kListedKeeperGrace{10};
-// A keeper that ends its session may be busy with killing workers for so long.
+// How long an ending keeper may be busy killing workers.
 constexpr std::chrono::seconds kLongestSilence{9};
 
 [[noreturn]] void throw_not_found(const std::string& name) {
@@ -65,16 +65,16 @@ SessionInfo ask_info(KeeperLink& link, const std::string& name) {
           .problem = {}};
 }
 
-// Nothing if no keeper is behind the name, whatever lies in the folder. Throws `Errc::timed_out` if the keeper has
-// taken no connection for so long that no more fit in its queue.
+// nullopt if the name has no keeper, whatever is in the folder. Throws `Errc::timed_out` if the keeper has not
+// accepted connections for so long that its backlog is full.
 std::optional<KeeperLink> visit(const SessionFolder& folder, const std::string& name) {
   bool is_full = false;
   if (auto connection = folder.connect(name, &is_full)) return KeeperLink(std::move(*connection), kListPatience);
   if (is_full) {
     throw Error(Errc::timed_out,
-                fmt::format("the keeper (process {}) of session '{}' takes no more connections",
+                fmt::format("the keeper (process {}) of session '{}' does not accept connections",
                             folder.holder(name).value_or(0), name),
-                "look whether it is stopped (kill -CONT), or end it by force");
+                "check if it is stopped (kill -CONT), or end it by force");
   }
   folder.remove_if_stale(name);
   return std::nullopt;
@@ -88,7 +88,7 @@ KeeperLink visit_existing(const std::string& name) {
   return std::move(*link);
 }
 
-// A file that makes no sense must not hide the other sessions.
+// A malformed file must not hide the other sessions.
 std::optional<SessionInfo> look_at(const SessionFolder& folder, const std::string& name) {
   SessionInfo info{.name = name};
   try {
@@ -107,11 +107,12 @@ std::optional<SessionInfo> look_at(const SessionFolder& folder, const std::strin
 void await_end(pid_t pid, const Fd& keeper, bool is_forced) {
   if (pidfd_wait(keeper.get(), Deadline::after(kListedKeeperGrace))) return;
   throw Error(Errc::timed_out, fmt::format("the keeper (process {}) does not end", pid),
-              is_forced ? "it or a worker is stuck in the kernel, as on a sick device; the machine may need a restart"
-                        : "a worker may be stuck in the kernel; end it by force");
+              is_forced
+                  ? "it or a worker is stuck in the kernel, as with a failing device; the machine may need a restart"
+                  : "a worker may be stuck in the kernel; end it by force");
 }
 
-// Nothing if it has ended.
+// nullopt if it has ended.
 std::optional<Fd> find_keeper(pid_t pid) {
   try {
     return open_pidfd(pid);
@@ -126,7 +127,8 @@ bool takes_no_connection(const SessionFolder& folder, const std::string& name) {
   return !folder.connect(name, &is_full) && is_full;
 }
 
-// The lock tells who the keeper is that cannot be asked. It is looked at again, so that the pidfd names its holder.
+// The lock has the pid of a keeper that cannot be reached. It is read again after opening the pidfd, which then
+// certainly refers to its holder.
 void kill_holder(const SessionFolder& folder, const std::string& name) {
   const auto pid = folder.holder(name);
   const auto keeper = pid ? find_keeper(*pid) : std::nullopt;
@@ -140,8 +142,8 @@ bool is_stopped(pid_t pid) {
   return process && (process->state == 'T' || process->state == 't');
 }
 
-// Whoever is asked, or is ending already, ends by himself. By force one is killed that is stopped, or silent for
-// longer than an end can take: not earlier, since it may have stopped workers in order to kill them.
+// A keeper that received the request, or is already ending, ends by itself. By force, kills one that is stopped, or
+// silent for longer than ending takes; not earlier, since it may have stopped workers in order to kill them.
 void ask_to_end(KeeperLink& link, const Fd& keeper, bool is_forced) {
   const auto deadline = Deadline::after(kLongestSilence);
   try {
@@ -189,7 +191,7 @@ void end_session(const std::string& name, bool is_forced) {
       await_end(link->keeper_pid(), *keeper, is_forced);
     }
   }
-  folder->remove_if_stale(name);  // what a keeper leaves that had to be killed
+  folder->remove_if_stale(name);  // leftovers of a killed keeper
 }
 
 }  // namespace drover

@@ -20,7 +20,7 @@
 namespace drover {
 namespace {
 
-// More than a keeper needs to see its workers die.
+// More than a keeper needs for killing its workers.
 constexpr std::chrono::seconds kKeeperGrace{10};
 
 void check_inside(const Reply& reply, std::size_t slab_bytes) {
@@ -41,9 +41,10 @@ SessionState::SessionState(Fd connection, const std::string& participant_name, s
   request.number = process_start_time(::getpid()).value_or(0);
   const Answer answer = link_.ask(request);
   try {
-    if (answer.reply.owner == kNobody) throw Error(Errc::corrupt, "the keeper gave this participant no number");
+    if (answer.reply.owner == kNobody)
+      throw Error(Errc::corrupt, "the keeper assigned no number to this participant");
     page_ = PageView(answer.file);
-  } catch (const Error&) {  // who cannot see the others does not stay
+  } catch (const Error&) {  // leaves if it cannot map the page
     link_.tell({.type = RequestType::leave});
     throw;
   }
@@ -54,7 +55,7 @@ SessionState::SessionState(Fd connection, const std::string& participant_name, s
 }
 
 SessionState::~SessionState() {
-  if (self() == kNobody) {                 // a forked child: the keeper is its parent's, and so is the connection
+  if (self() == kNobody) {                 // a forked child: keeper and connection belong to its parent
     static_cast<void>(keeper_.release());  // NOLINT(bugprone-unused-return-value): leaked on purpose
     return;
   }
@@ -73,7 +74,7 @@ OpenObject SessionState::create(const ObjectSpec& spec) {
 }
 
 OpenObject SessionState::create(const ObjectSpec& spec, const Fd& file) {
-  require(file.is_open(), "an object was to be made with an empty descriptor as its file");
+  require(file.is_open(), "the file of a new object is an empty descriptor");
   static_cast<void>(require_self());
   const MutexLock lock(mutex_);
   return take_over(link_.ask({.type = RequestType::create, .spec = spec}, file.get()));
@@ -91,7 +92,7 @@ OpenObject SessionState::open_again(Opening& opening) {
   return opening.object;
 }
 
-// What the keeper says is checked like everything from outside: a wrong offset would be a wild pointer.
+// Replies of the keeper are validated like all external data: a wrong offset would be a wild pointer.
 OpenObject SessionState::take_over(Answer answer) {
   const Reply& reply = answer.reply;
   const ObjectHandle& handle = reply.handle;
@@ -112,7 +113,7 @@ OpenObject SessionState::take_over(Answer answer) {
 }
 
 void SessionState::close(const ObjectHandle& handle) noexcept {
-  if (self() == kNobody) return;  // before the mutex, which a thread that was not forked may hold for ever
+  if (self() == kNobody) return;  // before the mutex, which a thread that the fork did not copy may hold for ever
   try {
     const MutexLock lock(mutex_);
     const auto at = openings_.find(handle);
@@ -125,8 +126,8 @@ void SessionState::close(const ObjectHandle& handle) noexcept {
   }
 }
 
-// Leases are on offer from the moment at which nothing that was asked before can be done any more, and given away
-// when the mutex is free: with the last one a slab is closed.
+// Offers the leases once no earlier request can still be performed, and releases them without the mutex, since the
+// last one closes its slab.
 void SessionState::keep(std::string_view name, std::span<const std::byte> record, std::string_view description,
                         std::span<Lease> leases) {
   Request request{.type = RequestType::keep, .kept = make_kept_entry(name, record, description)};
@@ -156,9 +157,10 @@ void SessionState::drop(std::string_view name) {
 
 void SessionState::check() const {
   if (self() == kNobody) {
-    throw Error(Errc::peer_lost,
-                fmt::format("process {} was forked from a participant of a session and is none itself", ::getpid()),
-                "start processes by spawning, and let each join the session by itself");
+    throw Error(
+        Errc::peer_lost,
+        fmt::format("process {} was forked from a participant of a session and is not one itself", ::getpid()),
+        "start processes with drover instead of fork, so that each joins the session");
   }
   if (page_.is_ending() || link_.is_hung_up()) throw link_.lost_error();
 }
@@ -173,7 +175,7 @@ Answer SessionState::ask(const Request& request, int fd) {
 
 Fd SessionState::ask_for_file(const Request& request) {
   Answer answer = ask(request);
-  if (!answer.file.is_open()) throw Error(Errc::corrupt, "the keeper's answer came without a descriptor");
+  if (!answer.file.is_open()) throw Error(Errc::corrupt, "the keeper's reply has no descriptor");
   return std::move(answer.file);
 }
 
@@ -184,7 +186,7 @@ void SessionState::end() {
   while (::poll(&hung_up, 1, deadline.poll_timeout()) <= 0) {
     if (!deadline.has_passed()) continue;
     throw Error(Errc::timed_out, fmt::format("the keeper (process {}) does not end", keeper_pid()),
-                "a worker may be stuck in the kernel; kill the keeper to let go of it");
+                "a worker may be stuck in the kernel; kill the keeper to abandon the session");
   }
 }
 
@@ -193,11 +195,11 @@ void SessionState::leave() noexcept {
     if (page_.is_ending() || link_.is_hung_up()) return;
     ask({.type = RequestType::leave});
   } catch (const std::exception& error) {
-    log(LogLevel::info, error.what());  // who is gone cannot be left
+    log(LogLevel::info, error.what());  // the keeper is gone already
   }
 }
 
-// Destroying the ChildProcess kills a keeper that does not end by itself.
+// Destroying the ChildProcess kills a keeper that does not end.
 void SessionState::await_keeper() noexcept {
   if (!keeper_) return;
   try {

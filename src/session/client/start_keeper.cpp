@@ -19,15 +19,15 @@ namespace {
 constexpr const char* kKeeperVariable = "DROVER_KEEPER";
 
 std::string keeper_program() {
-  // A program with more rights than who started it does not run what he names.
+  // A setuid program must not run a program that its user names.
   if (const char* const program = ::secure_getenv(kKeeperVariable); program != nullptr && *program != '\0') {
     if (std::string_view(program).find('/') != std::string_view::npos) return program;
     throw Error(Errc::invalid_argument, fmt::format("{}={} is no path", kKeeperVariable, program),
-                "give the path of the program, such as /usr/local/bin/drover: it is not looked for in PATH");
+                "give the path of the program, such as /usr/local/bin/drover; PATH is not searched");
   }
   if (!was_initialised()) {
     throw Error(Errc::invalid_argument,
-                "a session cannot be started: this program would be its keeper, but has not called drover::init",
+                "cannot start a session: this program would be its keeper but has not called drover::init",
                 "call drover::init(argc, argv) first thing in main, or let DROVER_KEEPER name the drover tool");
   }
   return start_command().keeper;
@@ -38,11 +38,11 @@ SpawnOptions keeper_options(const KeeperArguments& arguments, const Channel& the
   options.executable = keeper_program();
   options.arguments = to_arguments(arguments);
   options.inherit = {{theirs.fd(), kKeeperChannel}};
-  options.unset = {"DROVER_SESSION_FD", "DROVER_WORKER"};  // the keeper is in no session, and no worker's
-  options.placement.folder = "/";                          // and keeps no file system busy
+  options.unset = {"DROVER_SESSION_FD", "DROVER_WORKER"};  // the keeper is not a participant or a worker
+  options.placement.folder = "/";                          // so that it keeps no file system busy
   options.streams.input = StandardStream::null();
   options.streams.output = StandardStream::null();
-  options.group = ChildGroup::own_session;  // Ctrl-C is for the application; the keeper sees its end
+  options.group = ChildGroup::own_session;  // Ctrl-C goes to the application, whose end the keeper notices
   return options;
 }
 
@@ -56,11 +56,11 @@ Hello receive_hello(Channel& channel, const std::string& program, Deadline deadl
   switch (channel.receive(message, deadline)) {
     case ReceiveResult::timed_out:
       throw Error(Errc::timed_out, fmt::format("'{}' did not become the keeper of a session in time", program),
-                  "let its main call drover::init(argc, argv) first thing; a slow machine needs more patience "
+                  "call drover::init(argc, argv) first in its main; a slow machine needs more time "
                   "(SessionOptions::patience)");
     case ReceiveResult::peer_lost:
       throw Error(Errc::peer_lost, fmt::format("'{}' ended before it became the keeper of a session", program),
-                  "let its main call drover::init(argc, argv) first thing; its standard error may say more");
+                  "call drover::init(argc, argv) first in its main; see its standard error");
     case ReceiveResult::message: break;
   }
   Hello hello{.reply = parse_reply(std::as_bytes(std::span(message.bytes.data(), message.bytes.size()))), .file = {}};
@@ -68,7 +68,7 @@ Hello receive_hello(Channel& channel, const std::string& program, Deadline deadl
   return hello;
 }
 
-// How it ended does not matter, and nobody knows in a program that ignores SIGCHLD or reaps all children.
+// Ignores its exit status, which is unknown in a program that ignores SIGCHLD or reaps all children.
 void await_launcher(ChildProcess& launcher, Deadline deadline) {
   try {
     static_cast<void>(launcher.wait(deadline));
@@ -86,7 +86,7 @@ StartedKeeper start_keeper(Deadline deadline) {
   theirs = Channel(Fd{});
   Hello hello = receive_hello(ours, options.executable, deadline);
   if (hello.reply.failure) throw Error(*hello.reply.failure, hello.reply.text, hello.reply.remedy);
-  if (!hello.file.is_open()) throw Error(Errc::corrupt, "the keeper made no connection for the application");
+  if (!hello.file.is_open()) throw Error(Errc::corrupt, "the keeper sent no connection for the application");
   return {.process = std::move(process), .connection = std::move(hello.file), .starter = std::move(ours)};
 }
 

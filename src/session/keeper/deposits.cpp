@@ -18,8 +18,8 @@ std::uint64_t Deposits::add(Fd slab, std::string label, std::uint64_t bytes) {
 const Fd& Deposits::find(std::uint64_t number) const {
   const auto at = slabs_.find(number);
   if (at != slabs_.end()) return at->second.file;
-  throw Error(Errc::not_found, fmt::format("the session holds no slab number {} (any more)", number),
-              "withdraw a slab only when everybody who is to use it has fetched it");
+  throw Error(Errc::not_found, fmt::format("the session has no slab with the number {}", number),
+              "withdraw a slab only after every process that needs it has fetched it");
 }
 
 std::optional<DepositedSlab> Deposits::next(std::uint64_t number) const {

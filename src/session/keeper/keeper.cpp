@@ -22,7 +22,7 @@
 namespace drover {
 namespace {
 
-// Killed workers need a moment to die; one that is stuck in the kernel must not keep the session.
+// Killed workers need a moment to die, but one that is stuck in the kernel must not keep the session alive.
 constexpr std::chrono::seconds kLongestEnd{5};
 constexpr std::chrono::seconds kTimeToKill{3};
 std::span<const std::byte> bytes_of(const std::string& text) {
@@ -31,13 +31,13 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 
 Request read_request(const IncomingMessage& message) {
   if (message.is_cut) {
-    throw Error(Errc::corrupt, "a control message of a session is longer than any",
+    throw Error(Errc::corrupt, "a control message of a session is too long",
                 "let all processes of a session use the same drover");
   }
   return parse_request(bytes_of(message.bytes));
 }
 
-// Checked for each message: a connection may pass from process to process, as the end of an invitation does.
+// Checked for each message, since a connection may move between processes, as that of an invitation does.
 Credentials check_sender(const IncomingMessage& message) {
   const auto& sender = message.credentials;
   if (sender && sender->uid == ::getuid()) return *sender;
@@ -49,15 +49,15 @@ Credentials check_sender(const IncomingMessage& message) {
 
 void check_name(const std::string& name) {
   if (is_display_name(name)) return;
-  throw Error(Errc::corrupt, "a participant wants to join whose name is empty, too long or has control characters",
+  throw Error(Errc::corrupt, "the name of a joining participant is empty, too long or has control characters",
               "let all processes of a session use the same drover");
 }
 
-// The pid comes from the kernel, the start time from the process itself. If they belong together after the pidfd was
-// opened, the pidfd is of the process that asked, and of no later one with the same pid.
+// The pid comes from the kernel, the start time from the process itself. If they match after the pidfd was opened,
+// the pidfd refers to the sender and not to a later process with the same pid.
 Fd open_pidfd_of(const Credentials& sender, std::uint64_t start_time, const Connection& connection) {
   if (sender.pid == 0) {
-    throw Error(Errc::unsupported, "a process in another pid namespace wants to join the session",
+    throw Error(Errc::unsupported, "a process in another pid namespace tried to join the session",
                 "run all processes of a session in one container, or share the pid namespace");
   }
   Fd pidfd = open_pidfd(sender.pid);
@@ -67,9 +67,9 @@ Fd open_pidfd_of(const Credentials& sender, std::uint64_t start_time, const Conn
   }
   if (*seen == start_time) return pidfd;
   throw Error(Errc::unsupported,
-              fmt::format("process {} says that it began at tick {}, and the keeper (process {}) sees {}", sender.pid,
+              fmt::format("process {} reports the start time {}, but the keeper (process {}) reads {}", sender.pid,
                           start_time, ::getpid(), *seen),
-              "let all processes of a session see /proc, and run them in one pid and one time namespace");
+              "mount /proc for all processes of a session, and run them in one pid and one time namespace");
 }
 
 }  // namespace
@@ -104,9 +104,9 @@ void Keeper::greet() {
   if (!is_heard && settings_.name.empty()) begin_end();
 }
 
-// The application is watched from the first moment on, whether it joins or not. Its connection is made here, so that
-// no process but this one ever has the keeper's end: a child that the application forks could otherwise keep it open,
-// and nobody would notice the keeper's death.
+// Watches the application from the start, whether it joins or not. Its connection is created here, so that no other
+// process ever has the keeper's end: a child forked by the application could otherwise keep it open and hide the
+// keeper's death.
 void Keeper::invite_application() {
   starter_pidfd_ = open_pidfd(peer_credentials(starter_).pid);
   poller_.add(starter_pidfd_.get(), {.kind = PollKey::Kind::process, .number = 0});
@@ -161,13 +161,13 @@ void Keeper::handle(PollKey key) {
       case PollKey::Kind::connection: return on_connection(key.number);
       case PollKey::Kind::process: return on_process(key.number);
     }
-  } catch (const std::exception& error) {  // one client's trouble must not cost the others their keeper
+  } catch (const std::exception& error) {  // a failure with one client must not affect the others
     log(LogLevel::error, error.what());
     if (key.kind == PollKey::Kind::connection) drop(key.number);
   }
 }
 
-// It says nothing; it closes when it has joined, or has given up.
+// The starter sends nothing; it closes its end after joining or giving up.
 void Keeper::on_starter() {
   poller_.remove(starter_.get());
   starter_.reset();
@@ -176,7 +176,7 @@ void Keeper::on_starter() {
   if (is_waited_for) begin_end();
 }
 
-// SIGTERM or SIGINT. It is not read: there is nothing more to learn.
+// SIGTERM or SIGINT. Not read, since its details do not matter.
 void Keeper::on_signal() {
   poller_.remove(signals_.get());
   begin_end();
@@ -189,7 +189,7 @@ void Keeper::take_visitor(Fd socket) {
     add_client({.connection = std::move(connection)});
     return;
   }
-  log(LogLevel::warn, "a process of another user was refused; user", visitor.uid);
+  log(LogLevel::warn, "refused a process of another user; user", visitor.uid);
   const Error refusal(
       Errc::permission_denied,
       fmt::format("process {} of user {} cannot use a session of user {}", visitor.pid, visitor.uid, ::geteuid()),
@@ -221,13 +221,13 @@ void Keeper::drop(std::uint64_t id) {
   poller_.remove(at->second.connection.fd());
   if (at->second.is_announced) {
     participants_.retract();
-    objects_.wake_all();  // who waits for somebody to come may be alone now
+    objects_.wake_all();  // waiters may be alone now
   }
   if (Participant* const participant = participants_.find(at->second.owner)) participants_.set_silent(*participant);
   clients_.erase(at);
 }
 
-// 0 is the application, watched since before it joined.
+// 0 is the application, which is watched even before it joins.
 void Keeper::on_process(std::uint64_t incarnation) {
   if (incarnation == 0) {
     poller_.remove(starter_pidfd_.get());
@@ -235,7 +235,7 @@ void Keeper::on_process(std::uint64_t incarnation) {
   } else if (const Participant* const dead = participants_.find_incarnation(incarnation)) {
     const std::uint64_t connection = dead->connection;
     depart(dead->info.number, true);
-    drop(connection);  // a child that it forked may still have the other end
+    drop(connection);  // a forked child may still have the other end
   }
 }
 
@@ -249,12 +249,12 @@ void Keeper::depart(Owner number, bool is_dead) {
   const bool was_application = leaving->is_application;
   objects_.depart(number, is_dead ? leaving->info.pid : 0);
   participants_.remove(number);
-  objects_.wake_all();  // once more: who was woken before may have counted it still
+  objects_.wake_all();  // again: threads woken before may still have counted it
   if (was_application) begin_end();
 }
 
-// The name is free from here on: who opens it now gets a new session. Workers are killed when whoever asked for the
-// end has his answer, since that takes a while.
+// Frees the name at once: opening it now starts a new session. Workers are killed after the reply has been sent,
+// since that takes a while.
 void Keeper::begin_end() {
   if (end_deadline_) return;
   end_deadline_ = Deadline::after(kLongestEnd);
@@ -264,7 +264,7 @@ void Keeper::begin_end() {
   must_kill_workers_ = true;
 }
 
-// With everything below them: a worker that is killed alone leaves its own children to nobody.
+// With their descendants, which would otherwise be orphaned.
 void Keeper::kill_workers() {
   std::vector<TreeRoot> workers;
   for (const auto& [number, participant] : participants_.all()) {
@@ -274,13 +274,13 @@ void Keeper::kill_workers() {
   static_cast<void>(kill_trees(workers, Deadline::after(kTimeToKill)));
 }
 
-// A child that a participant forked has its connection too, but is not the participant.
+// A forked child of a participant has its connection but is not the participant.
 void Keeper::check_owner(const Client& client, const Credentials& sender) {
   const Participant* const participant = participants_.find(client.owner);
   if (participant == nullptr || participant->info.pid == sender.pid) return;
   throw Error(Errc::forked,
-              fmt::format("process {} asks over the connection of process {}", sender.pid, participant->info.pid),
-              "start processes by spawning, and let each join the session by itself");
+              fmt::format("process {} used the connection of process {}", sender.pid, participant->info.pid),
+              "start processes with drover instead of fork, so that each joins the session");
 }
 
 void Keeper::answer(std::uint64_t id, IncomingMessage& message) {
@@ -296,7 +296,7 @@ void Keeper::answer(std::uint64_t id, IncomingMessage& message) {
         request.type == RequestType::join ? join(client, request, sender) : perform(client, request, message);
     if (has_reply(request.type)) send(id, std::move(outgoing));
   } catch (const Error& error) {
-    // Whoever does not speak as we do, or as a visitor asks for what only participants may, is not listened to again.
+    // Drops a client that breaks the protocol, or a visitor that sends a request for participants only.
     const bool is_hostile = !is_understood || (client.owner == kNobody && error.code() == Errc::corrupt);
     if (is_hostile) log(LogLevel::warn, error.what());
     if (is_hostile || has_reply(request.type)) {
@@ -305,8 +305,8 @@ void Keeper::answer(std::uint64_t id, IncomingMessage& message) {
   }
 }
 
-// Descriptors on their way are limited too, for all processes of a user together. Then what was done is undone, and
-// the client is told; without the descriptor the reply goes through.
+// The kernel limits the descriptors in flight of a user. If the limit is reached, undoes the request and sends an
+// error, which needs no descriptor.
 void Keeper::send(std::uint64_t id, Outgoing outgoing) {
   Client& client = clients_.at(id);
   const int fd = outgoing.owned_fd.is_open() ? outgoing.owned_fd.get() : outgoing.fd;
@@ -314,7 +314,7 @@ void Keeper::send(std::uint64_t id, Outgoing outgoing) {
   const bool is_out_of_resources = failure == ETOOMANYREFS || failure == ENOMEM || failure == ENOBUFS;
   if (fd >= 0 && is_out_of_resources) {
     take_back(client, outgoing.reply);
-    const Error error = error_from_errno(failure, "sendmsg", "a descriptor that the keeper was to send");
+    const Error error = error_from_errno(failure, "sendmsg", "a descriptor for a client");
     const Request request{.type = outgoing.reply.type, .sequence = outgoing.reply.sequence};
     failure = client.connection.send(encode(failure_reply(request, error)));
   }
@@ -364,7 +364,7 @@ Outgoing Keeper::join(Client& client, const Request& request, const Credentials&
   client.owner = joined.info.number;
   try {
     poller_.add(joined.pidfd.get(), {.kind = PollKey::Kind::process, .number = joined.info.incarnation});
-  } catch (const Error&) {  // nobody takes part whose death would go unseen
+  } catch (const Error&) {  // the death of every participant must be noticed
     depart(client.owner);
     throw;
   }
@@ -400,7 +400,7 @@ Outgoing Keeper::end(const Client& client, const Request& request) {
   const bool is_allowed = client.owner != kNobody || request.number != 0 || present == 0;
   if (!is_allowed) {
     throw Error(Errc::busy, fmt::format("session '{}' has {} participants", settings_.name, present),
-                "let them leave, or end it by force: its workers are killed and all others get errors");
+                "let them leave, or end it by force, which kills its workers and fails the calls of others");
   }
   begin_end();
   return {.reply = reply_to(request), .owned_fd = {}};

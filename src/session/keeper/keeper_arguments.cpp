@@ -16,8 +16,8 @@ constexpr std::string_view kIdleLimit = "--drover-keeper-idle-limit=";
 constexpr std::string_view kLauncher = "--drover-keeper-launcher";
 
 [[noreturn]] void throw_unknown(std::string_view argument) {
-  throw Error(Errc::invalid_argument, fmt::format("a keeper does not know the argument '{}'", argument),
-              "let DROVER_KEEPER name a program with the same drover");
+  throw Error(Errc::invalid_argument, fmt::format("'{}' is not a valid argument of a keeper", argument),
+              "set DROVER_KEEPER to a program with the same version of drover");
 }
 
 std::chrono::seconds parse_seconds(std::string_view argument, std::string_view text) {

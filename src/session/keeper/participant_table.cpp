@@ -13,7 +13,7 @@
 namespace drover {
 namespace {
 
-// Between both changes of the version no reader believes what it sees.
+// Readers discard what they read between the two changes of the version.
 class SlotWriting {
  public:
   explicit SlotWriting(ParticipantSlot& slot) noexcept : slot_(slot) { ++slot_.version; }
@@ -101,7 +101,7 @@ void ParticipantTable::retract() {
 
 void ParticipantTable::set_ending() noexcept { page().phase = SessionPhase::ending; }
 
-// Round robin: a number rests as long as possible, so that a mistake with an old one is more likely to be noticed.
+// Round robin: reuses a number as late as possible, so that the use of a stale one is more likely to be noticed.
 Owner ParticipantTable::free_number() const {
   for (Owner step = 1; step <= kMaxParticipants; ++step) {
     const auto number = static_cast<Owner>((last_number_ + step - 1) % kMaxParticipants + 1);
@@ -112,7 +112,8 @@ Owner ParticipantTable::free_number() const {
 
 void ParticipantTable::require_room() const {
   if (population_.present + population_.starting < kMaxParticipants) return;
-  throw Error(Errc::limit_reached, fmt::format("the session has {} participants and takes no more", kMaxParticipants),
+  throw Error(Errc::limit_reached,
+              fmt::format("the session already has {} participants, the maximum", kMaxParticipants),
               "let some leave first, or use several sessions");
 }
 

@@ -24,22 +24,22 @@
 namespace drover {
 namespace {
 
-// Every participant costs two descriptors, every slab one.
+// Each participant needs two descriptors, each slab one.
 void raise_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
-  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) log(LogLevel::warn, "the limit of open files could not be raised");
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) log(LogLevel::warn, "cannot raise the limit of open files");
 }
 
-// What it has to say goes to a file: a terminal or pipe of the first application is not there for later ones.
+// Logs to a file, since the terminal or pipe of the first application may be gone later.
 void log_to_file(const std::string& name) {
   const Fd file = SessionFolder::open().open_log(name);
   ::dup3(file.get(), STDERR_FILENO, 0);
 }
 
-// The keeper of a named session must belong to nobody, or it would be left as a zombie by whoever started it: this
-// process starts it and ends.
+// The keeper of a named session must be a daemon, or it would become a zombie of its starter: this process starts it
+// and exits.
 [[noreturn]] void launch(const KeeperArguments& arguments, const Fd& starter) {
   KeeperArguments next = arguments;
   next.is_launcher = false;
@@ -50,9 +50,9 @@ void log_to_file(const std::string& name) {
   std::_Exit(EXIT_SUCCESS);  // without the destructor, which would kill it
 }
 
-// The starter waits for a word; it gets this one instead of the keeper's.
+// Reports the error to the starter, which is waiting.
 int report(const Fd& starter, const Error& error) noexcept {
-  if (!starter.is_open()) {  // it has had the keeper's word already
+  if (!starter.is_open()) {  // the keeper has already reported
     log(LogLevel::error, error.what());
     return EXIT_FAILURE;
   }
@@ -67,20 +67,20 @@ int report(const Fd& starter, const Error& error) noexcept {
   return EXIT_FAILURE;
 }
 
-// SIGPIPE: a client is gone; SIGXFSZ: a memory file is above the limit of file sizes. Both are errors of a call too.
+// SIGPIPE: a client is gone; SIGXFSZ: a memory file exceeds the file size limit. Calls report both as errors too.
 void ignore_signals_of_calls() {
   for (const int signal : {SIGPIPE, SIGXFSZ}) {
-    static_cast<void>(std::signal(signal, SIG_IGN));  // NOLINT(performance-no-int-to-ptr): SIG_IGN is defined so
+    static_cast<void>(std::signal(signal, SIG_IGN));  // NOLINT(performance-no-int-to-ptr): definition of SIG_IGN
   }
 }
 
 void keep(const KeeperArguments& arguments, Fd& starter) {
-  set_log_sink(&log_nonblocking);  // whoever reads, or does not read, our standard error must not hold up the loop
+  set_log_sink(&log_nonblocking);  // a slow reader of standard error must not block the loop
   ignore_signals_of_calls();
   raise_file_limit();
   Keeper keeper(arguments.settings, starter.duplicate());
   if (!arguments.settings.name.empty()) log_to_file(arguments.settings.name);
-  starter.reset();  // the keeper lets go of its own when the starter does
+  starter.reset();  // the keeper closes its own copy when the starter does
   keeper.run();
 }
 

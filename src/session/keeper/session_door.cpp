@@ -29,7 +29,7 @@ Fd accept(const char* call, const Fd& listener) {
 
 Fd lock_name(SessionFolder& folder, const std::string& name) {
   auto lock = folder.try_lock(name);
-  if (!lock) throw Error(Errc::busy, fmt::format("session '{}' has a keeper already", name), "join it");
+  if (!lock) throw Error(Errc::busy, fmt::format("session '{}' already has a keeper", name), "join it");
   SessionFolder::sign(*lock);
   return std::move(*lock);
 }
@@ -57,7 +57,7 @@ void SessionDoor::close() noexcept {
   if (!listener_.is_open()) return;
   poller_.remove(listener_.get());
   listener_.reset();
-  // Only while the lock is the file in the folder: after somebody removed ours, the files may be another keeper's.
+  // Only while the lock file is still in the folder: after its removal, the files may belong to another keeper.
   folder_.remove_if_held(name_, lock_);
 }
 

@@ -16,7 +16,8 @@ namespace {
               "let all processes of a session use the same drover");
 }
 
-// The descriptor that came with a request, if one did. More than one tells a foreign sender from too many open files.
+// The descriptor that came with a request, if any. More than one means a foreign sender rather than too many open
+// files.
 Fd take_file(IncomingMessage& message, const std::string& what) {
   if (message.fds.size() > 1) throw_wrong_count(message, what);
   if (message.has_lost_fds) {

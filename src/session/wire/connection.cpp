@@ -16,7 +16,7 @@ namespace drover {
 namespace {
 
 constexpr std::size_t kMostFds =
-    4;  // one is in order; with room for a few, too many sent can be told from too many open
+    4;  // one is valid; room for a few distinguishes too many sent from too many open files
 constexpr std::size_t kControlBytes = CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int) * kMostFds);
 
 void take_fds(const cmsghdr& part, std::vector<Fd>& fds) {
@@ -43,7 +43,7 @@ void take_control(msghdr& header, IncomingMessage& into) {
 ssize_t receive_once(int socket, msghdr& header) {
   const int flags = MSG_CMSG_CLOEXEC | MSG_DONTWAIT;
   const auto length = sys::retry("recvmsg", ::recvmsg, socket, &header, int{flags});
-  // A reset is told once, ahead of the messages that are left.
+  // A reset is reported once, before the pending messages.
   return length < 0 && errno == ECONNRESET ? sys::retry("recvmsg", ::recvmsg, socket, &header, int{flags}) : length;
 }
 
@@ -81,7 +81,7 @@ IncomingResult Connection::receive(IncomingMessage& into) {
   into.bytes.resize(static_cast<std::size_t>(length));
   into.is_cut = (header.msg_flags & MSG_TRUNC) != 0;
   into.has_lost_fds = (header.msg_flags & MSG_CTRUNC) != 0;
-  // The end of the stream has no sender; an empty message, which nobody of ours sends, has.
+  // End of file has no sender, unlike an empty message, which the protocol does not use.
   return length == 0 && !into.credentials ? IncomingResult::closed : IncomingResult::message;
 }
 

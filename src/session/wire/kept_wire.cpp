@@ -28,12 +28,12 @@ struct WireLease {
   std::uint64_t lease_generation;
 };
 
-// No padding: what is not written would be somebody's memory.
+// No padding, which would leak memory contents.
 static_assert(std::has_unique_object_representations_v<WireKept> && sizeof(WireKept) == 40);
 static_assert(std::has_unique_object_representations_v<WireLease> && sizeof(WireLease) == 32);
 
 [[noreturn]] void throw_corrupt(const char* what) {
-  throw Error(Errc::corrupt, std::string("a control message about something kept ") + what,
+  throw Error(Errc::corrupt, std::string("a control message about a kept entry ") + what,
               "let all processes of a session use the same drover");
 }
 
@@ -50,7 +50,7 @@ WireLease write_lease(const SentLease& sent) {
           .lease_generation = sent.lease.generation};
 }
 
-// Takes from the front of what came.
+// Consumes bytes from the front.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) noexcept : rest_(bytes) {}

@@ -20,7 +20,7 @@
 namespace drover {
 namespace {
 
-constexpr int kFieldsBetween = 19;  // behind the name: state is field 3, the start time is field 22
+constexpr int kFieldsBetween = 19;  // after the name: state is field 3, start time field 22
 
 }  // namespace
 
@@ -34,7 +34,7 @@ std::optional<std::uint64_t> process_start_time(pid_t pid) {
   }
   std::array<char, 1024> text{};
   const auto length = sys::retry("read", ::read, file.get(), static_cast<void*>(text.data()), text.size());
-  if (length < 0) return std::nullopt;  // it ended in between
+  if (length < 0) return std::nullopt;  // it ended meanwhile
   return parse_start_time({text.data(), static_cast<std::size_t>(length)});
 }
 
@@ -64,7 +64,7 @@ bool has_ended(const Fd& pidfd) noexcept { return pidfd_has_ended(pidfd.get()); 
 
 void kill_process(const Fd& pidfd) noexcept {
   if (pidfd_send_signal(pidfd.get(), SIGKILL) != 0 && errno != ESRCH)
-    log(LogLevel::warn, "a worker could not be killed; error", errno);
+    log(LogLevel::warn, "cannot kill a worker; error", errno);
 }
 
 std::string program_name() {

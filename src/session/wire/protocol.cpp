@@ -46,7 +46,7 @@ struct WireRequest {
 
 struct WireReply {
   WireHeader header;
-  std::uint32_t failure;  // 0, or one more than the place of the code in kAllErrc
+  std::uint32_t failure;  // 0, or 1 + index of the code in kAllErrc
   std::uint32_t owner;
   std::uint64_t number;
   WireSpec spec;
@@ -56,7 +56,7 @@ struct WireReply {
   std::array<char, 256> remedy;
 };
 
-// No padding: what is not written would be somebody's memory.
+// No padding, which would leak memory contents.
 static_assert(std::has_unique_object_representations_v<WireRequest> && sizeof(WireRequest) == 168);
 static_assert(std::has_unique_object_representations_v<WireReply> && sizeof(WireReply) == 920);
 
@@ -69,7 +69,7 @@ static_assert(std::has_unique_object_representations_v<WireReply> && sizeof(Wire
   throw_corrupt(fmt::format("has {} bytes where {} are expected", found, expected));
 }
 
-// The part of fixed length.
+// The fixed part.
 template <class Wire>
 Wire read_wire(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof(Wire)) throw_wrong_length(bytes.size(), sizeof(Wire));
@@ -150,7 +150,7 @@ bool answers_with_kept(const Reply& reply) {
   return !reply.failure && (reply.type == RequestType::recall || reply.type == RequestType::kept);
 }
 
-// What follows the part of fixed length.
+// The variable part.
 template <class Wire>
 KeptEntry read_kept(std::span<const std::byte> bytes, bool has_kept) {
   if (has_kept) return parse_kept(bytes.subspan(sizeof(Wire)));

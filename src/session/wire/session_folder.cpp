@@ -33,7 +33,7 @@ constexpr int kBacklog = 128;
 std::string lock_of(const std::string& name) { return name + ".lock"; }
 std::string log_of(const std::string& name) { return name + ".log"; }
 std::string socket_of(const std::string& name) { return name + ".sock"; }
-// Under this name the socket is made before it can be found, so that whoever finds it can connect.
+// The socket is created under this name and renamed once it listens, so that a visible socket accepts connections.
 std::string new_socket_of(const std::string& name) { return name + ".new"; }
 
 bool is_letter_or_digit(char letter) {
@@ -52,7 +52,7 @@ bool belongs_to_us(const std::string& folder) {
   return ::stat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::geteuid();
 }
 
-// Of a user who is not us, as after sudo, the variable says where another one has his files.
+// After sudo, the variable may still name the folder of another user.
 std::string folder_path() {
   const auto runtime = environment("XDG_RUNTIME_DIR");
   if (runtime && runtime->starts_with('/') && belongs_to_us(*runtime)) return *runtime + "/drover";
@@ -76,7 +76,7 @@ void check_private(const Fd& folder, const std::string& path) {
   }
 }
 
-// Empty if it is not there.
+// Empty if it is missing.
 Fd open_folder(const std::string& path) {
   const auto open = [](const char* name) { return ::open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); };
   Fd folder(sys::retry("open", open, path.c_str()));
@@ -95,7 +95,7 @@ Fd open_in(const Fd& folder, const std::string& entry, int flags) {
   return Fd(sys::retry("openat", open, folder.get(), entry.c_str(), flags | O_CLOEXEC | O_NOFOLLOW));
 }
 
-// Through the open folder, which makes the address short whatever the folder's path is, and exact.
+// Addresses go through the open folder, which makes them short and exact.
 sockaddr_un address_of(const Fd& folder, const std::string& entry) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -121,7 +121,7 @@ void set_blocking(const Fd& socket) {
 void check_session_name(const std::string& name) {
   if (is_session_name(name)) return;
   throw Error(
-      Errc::invalid_argument, fmt::format("'{}' cannot be the name of a session", name),
+      Errc::invalid_argument, fmt::format("'{}' is not a valid name of a session", name),
       fmt::format("use 1 to {} letters, digits, '-', '_' and '.', the first a letter or digit", kMostNameBytes));
 }
 
@@ -163,7 +163,7 @@ std::vector<std::string> SessionFolder::names() const {
 }
 
 std::optional<Fd> SessionFolder::connect(const std::string& name, bool* is_full) const {
-  Fd socket = make_socket(SOCK_NONBLOCK);  // a stopped keeper with a full queue would hold up a blocking one
+  Fd socket = make_socket(SOCK_NONBLOCK);  // a stopped keeper with a full backlog would block connect
   const sockaddr_un address = address_of(folder_, socket_of(name));
   const auto* const plain = reinterpret_cast<const sockaddr*>(&address);
   if (sys::retry("connect", ::connect, socket.get(), plain, socklen_t{sizeof(address)}) != 0) {
@@ -175,7 +175,7 @@ std::optional<Fd> SessionFolder::connect(const std::string& name, bool* is_full)
   return socket;
 }
 
-// A keeper that ends removes the file while it holds the lock; who had opened it before must look for the next one.
+// An ending keeper removes the file while it holds the lock, so a process that opened it before must open it again.
 std::optional<Fd> SessionFolder::try_lock(const std::string& name) const {
   for (;;) {
     Fd file = open_in(folder_, lock_of(name), O_RDWR | O_CREAT);
@@ -188,12 +188,12 @@ std::optional<Fd> SessionFolder::try_lock(const std::string& name) const {
   }
 }
 
-// Nobody depends on it but who ends a session by force, so it is no error if it cannot be written.
+// Only needed for ending a session by force, so a failure is not an error.
 void SessionFolder::sign(const Fd& lock) noexcept {
   const auto text = std::to_string(::getpid());
   const bool is_written = ::ftruncate(lock.get(), 0) == 0 &&
                           ::pwrite(lock.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
-  if (!is_written) log(LogLevel::warn, "a keeper could not write its id into its lock; error", errno);
+  if (!is_written) log(LogLevel::warn, "the keeper cannot write its id into its lock; error", errno);
 }
 
 std::optional<pid_t> SessionFolder::holder(const std::string& name) const {
@@ -213,8 +213,8 @@ std::optional<pid_t> SessionFolder::holder(const std::string& name) const {
 Fd SessionFolder::listen(const std::string& name) const {
   const auto what = fmt::format("session '{}' in {}", name, path_);
   Fd socket = make_socket(SOCK_NONBLOCK);
-  name_senders(socket);               // before anybody can connect: connections take it over
-  remove_entry(new_socket_of(name));  // of a keeper that was killed right here
+  name_senders(socket);               // before any connection, which inherits it
+  remove_entry(new_socket_of(name));  // left by a keeper that was killed at this point
   const sockaddr_un address = address_of(folder_, new_socket_of(name));
   const auto* const plain = reinterpret_cast<const sockaddr*>(&address);
   if (sys::call("bind", ::bind, socket.get(), plain, socklen_t{sizeof(address)}) != 0) throw_errno("bind", what);
@@ -232,7 +232,7 @@ Fd SessionFolder::open_log(const std::string& name) const {
   return file;
 }
 
-// The lock goes last: as long as it is there, nobody else makes or removes the others.
+// Removes the lock last: while it exists, no other process creates or removes the others.
 void SessionFolder::remove(const std::string& name) const noexcept {
   remove_entry(socket_of(name));
   remove_entry(new_socket_of(name));
@@ -261,7 +261,7 @@ bool SessionFolder::is_still_there(const Fd& file, const std::string& entry) con
 
 void SessionFolder::remove_entry(const std::string& entry) const noexcept {
   if (::unlinkat(folder_.get(), entry.c_str(), 0) != 0 && errno != ENOENT) {
-    log(LogLevel::warn, "a file of a session could not be removed; error", errno);
+    log(LogLevel::warn, "cannot remove a file of a session; error", errno);
   }
 }
 

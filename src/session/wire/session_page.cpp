@@ -34,7 +34,7 @@ bool is_state(std::uint32_t state) {
          state == static_cast<std::uint32_t>(ParticipantState::silent);
 }
 
-// Nothing if the slot is free. The keeper writes a slot rarely and shortly; if it was killed while it did, the slot
+// nullopt if the slot is free. The keeper writes a slot rarely and briefly; if it is killed meanwhile, the version
 // stays odd for ever.
 std::optional<ParticipantInfo> read_slot(const ParticipantSlot& slot, Owner number) {
   for (int tries = 0; tries < kMostTries; ++tries) {
@@ -78,7 +78,7 @@ PageView::PageView(const Fd& file) {
   const bool is_right =
       page().magic == kPageMagic && page().version == kPageVersion && page().slot_bytes == sizeof(ParticipantSlot);
   if (!is_right) {
-    throw Error(Errc::corrupt, "what the keeper sent is not the page of a session of this version",
+    throw Error(Errc::corrupt, "the file from the keeper is not the page of a session of this version",
                 "let all processes of a session use the same drover");
   }
   if (sys::call("mprotect", ::mprotect, static_cast<void*>(memory_.data()), memory_.size(), PROT_READ) != 0) {

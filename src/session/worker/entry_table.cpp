@@ -11,18 +11,18 @@
 namespace drover {
 
 EntryTable& EntryTable::instance() {
-  static auto* const table = new EntryTable;  // used before and after the life of other globals
+  static auto* const table = new EntryTable;  // used before and after the lifetime of other globals
   return *table;
 }
 
 void EntryTable::add(const std::string& name, EntryBody body) {
-  require(!name.empty() && body, "an entry has a name and a function");
+  require(!name.empty() && body, "an entry needs a name and a function");
   const MutexLock lock(mutex_);
   if (is_closed_) {
-    throw Error(Errc::invalid_argument, fmt::format("entry '{}' is made known after drover::init", name),
-                "make it the initialiser of a variable of a namespace, so that workers know it too");
+    throw Error(Errc::invalid_argument, fmt::format("entry '{}' is registered after drover::init", name),
+                "register it in the initialiser of a namespace-scope variable, so that workers register it too");
   }
-  // An exception before main would end the program without a word of where; so it is drover::init that throws.
+  // An exception before main would end the program without a location, so drover::init throws it.
   if (!entries_.emplace(name, std::move(body)).second && taken_twice_.empty()) taken_twice_ = name;
 }
 
@@ -31,7 +31,7 @@ void EntryTable::close() {
   is_closed_ = true;
   if (taken_twice_.empty()) return;
   throw Error(Errc::invalid_argument, fmt::format("two entries of this program have the name '{}'", taken_twice_),
-              "give every entry a name of its own");
+              "give each entry a unique name");
 }
 
 const EntryBody& EntryTable::find(const std::string& name) const {
@@ -43,7 +43,7 @@ const EntryBody& EntryTable::find(const std::string& name) const {
   throw Error(Errc::not_found,
               fmt::format("this program has no entry '{}'; it has {}", name,
                           names.empty() ? "none" : fmt::format("'{}'", fmt::join(names, "', '"))),
-              "make it known before main: const auto name = drover::entry(\"name\", function)");
+              "register it before main: const auto name = drover::entry(\"name\", function)");
 }
 
 Entry entry(const std::string& name, EntryBody body) {

@@ -28,20 +28,18 @@ void init(int argc, char** argv) {
     return;
   }
   const auto role = first.substr(kRoleArgument.size());
-  // A worker ends as any program does; of a keeper the program's own globals and exit handlers know nothing.
+  // A worker exits normally; a keeper skips the program's destructors and exit handlers, which do not expect it.
   if (role == "worker") std::exit(run_worker(arguments));
   if (role == "keeper") ::_exit(run_keeper(argc, argv));
-  fmt::print(stderr,
-             "drover: '{}' is no role of a process; this program and its parent may be of different versions\n",
+  fmt::print(stderr, "drover: '{}' is not a role; this program and its parent may use different versions of drover\n",
              first);
   std::exit(kWorkerMisused);
 }
 
 void init(const Program& program) {
   const auto is_path = [](const std::string& text) { return text.find('/') != std::string::npos; };
-  require(is_path(program.executable) && is_path(program.keeper),
-          "a program is started by its path, and this is none",
-          "give paths with a '/', such as sys.executable; nothing is looked for in PATH");
+  require(is_path(program.executable) && is_path(program.keeper), "the executable of a program is not a path",
+          "give a path with a '/', such as sys.executable; PATH is not searched");
   EntryTable::instance().close();
   set_start_command({.executable = program.executable, .arguments = program.arguments, .keeper = program.keeper});
   set_initialised();

@@ -42,8 +42,7 @@ std::string next_name() {
   return fmt::format("worker-{}", next++);
 }
 
-// Inherited by everything that the worker starts, wherever it hides: in another session, in the background, without a
-// parent. Never used twice.
+// Inherited by all descendants of the worker, even in another session, in the background or orphaned. Unique.
 std::string next_mark() {
   static const auto birth = Clock::now().time_since_epoch().count();
   static std::atomic<unsigned> next{0};
@@ -75,13 +74,14 @@ SpawnOptions spawn_options(const ProcessOptions& options, const std::string& nam
   spawn.streams = {
       .input = StandardStream::null(), .output = stream_of(options.output), .error = stream_of(options.output)};
   spawn.group = ChildGroup::own_session;
-  spawn.parent_death_signal = SIGKILL;  // until the worker watches by itself
+  spawn.parent_death_signal = SIGKILL;  // until the worker watches its parent itself
   return spawn;
 }
 
 std::string tail_of_file(const std::string& path) {
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return {};  // of a named pipe we would be a reader
+  if (!std::filesystem::is_regular_file(path, ignored))
+    return {};  // opening a named pipe would make this process its reader
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : 0;
   file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
@@ -110,7 +110,7 @@ class Process::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
-    if (status_ || process_ != ::getpid()) return;  // a forked child has no worker, nor the watching thread
+    if (status_ || process_ != ::getpid()) return;  // a forked child owns no worker
     try {
       static_cast<void>(child_.kill_tree(Deadline::after(kTimeToDie)));
       if (wait(Deadline::after(kTimeToDie))) return;
@@ -122,10 +122,10 @@ class Process::State {
 
   void check_process() const {
     if (process_ == ::getpid()) return;
-    throw Error(Errc::forked,
-                fmt::format("worker {} belongs to process {}, and process {} was forked from that", name_, process_,
-                            ::getpid()),
-                "leave it to the process that started it");
+    throw Error(
+        Errc::forked,
+        fmt::format("worker {} belongs to process {}, from which process {} was forked", name_, process_, ::getpid()),
+        "leave it to the process that started it");
   }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] ChildProcess& child() noexcept { return child_; }
@@ -138,7 +138,7 @@ class Process::State {
     return status_ ? tail_ : watch_->tail(child_.pid());
   }
 
-  // The pipes and the id are needed until what the worker left is cleaned up; then it is reaped.
+  // Reaps it after the clean-up, which needs its pipes and id.
   std::optional<ExitStatus> wait(Deadline deadline) {
     if (status_) return status_;
     if (!pidfd_wait(child_.pidfd(), deadline)) return std::nullopt;
@@ -150,8 +150,7 @@ class Process::State {
 
   WaitResult wait_ready(Deadline deadline) {
     for (;;) {
-      const bool has_ended =
-          status_ || pidfd_has_ended(child_.pidfd());  // before the reports, so that none is missed
+      const bool has_ended = status_ || pidfd_has_ended(child_.pidfd());  // before the reports, so that none is lost
       take_reports(Deadline::after(std::chrono::seconds(0)));
       if (is_ready_) return WaitResult::done;
       if (has_ended) {
@@ -170,14 +169,13 @@ class Process::State {
   }
 
  private:
-  // A word of the worker, or its end. The end alone is not enough to go by, nor is the channel: who was forked from
-  // the worker may hold that open.
+  // Waits for a message or the end of the worker; a forked child of the worker may hold the channel open after that.
   void await_news(Deadline deadline) const {
     std::array<pollfd, 2> news = {pollfd{.fd = child_.pidfd(), .events = POLLIN, .revents = 0},
                                   pollfd{.fd = is_silent_ ? -1 : report_.fd(), .events = POLLIN, .revents = 0}};
     ::poll(news.data(), news.size(), deadline.poll_timeout());
   }
-  // One message of the worker; false if none came before the deadline or none can come.
+  // Receives a message of the worker; false if the deadline passes or none can come.
   bool take_report(Deadline deadline) {
     if (is_silent_) return false;
     ChannelMessage message;
@@ -192,29 +190,29 @@ class Process::State {
     while (take_report(deadline)) continue;
   }
   Error lost() {
-    auto text = fmt::format("{} before it had joined its session", describe());
-    if (const auto tail = error_tail(); !tail.empty()) text += "; the end of its standard error:" + indented(tail);
-    return Error(Errc::peer_lost, text,
-                 "let main call drover::init(argc, argv) first thing; see what the worker says");
+    auto text = fmt::format("{} before it joined its session", describe());
+    if (const auto tail = error_tail(); !tail.empty())
+      text += "; the last lines of its standard error:" + indented(tail);
+    return Error(Errc::peer_lost, text, "call drover::init(argc, argv) first in main; see the output of the worker");
   }
 
   std::string name_;
   ChildProcess child_;
   Channel report_;
-  std::shared_ptr<ChildWatch> watch_;  // shared: every worker may be the last
+  std::shared_ptr<ChildWatch> watch_;  // shared by all workers
   std::string file_;
-  pid_t process_;  // who started it
+  pid_t process_;  // process that started it
   std::string tail_;
   std::string failure_;
   bool is_ready_ = false;
-  bool is_silent_ = false;  // nothing more comes through the channel
+  bool is_silent_ = false;  // the channel has ended
   std::optional<ExitStatus> status_;
 };
 
 Process Process::start(Session session, const ProcessOptions& options) {
   const TraceSpan span("process.start");
-  require(was_initialised(), "workers cannot be started: this program has not called drover::init",
-          "call drover::init(argc, argv) first thing in main");
+  require(was_initialised(), "cannot start a worker: this program has not called drover::init",
+          "call drover::init(argc, argv) first in main");
   static_cast<void>(EntryTable::instance().find(options.entry));
   const auto name = options.name.empty() ? next_name() : options.name;
   const Fd invitation = session.invite(name);
@@ -242,7 +240,7 @@ Process& Process::operator=(Process&& other) noexcept = default;
 Process::~Process() = default;
 
 Process::State& Process::state() const {
-  require(state_ != nullptr, "a Process that was moved from owns nothing");
+  require(state_ != nullptr, "a moved-from Process owns no worker");
   state_->check_process();
   return *state_;
 }
@@ -271,7 +269,7 @@ ExitStatus Process::end_by(Deadline deadline) {
 ExitStatus Process::await_killed(Deadline deadline) {
   if (const auto status = wait(deadline)) return *status;
   throw Error(Errc::timed_out, fmt::format("{} was killed and does not end", describe()),
-              "it is stuck in the kernel, as on a sick device; the machine may need a restart");
+              "it is stuck in the kernel, as with a failing device; the machine may need a restart");
 }
 
 std::vector<Process> start_all(const Session& session, const std::vector<ProcessOptions>& options) {

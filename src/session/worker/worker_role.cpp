@@ -37,15 +37,15 @@ constexpr std::string_view kParent = "--parent=";
 constexpr std::string_view kRest = "--";
 constexpr std::size_t kLongestFailure = 32 * std::size_t{1024};
 
-// What an inherited descriptor becomes: nothing that programs started by the worker get.
+// Makes an inherited descriptor close on exec, so that programs started by the worker do not get it.
 Fd take(int number) {
   if (::fcntl(number, F_SETFD, FD_CLOEXEC) != 0)
     throw_errno("fcntl", fmt::format("descriptor {} of a worker", number));
   return Fd(number);
 }
 
-// The worker's words to its parent; the watching thread may speak too. A parent that is gone, or has not read what
-// was said before, hears nothing.
+// The worker's messages to its parent, also from the watching thread. Drops a message if the parent is gone or does
+// not read.
 class Report {
  public:
   explicit Report(Fd socket) : channel_(std::move(socket)) {}
@@ -73,7 +73,7 @@ std::string name_of(const std::type_info* type) {
   return name ? name.get() : type->name();
 }
 
-// Of the exception that is being handled.
+// Describes the current exception.
 std::string current_failure() {
   try {
     throw;
@@ -84,23 +84,22 @@ std::string current_failure() {
   }
 }
 
-// From here on the worker ends with its parent and with the keeper, and with it everything it starts: orphans fall to
-// it and not to the system.
+// From here on the worker dies with its parent and with the keeper, and so do its descendants: it adopts orphans.
 void tie_to_parent(DeathWatch& watch, pid_t parent) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   watch.depend_on_parent(take(kWorkerParent), parent,
                          fmt::format("a worker ends because its parent, process {}, has ended", parent));
-  // Until now a parent's death killed this process alone; from now on the watch kills everything below it too. A
-  // worker that stands still must be woken for that.
+  // Until now the kernel killed only this process at its parent's death; from now on the watch kills its descendants
+  // too, for which a stopped worker must be continued.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
 }
 
 Session join(DeathWatch& watch) {
   const Session session = Session::inherited();
-  ::unsetenv("DROVER_SESSION_FD");  // programs started from here are not in the session
+  ::unsetenv("DROVER_SESSION_FD");  // programs started by the worker are not in the session
   const pid_t keeper = session.keeper_pid();
   Fd pidfd = open_pidfd(keeper);
-  session.check();  // so the pidfd names the keeper, and not who came after it
+  session.check();  // so the pidfd refers to the keeper and not to a later process
   watch.depend_on(std::move(pidfd),
                   fmt::format("a worker ends because the keeper of its session, process {}, has ended", keeper));
   return session;
@@ -131,19 +130,19 @@ WorkerArguments parse_worker_arguments(std::span<char* const> arguments) {
   constexpr std::size_t kFixed = 6;
   const auto value = [&](std::size_t index, std::string_view key) -> std::string_view {
     const std::string_view text = index < arguments.size() ? arguments[index] : "";
-    require(text.starts_with(key), "these are not the arguments of a worker", "let drover::Process start workers");
+    require(text.starts_with(key), "invalid arguments of a worker", "let drover::Process start workers");
     return text.substr(key.size());
   };
   WorkerArguments worker{.entry = std::string(value(2, kEntry)), .name = std::string(value(3, kName))};
   const auto parent = value(4, kParent);
   const auto parsed = std::from_chars(parent.data(), parent.data() + parent.size(), worker.parent);
-  require(parsed.ec == std::errc{} && value(5, kRest).empty(), "these are not the arguments of a worker");
+  require(parsed.ec == std::errc{} && value(5, kRest).empty(), "invalid arguments of a worker");
   for (const char* const argument : arguments.subspan(kFixed)) worker.arguments.emplace_back(argument);
   return worker;
 }
 
 int run_worker(std::span<char* const> arguments) {
-  // Never freed: the watching thread may use it until the last moment.
+  // Never freed, since the watching thread may use it until the end.
   Report* report = nullptr;
   try {
     const WorkerArguments told = parse_worker_arguments(arguments);

@@ -91,7 +91,7 @@ TEST(Session, several_in_one_process_know_nothing_of_each_other) {
 TEST(Session, program_that_did_not_call_init_gets_told) {
   detail::is_initialised = false;
   test::expect_error(Errc::invalid_argument, [] { static_cast<void>(Session::start()); },
-                     {"call drover::init(argc, argv) first thing in main"});
+                     {"call drover::init(argc, argv) first in main"});
   detail::is_initialised = true;
 }
 
