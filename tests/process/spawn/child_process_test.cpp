@@ -101,7 +101,7 @@ TEST(ChildProcess, moved_from_one_owns_nothing) {
   EXPECT_EQ(first.pid(), 0);  // NOLINT(bugprone-use-after-move): what is tested
   EXPECT_NO_THROW(first.kill(SIGKILL));
   test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(first.wait(Deadline::never())); },
-                     {"moved from"});
+                     {"moved-from"});
   EXPECT_EQ(second.wait(Deadline::after(0s)), std::nullopt);
 }
 

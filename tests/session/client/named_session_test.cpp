@@ -320,7 +320,7 @@ TEST_F(NamedSession, keeper_with_a_full_queue_is_listed_so_and_ended_by_force) {
   const auto all = list_sessions();
   ASSERT_EQ(all.size(), 1U);
   EXPECT_EQ(all[0].keeper_pid, keeper);
-  EXPECT_NE(all[0].problem.find("takes no more connections"), std::string::npos) << all[0].problem;
+  EXPECT_NE(all[0].problem.find("does not accept connections"), std::string::npos) << all[0].problem;
   test::expect_error(Errc::timed_out, [] { static_cast<void>(describe_session("full")); }, {std::to_string(keeper)});
   test::expect_error(Errc::timed_out, [] { end_session("full", false); }, {"by force"});
   end_session("full", true);

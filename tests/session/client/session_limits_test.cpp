@@ -175,7 +175,7 @@ DROVER_PEER_BODY(guest_of_another_user) {
   ASSERT_EQ(::setresuid(kNobodyUser, kNobodyUser, kNobodyUser), 0);
   ::setenv("DROVER_SESSION_FD", std::to_string(message.fds.at(0).duplicate().release()).c_str(), 1);
   test::expect_error(Errc::permission_denied, [] { static_cast<void>(Session::inherited()); },
-                     {"of user 0", "65534"});
+                     {"user 0", "65534"});
   // A program that is not drover does not ask itself who it is; the keeper does.
   Channel keeper(std::move(message.fds.at(0)));
   keeper.send(encode(Request{.type = RequestType::describe, .sequence = 1}));

@@ -109,7 +109,7 @@ TEST(SessionState, keeper_that_hangs_up_is_lost) {
   const auto state = keeper.join();
   test::expect_error(Errc::peer_lost, [&] { static_cast<void>(state->create(kEventSpec)); },
                      {"the keeper (process " + std::to_string(::getpid()) + ")", "has dropped its connection"});
-  test::expect_error(Errc::peer_lost, [&] { state->check(); }, {"and lives"});
+  test::expect_error(Errc::peer_lost, [&] { state->check(); }, {"is alive"});
 }
 
 TEST(SessionState, answer_that_is_none_is_corrupt) {
@@ -134,7 +134,7 @@ TEST(SessionState, answer_without_the_descriptor_is_corrupt) {
   const auto state = keeper.join();
   test::expect_error(Errc::corrupt,
                      [&] { static_cast<void>(state->ask_for_file({.type = RequestType::invite, .name = "x"})); },
-                     {"without a descriptor"});
+                     {"has no descriptor"});
 }
 
 // An address that the keeper makes up must never be touched.
@@ -190,7 +190,7 @@ TEST(SessionState, file_that_does_not_come_is_corrupt_and_an_empty_one_is_not_se
   FakeKeeper keeper([](const Request& request) { return say(reply_to(request)); });
   const auto state = keeper.join();
   test::expect_error(Errc::corrupt, [&] { static_cast<void>(state->file_of({.kind = ObjectKind::slab})); },
-                     {"without a descriptor"});
+                     {"has no descriptor"});
   test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(state->create(kEventSpec, Fd{})); },
                      {"empty descriptor"});
 }

@@ -129,7 +129,7 @@ TEST(Session, process_that_was_not_started_into_one_is_told) {
   }
   for (const char* const number : {"0", "77"}) {  // no socket; not open
     const ScopedEnvironment wrong("DROVER_SESSION_FD", number);
-    test::expect_error(Errc::not_found, [] { static_cast<void>(Session::inherited()); }, {"names no connection"});
+    test::expect_error(Errc::not_found, [] { static_cast<void>(Session::inherited()); }, {"is not a connection"});
   }
   const ScopedEnvironment nonsense("DROVER_SESSION_FD", "three");
   test::expect_error(Errc::invalid_argument, [] { static_cast<void>(Session::inherited()); }, {"DROVER_SESSION_FD"});
@@ -244,7 +244,7 @@ TEST(Session, slab_outlives_the_process_that_made_it) {
   const Fd fetched = session.fetch(slab);
   EXPECT_EQ(Mapping::shared(fetched, 4096).bytes()[5], std::byte{55});
   session.withdraw(slab);
-  test::expect_error(Errc::not_found, [&] { static_cast<void>(session.fetch(slab)); }, {"no slab number"});
+  test::expect_error(Errc::not_found, [&] { static_cast<void>(session.fetch(slab)); }, {"no slab with the number"});
   session.withdraw(slab);
 }
 

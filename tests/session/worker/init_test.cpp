@@ -78,7 +78,7 @@ TEST(WorkerArguments, others_are_refused) {
       {"program", "--drover-role=worker", "--entry=b", "--name=a", "--parent=1", "--more"},
       {"program", "--drover-role=worker", "--entry=b", "--name=a", "--parent=1"}};
   for (const auto& texts : wrong) {
-    test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(parsed(texts)); }, {"not the arguments"});
+    test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(parsed(texts)); }, {"invalid arguments"});
   }
 }
 
@@ -87,7 +87,7 @@ TEST(Init, application_goes_on_and_has_called_it) { EXPECT_TRUE(was_initialised(
 TEST(Init, role_nobody_knows_ends_the_program) {
   const auto result = test::run_program({.executable = own_executable(), .arguments = {"--drover-role=shepherd"}});
   EXPECT_EQ(result.status, ExitStatus::exited(kWorkerMisused));
-  EXPECT_NE(result.output.find("'--drover-role=shepherd' is no role"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("'--drover-role=shepherd' is not a role"), std::string::npos) << result.output;
 }
 
 TEST(Init, worker_that_nobody_started_says_so_and_ends) {

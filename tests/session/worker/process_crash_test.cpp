@@ -198,7 +198,7 @@ TEST_F(ProcessCrash, worker_that_ends_before_it_is_ready_is_an_error_with_its_la
   const Redirected error(STDERR_FILENO);
   auto worker = Process::start(session_, {.entry = sleep_on, .name = "w", .environment = {{kBeforeMain, "exit"}}});
   test::expect_error(Errc::peer_lost, [&] { static_cast<void>(worker.wait_ready(soon())); },
-                     {fmt::format("w (process {}) exited with status 3", worker.pid()), "before it had joined",
+                     {fmt::format("w (process {}) exited with status 3", worker.pid()), "before it joined",
                       "no such library\n  second line"});
 }
 
@@ -206,7 +206,7 @@ TEST_F(ProcessCrash, worker_killed_before_it_is_ready_is_an_error) {
   auto worker = Process::start(session_, {.entry = sleep_on, .name = "w", .environment = {{kBeforeMain, "hang"}}});
   ASSERT_EQ(::kill(worker.pid(), SIGKILL), 0);
   test::expect_error(Errc::peer_lost, [&] { static_cast<void>(worker.wait_ready(soon())); },
-                     {"killed by SIGKILL", "before it had joined"});
+                     {"killed by SIGKILL", "before it joined"});
 }
 
 TEST_F(ProcessCrash, worker_that_ends_by_sigterm_leaves_nobody) {

@@ -228,7 +228,7 @@ TEST_F(ProcessTest, moved_from_one_owns_nothing) {
   EXPECT_EQ(second.pid(), pid);
   test::expect_error(Errc::invalid_argument,
                      [&] { static_cast<void>(first.pid()); },  // NOLINT(bugprone-use-after-move)
-                     {"moved from"});
+                     {"moved-from"});
   second = Process::start(session_, {.entry = sleep_until_killed});
   EXPECT_FALSE(test::is_running(pid)) << "what was owned is ended";
 }
@@ -274,7 +274,7 @@ TEST_F(ProcessTest, output_may_go_to_a_named_pipe_that_somebody_reads) {
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   const ProcessOptions options{.entry = leave, .output = WorkerOutput::file(path)};
   test::expect_error(Errc::not_found, [&] { static_cast<void>(Process::start(session_, options)); },
-                     {"nobody reads"});
+                     {"has no reader"});
   const Fd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   auto worker = Process::start(session_, options);
   EXPECT_EQ(worker.error_tail(), "") << "what was read here would be lost to its reader";

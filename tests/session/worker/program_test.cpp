@@ -46,7 +46,7 @@ TEST_F(ProgramCommand, is_given_by_paths) {
   const auto is_refused = [](const std::string& executable, const std::string& keeper) {
     expect_error(Errc::invalid_argument,
                  [&] { init(Program{.executable = executable, .arguments = {}, .keeper = keeper}); },
-                 {"started by its path", "nothing is looked for in PATH"});
+                 {"is not a path", "PATH is not searched"});
   };
   is_refused("python3", "/usr/bin/env");
   is_refused("/usr/bin/env", "drover");
