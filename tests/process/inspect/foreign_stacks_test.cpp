@@ -46,7 +46,7 @@ TEST(ForeignStacks, tool_that_hangs_is_ended) {
   EXPECT_NE(stacks.problem.find("did not finish in time"), std::string::npos);
 }
 
-TEST(ForeignStacks, process_that_a_killed_tool_left_stopped_goes_on) {
+TEST(ForeignStacks, process_left_stopped_by_a_killed_tool_is_continued) {
   const TemporaryFolder folder;
   auto child = start_child("/bin/sleep", {"1000"});
   const auto tool = script(folder, "kill -STOP $2; exec sleep 1000");

@@ -82,14 +82,14 @@ TEST(MemoryKills, rise_on_the_machine_alone_decides_only_without_a_group) {
             KillReason::out_of_memory);
 }
 
-TEST(MemoryKills, no_rise_anywhere_means_somebody) {
+TEST(MemoryKills, no_rise_means_another_process) {
   EXPECT_EQ(judge_kill({.of_group = 1, .of_machine = 1}, {.of_group = 1, .of_machine = 1}), KillReason::somebody);
   EXPECT_EQ(judge_kill({.of_group = {}, .of_machine = 1}, {.of_group = {}, .of_machine = 1}), KillReason::somebody);
   EXPECT_EQ(judge_kill({.of_group = 1, .of_machine = {}}, {.of_group = 1, .of_machine = {}}), KillReason::unknown);
   EXPECT_EQ(judge_kill({}, {}), KillReason::unknown);
 }
 
-TEST(MemoryKills, child_that_was_killed_says_by_whom) {
+TEST(MemoryKills, killed_child_has_the_reason) {
   const SpawnOptions sleeper{.executable = "/bin/sleep", .arguments = {"1000"}};
   auto ours = ChildProcess::spawn(sleeper);
   ours.kill(SIGKILL);

@@ -182,7 +182,7 @@ TEST(ProcessFacts, fork_after_cuda_is_unlikely_when_libcuda_lies_elsewhere) {
   EXPECT_FALSE(family.is_forked([](auto...) { return std::optional(true); }));
 }
 
-TEST(ProcessFacts, kernel_says_whether_files_are_the_same) {
+TEST(ProcessFacts, kernel_compares_open_files) {
   const auto self = ::getpid();
   const int copy = ::dup(STDERR_FILENO);
   const int other = ::dup(STDERR_FILENO);
@@ -214,7 +214,7 @@ TEST(ProcessFacts, reader_of_a_pipe_is_seen_with_its_descriptor) {
   EXPECT_TRUE(input->path.starts_with("pipe:[")) << input->path;
 }
 
-TEST(ProcessFacts, stopped_and_ended_processes_are_told_apart) {
+TEST(ProcessFacts, stopped_and_ended_processes_are_distinguished) {
   auto child = start_child("/bin/sleep", {"1000"});
   child.kill(SIGSTOP);
   const auto stopped = facts_once(child.pid(), [](const auto& seen) { return seen.is_stopped(); });

@@ -135,7 +135,7 @@ TEST(KillTree, child_in_a_session_of_its_own_is_killed) {
   EXPECT_EQ(tree.running(), 0);
 }
 
-TEST(KillTree, root_that_was_killed_from_outside_leaves_nobody) {
+TEST(KillTree, killed_root_leaves_no_process) {
   Tree tree("echo $$; sleep 1000 & echo $!; (sleep 1000 & echo $!); wait", 3);
   ASSERT_EQ(tree.running(), 3);
   tree.root().kill(SIGKILL);
@@ -146,7 +146,7 @@ TEST(KillTree, root_that_was_killed_from_outside_leaves_nobody) {
   EXPECT_EQ(tree.root().wait(soon()), ExitStatus::killed(SIGKILL));
 }
 
-TEST(KillTree, stopped_ones_are_killed) {
+TEST(KillTree, stopped_processes_are_killed) {
   Tree tree("echo $$; sleep 1000 & echo $!; wait", 2);
   ASSERT_EQ(::kill(tree.pids().at(1), SIGSTOP), 0);
   tree.root().kill(SIGSTOP);
@@ -155,7 +155,7 @@ TEST(KillTree, stopped_ones_are_killed) {
 }
 
 // Starts others as fast as it can, and each of them goes on in the same way.
-TEST(KillTree, tree_that_grows_while_it_is_killed_is_killed_whole) {
+TEST(KillTree, growing_tree_is_killed_whole) {
   Tree tree("grow() { while :; do sh -c 'sleep 1000 & sleep 0.01' & sleep 0.003; done; }; echo $$; grow & grow", 1);
   EXPECT_EQ(tree.root().kill_tree(soon()), WaitResult::done);
   const auto all = read_processes().value();
@@ -190,7 +190,7 @@ TEST(KillTree, daemon_of_a_dead_root_is_known_by_its_mark) {
   EXPECT_EQ(tree.running(), 0);
 }
 
-TEST(KillTree, nobody_else_is_touched) {
+TEST(KillTree, no_other_process_is_touched) {
   Tree bystander("echo $$; sleep 1000 & echo $!; wait", 2);
   Tree tree("echo $$; sleep 1000 & echo $!; wait", 2);
   EXPECT_EQ(tree.root().kill_tree(soon()), WaitResult::done);
@@ -198,7 +198,7 @@ TEST(KillTree, nobody_else_is_touched) {
   EXPECT_EQ(bystander.root().kill_tree(soon()), WaitResult::done);
 }
 
-TEST(KillTree, root_that_somebody_reaped_is_left_alone) {
+TEST(KillTree, root_reaped_by_other_code_is_left_alone) {
   Tree tree("echo $$", 1);
   ASSERT_EQ(::waitpid(tree.root().pid(), nullptr, 0), tree.root().pid());
   EXPECT_EQ(kill_tree(tree.root().pid(), tree.root().pidfd(), soon()), WaitResult::done);
@@ -257,7 +257,7 @@ DROVER_PEER_BODY(kill_all_below) {
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "adopted ones are reaped";
 }
 
-TEST(KillDescendants, everything_below_goes_and_the_process_goes_on) {
+TEST(KillDescendants, descendants_are_killed_and_the_process_continues) {
   PeerGroup group("kill_all_below", {.mode = PeerMode::processes, .size = 1});
   group.start();
   group.expect_success();
@@ -301,7 +301,7 @@ DROVER_PEER_BODY(hunt_with_a_mishap) {
 }
 
 // As threads of a worker do that think every descriptor is theirs, while the worker ends.
-TEST(KillDescendants, hunter_whose_descriptors_are_closed_finds_everybody) {
+TEST(KillDescendants, process_whose_descriptors_are_closed_finds_all_descendants) {
   for (const std::string adopts : {"yes", "no"}) {
     for (const std::string call : {"openat", "pidfd_open"}) {
       for (const std::string nth : {"1", "2", "3"}) {
@@ -315,7 +315,7 @@ TEST(KillDescendants, hunter_whose_descriptors_are_closed_finds_everybody) {
   }
 }
 
-TEST(KillDescendants, hunter_that_is_killed_leaves_nobody_stopped) {
+TEST(KillDescendants, killed_killer_leaves_no_process_stopped) {
   for (int nth = 1; nth <= 3; ++nth) {
     PeerGroup group("hunt_with_a_mishap", {.mode = PeerMode::processes, .size = 1},
                     {{"adopts", "yes"}, {"call", "pidfd_open"}, {"nth", std::to_string(nth)}, {"what", "death"}});
@@ -331,7 +331,7 @@ TEST(KillDescendants, hunter_that_is_killed_leaves_nobody_stopped) {
 }
 
 // Its id and session may be a stranger's, but its mark is its own.
-TEST(KillTree, daemon_of_a_root_that_somebody_reaped_is_known_by_its_mark) {
+TEST(KillTree, daemon_of_a_reaped_root_is_found_by_its_mark) {
   Tree tree("DROVER_TEST_MARK=3; export DROVER_TEST_MARK; echo $$; setsid sh -c 'sleep 1000 & echo $!'; exit", 2);
   ASSERT_EQ(::waitpid(tree.root().pid(), nullptr, 0), tree.root().pid());
   ASSERT_EQ(tree.running(), 1);
@@ -341,7 +341,7 @@ TEST(KillTree, daemon_of_a_root_that_somebody_reaped_is_known_by_its_mark) {
 }
 
 // Nobody inherits a mark before there is one, so those who were there are not even looked at.
-TEST(KillTree, who_began_before_the_root_cannot_have_its_mark) {
+TEST(KillTree, process_older_than_the_root_cannot_have_its_mark) {
   const std::string script = "DROVER_TEST_MARK=4; export DROVER_TEST_MARK; exec sh -c 'echo $$; exec sleep 1000'";
   Tree older(script, 1);
   const auto began = [](Tree& tree) { return read_process(tree.root().pid())->start; };
@@ -354,7 +354,7 @@ TEST(KillTree, who_began_before_the_root_cannot_have_its_mark) {
   EXPECT_EQ(older.running(), 1);
 }
 
-TEST(KillTree, look_that_fails_is_not_taken_for_nobody) {
+TEST(KillTree, failed_scan_is_not_an_empty_one) {
   Tree tree("echo $$; sleep 1000 & echo $!; wait", 2);
   {
     const test::CapturedLog log;

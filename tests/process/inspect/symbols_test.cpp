@@ -98,7 +98,7 @@ TEST(Symbols, function_of_a_stripped_library_is_named) {
   EXPECT_NE(text.find("getpid"), std::string::npos) << text;
 }
 
-TEST(Symbols, return_address_behind_the_last_call_belongs_to_the_caller) {
+TEST(Symbols, return_address_after_the_last_call_belongs_to_the_caller) {
   const TemporaryFolder folder;
   const auto table = table_of(folder, SmallElf().bytes());
   ASSERT_TRUE(table);
@@ -120,13 +120,13 @@ TEST(Symbols, address_outside_of_all_files_stays_a_number) {
   EXPECT_TRUE(text.starts_with("0x")) << text;
 }
 
-TEST(Symbols, process_that_is_gone_has_no_names) {
+TEST(Symbols, ended_process_has_no_names) {
   Symbolizer symbolizer(0x7FFFFFF0);
   EXPECT_EQ(symbolizer.describe(0x1234), "0x1234");
   EXPECT_TRUE(read_mapped_pieces(0x7FFFFFF0).empty());
 }
 
-TEST(Symbols, maps_are_read_whole_and_strange_lines_are_left_out) {
+TEST(Symbols, maps_are_read_whole_and_malformed_lines_skipped) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder.path() / "7");
   std::ofstream(folder.path() / "7/maps") << "7f00-7fff r-xp 00001000 08:01 99    /a b/lib x.so (deleted)\n"

@@ -82,7 +82,7 @@ TEST(ChildProcess, destruction_kills_and_reaps) {
   EXPECT_TRUE(is_gone(pid));
 }
 
-TEST(ChildProcess, destruction_reaps_one_that_ended_or_is_stopped) {
+TEST(ChildProcess, destruction_reaps_an_ended_or_stopped_child) {
   auto ended = std::make_unique<ChildProcess>(spawn_shell("exit 0"));
   auto stopped = std::make_unique<ChildProcess>(spawn_sleeper());
   stopped->kill(SIGSTOP);
@@ -93,7 +93,7 @@ TEST(ChildProcess, destruction_reaps_one_that_ended_or_is_stopped) {
   }
 }
 
-TEST(ChildProcess, moved_from_one_owns_nothing) {
+TEST(ChildProcess, moved_from_object_owns_nothing) {
   auto first = spawn_sleeper();
   const pid_t pid = first.pid();
   auto second = std::move(first);
@@ -132,7 +132,7 @@ TEST(ChildProcess, signal_that_does_not_exist_is_an_error) {
   test::expect_error(Errc::invalid_argument, [&] { child.kill(1000); }, {"process " + std::to_string(child.pid())});
 }
 
-TEST(ChildProcess, interrupted_wait_goes_on) {
+TEST(ChildProcess, interrupted_wait_continues) {
   auto child = spawn_shell("exit 4");
   const FaultSeam poll("poll", EINTR, {.times = 3});
   const FaultSeam waitid("waitid", EINTR, {.times = 3});
@@ -152,7 +152,7 @@ TEST(ChildProcess, failed_wait_is_an_error_and_can_be_repeated) {
 }
 
 // A program that ignores SIGCHLD has the kernel reap its children; the pid may then name a stranger.
-TEST(ChildProcess, child_that_somebody_else_reaped_is_reported_and_no_stranger_killed) {
+TEST(ChildProcess, child_reaped_by_other_code_is_reported_and_no_unrelated_process_killed) {
   const test::CapturedLog log;
   {
     auto child = spawn_shell("exit 0");

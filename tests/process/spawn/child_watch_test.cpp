@@ -130,7 +130,7 @@ TEST(ChildWatch, concurrent_big_writers_are_never_mixed_within_a_line) {
   for (const auto& [name, count] : last) EXPECT_EQ(count, kLines) << name;
 }
 
-TEST(ChildWatch, reader_who_is_gone_neither_kills_us_nor_stops_the_children) {
+TEST(ChildWatch, closed_output_neither_kills_the_parent_nor_stops_the_children) {
   Redirected output(STDOUT_FILENO);
   output.close_reader();
   const auto watch = ChildWatch::instance();
@@ -140,7 +140,7 @@ TEST(ChildWatch, reader_who_is_gone_neither_kills_us_nor_stops_the_children) {
   EXPECT_EQ(child.wait(soon()), ExitStatus::exited(0));
 }
 
-TEST(ChildWatch, reader_who_does_not_read_does_not_make_us_hang) {
+TEST(ChildWatch, slow_reader_does_not_block_the_parent) {
   Redirected output(STDOUT_FILENO);
   {
     const auto watch = ChildWatch::instance();
@@ -170,7 +170,7 @@ TEST(ChildWatch, tail_is_the_last_lines_of_standard_error) {
   EXPECT_EQ(watch->tail(child.pid()), "") << "finished ones are forgotten";
 }
 
-TEST(ChildWatch, orphans_of_one_that_was_killed_are_killed) {
+TEST(ChildWatch, orphans_of_a_killed_child_are_killed) {
   const Redirected output(STDOUT_FILENO);
   const auto watch = ChildWatch::instance();
   auto child = watch->spawn(session_shell("sleep 1000 & echo $! >&2; (sleep 1000 & echo $! >&2); wait"));
@@ -184,7 +184,7 @@ TEST(ChildWatch, orphans_of_one_that_was_killed_are_killed) {
   for (pid_t pid = 0; words >> pid;) EXPECT_FALSE(is_running(pid)) << pid;
 }
 
-TEST(ChildWatch, all_share_one_thread_and_it_ends_with_the_last) {
+TEST(ChildWatch, all_children_share_one_thread_that_ends_with_the_last) {
   const auto threads = [] {
     const auto all = std::filesystem::directory_iterator("/proc/self/task");
     return std::distance(begin(all), end(all));
@@ -261,7 +261,7 @@ DROVER_PEER_BODY(fork_with_a_watch) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(ChildWatch, forked_child_has_none) {
+TEST(ChildWatch, forked_child_has_no_instance) {
   if (test::kIsSanitized)
     GTEST_SKIP() << "the child allocates, and the sanitizer's allocator does not survive a fork";
   PeerGroup group("fork_with_a_watch", {.mode = PeerMode::processes, .size = 1});
@@ -272,7 +272,7 @@ TEST(ChildWatch, forked_child_has_none) {
 // Somebody to whom nothing leads writes to the pipe of a dead child, and never stops. What may still be read is
 // bounded by all that holds lines on their way while nobody reads our standard error: two pipes, one piece, and the
 // outlet.
-TEST(ChildWatch, stranger_who_goes_on_writing_is_not_listened_to_for_ever) {
+TEST(ChildWatch, output_of_an_undetected_writer_is_not_read_for_ever) {
   constexpr int kLines = 512;         // of 8 bytes: what a pipe takes in one piece
   constexpr int kHeldUp = 40;         // batches, by which the outlet is almost full
   constexpr int kMostOnTheWay = 120;  // batches; 3 * 64 KiB and 256 KiB are 90 even without the names

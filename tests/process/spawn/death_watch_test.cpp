@@ -121,7 +121,7 @@ TEST_F(DeathWatchTest, death_before_the_watch_began_is_noticed) {
   expect_end();
 }
 
-TEST_F(DeathWatchTest, standard_error_that_nobody_reads_does_not_hold_up_the_end) {
+TEST_F(DeathWatchTest, unread_standard_error_does_not_delay_the_end) {
   let_it_depend("silenced");
   EXPECT_EQ(group_.wait(Deadline::after(50ms)).at(0).kind, PeerOutcome::Kind::running);
   other_.kill(SIGKILL);

@@ -29,7 +29,7 @@ TEST(ExitStatus, text_names_status_or_signal_and_usual_cause) {
   EXPECT_EQ(ExitStatus::killed(SIGABRT).to_string(), "killed by SIGABRT (abort, see its output)");
 }
 
-TEST(ExitStatus, text_of_a_kill_says_what_is_known_of_it) {
+TEST(ExitStatus, text_of_a_kill_has_its_known_reason) {
   const auto text = [](KillReason reason) { return ExitStatus::killed(SIGKILL, false, reason).to_string(); };
   EXPECT_EQ(text(KillReason::unknown), "killed by SIGKILL (out of memory?)");
   EXPECT_EQ(text(KillReason::out_of_memory),

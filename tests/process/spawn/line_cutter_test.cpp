@@ -45,7 +45,7 @@ TEST(LineCutter, any_bytes_pass) {
 }
 
 // Without prefixes, dots and newlines it is what was written, whatever the length.
-TEST(LineCutter, long_line_goes_on_in_the_next_and_nothing_is_lost) {
+TEST(LineCutter, long_line_continues_on_the_next_and_nothing_is_lost) {
   const std::string prefix = "[w] ";
   for (const std::size_t length : {4085U, 4087U, 4088U, 4089U, 4090U, 4095U, 4096U, 8192U, 100000U}) {
     std::string text;
@@ -72,7 +72,7 @@ TEST(LineCutter, long_line_goes_on_in_the_next_and_nothing_is_lost) {
   }
 }
 
-TEST(LineCutter, line_after_a_long_one_begins_anew) {
+TEST(LineCutter, line_after_a_long_one_starts_afresh) {
   const auto lines = lines_of({std::string(5000, 'x') + "\nshort\n"});
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_EQ(lines.back(), "[w] short\n");

@@ -67,7 +67,7 @@ TEST(LineWriter, lines_arrive_in_order) {
   EXPECT_EQ(read_some(reader), "one\ntwo\n");
 }
 
-TEST(LineWriter, reader_who_does_not_read_makes_nobody_wait_and_gets_everything_later) {
+TEST(LineWriter, slow_reader_blocks_nothing_and_gets_everything_later) {
   const auto [reader, target] = test::make_pipe();
   LineWriter writer(target.get());
   const std::string line(999, 'x');
@@ -89,7 +89,7 @@ TEST(LineWriter, reader_who_does_not_read_makes_nobody_wait_and_gets_everything_
 }
 
 // A write that is cut would let what others write come between the parts of a line.
-TEST(LineWriter, full_pipe_takes_whole_lines_or_nothing) {
+TEST(LineWriter, full_pipe_accepts_whole_lines_or_nothing) {
   const auto [reader, target] = test::make_pipe();
   LineWriter writer(target.get());
   const std::string line(3000, 'x');
@@ -103,7 +103,7 @@ TEST(LineWriter, full_pipe_takes_whole_lines_or_nothing) {
   EXPECT_EQ(all.size() % 3001, 0U);
 }
 
-TEST(LineWriter, reader_who_is_gone_loses_the_lines_and_disturbs_nobody) {
+TEST(LineWriter, lines_for_a_closed_pipe_are_dropped) {
   const BlockedPipeSignal blocked;
   auto [reader, target] = test::make_pipe();
   reader.reset();
@@ -182,7 +182,7 @@ class NoDescriptors {
   rlimit before_{};
 };
 
-TEST(LineWriter, stream_that_cannot_be_opened_anew_makes_nobody_wait_either) {
+TEST(LineWriter, stream_that_cannot_be_reopened_does_not_block) {
   if (test::kIsSanitized) GTEST_SKIP() << "sanitizers need descriptors of their own";
   const auto [reader, target] = test::make_pipe();
   const NoDescriptors none;

@@ -146,7 +146,7 @@ TEST(Placement, our_own_process_is_not_changed) {
   EXPECT_EQ(describe_surroundings(), before);
 }
 
-TEST(Placement, limit_beyond_the_hard_one_is_the_hard_one) {
+TEST(Placement, limit_beyond_the_hard_limit_is_capped) {
   auto options = this_program();
   options.placement.limits = {{.resource = RLIMIT_NOFILE}};
   const auto hard = own_limit(RLIMIT_NOFILE).rlim_max;
@@ -168,7 +168,7 @@ TEST(Placement, group_of_its_own_is_not_a_session_of_its_own) {
   expect_contains(output_of(options), "leads_session=false leads_group=true");
 }
 
-TEST(Placement, relative_program_is_looked_for_in_our_folder) {
+TEST(Placement, relative_program_starts_at_the_working_folder_of_the_parent) {
   const auto here = std::filesystem::current_path();
   std::filesystem::current_path("/bin");
   auto options = SpawnOptions{.executable = "./sh", .arguments = {"-c", "pwd"}};

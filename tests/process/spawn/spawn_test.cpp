@@ -73,7 +73,7 @@ TEST(Spawn, environment_is_ours_with_the_given_on_top) {
   EXPECT_STREQ(std::getenv("DROVER_TEST_REPLACED"), "ours");
 }
 
-TEST(Spawn, replaced_variable_is_there_once_and_the_last_one_given_counts) {
+TEST(Spawn, replaced_variable_appears_once_with_its_last_value) {
   const ScopedEnvironment replaced("DROVER_TEST_REPLACED", "ours");
   SpawnOptions options{.executable = "/usr/bin/env"};
   options.environment = {{"DROVER_TEST_REPLACED", "first"}, {"DROVER_TEST_REPLACED", "last"}};
@@ -82,7 +82,7 @@ TEST(Spawn, replaced_variable_is_there_once_and_the_last_one_given_counts) {
   EXPECT_EQ(output.find("DROVER_TEST_REPLACED"), output.rfind("DROVER_TEST_REPLACED")) << output;
 }
 
-TEST(Spawn, variable_whose_name_only_begins_alike_is_kept) {
+TEST(Spawn, variable_with_a_common_prefix_is_kept) {
   const ScopedEnvironment longer("DROVER_TEST_X_LONGER", "kept");
   SpawnOptions options = test::shell("printf %s \"$DROVER_TEST_X_LONGER\"");
   options.environment = {{"DROVER_TEST_X", "new"}};
@@ -148,7 +148,7 @@ TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
 }
 
 // A descriptor that slips into a child keeps a channel open for ever: nobody would see its end.
-TEST(Spawn, nothing_else_goes_over) {
+TEST(Spawn, nothing_else_is_inherited) {
   const Fd forgotten(::open("/dev/null", O_RDONLY));  // NOLINT(android-cloexec-open): as careless code does
   const Fd high(::fcntl(forgotten.get(), F_DUPFD, 200));
   SpawnOptions options = test::shell("ls /proc/self/fd");
@@ -173,7 +173,7 @@ std::uint64_t signals_in(const std::string& status, const std::string& name) {
   return std::stoull(status.substr(status.find(name + ":") + name.size() + 1), nullptr, 16) & ~kOfTheLibrary;
 }
 
-TEST(Spawn, child_begins_with_no_signal_blocked_and_none_ignored) {
+TEST(Spawn, child_starts_with_no_signal_blocked_or_ignored) {
   sigset_t blocked{};
   sigset_t mask_before{};
   ::sigemptyset(&blocked);

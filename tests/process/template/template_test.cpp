@@ -246,7 +246,7 @@ TEST_F(TemplateTest, tells_whether_this_process_is_still_as_it_was) {
   EXPECT_TRUE(used().fits());
 }
 
-TEST_F(TemplateTest, step_that_fails_is_told_as_ever) {
+TEST_F(TemplateTest, failed_step_is_reported_as_without_a_template) {
   use("serves");
   SpawnOptions options = test::shell("exit 0");
   options.placement.folder = "/no/such/folder";
@@ -301,7 +301,7 @@ TEST_F(TemplateTest, template_that_does_not_answer_is_killed_and_done_without) {
   EXPECT_TRUE(comes_true([&] { return used().pid() != first; }));
 }
 
-TEST_F(TemplateTest, child_for_which_nobody_waits_any_more_does_not_begin) {
+TEST_F(TemplateTest, child_that_is_no_longer_awaited_does_not_start) {
   use("stops its children", 100ms);
   const test::TemporaryFolder folder;
   const auto path = (folder.path() / "runs").string();
@@ -318,7 +318,7 @@ TEST_F(TemplateTest, child_that_dies_on_its_way_is_started_in_the_usual_way) {
   EXPECT_EQ(used().forks(), 0U);
 }
 
-TEST_F(TemplateTest, refusal_is_told_once) {
+TEST_F(TemplateTest, refusal_is_logged_once) {
   use("refuses");
   const test::CapturedLog log;
   EXPECT_EQ(ChildProcess::spawn(test::shell("exit 2")).wait(Deadline::never()), ExitStatus::exited(2));
@@ -374,7 +374,7 @@ TEST_F(TemplateTest, many_threads_fork_at_once) {
   EXPECT_EQ(used().forks(), 24U);
 }
 
-TEST_F(TemplateTest, forked_child_of_the_application_has_none) {
+TEST_F(TemplateTest, forked_child_of_the_application_has_no_template) {
   use("serves");
   ASSERT_TRUE(used().wait_ready(Deadline::after(60s)));
   const pid_t pid = ::fork();

@@ -80,7 +80,7 @@ TEST(TemplateWire, message_carries_descriptors) {
   EXPECT_EQ(::fcntl(got->descriptors[0].get(), F_GETFD), FD_CLOEXEC);
 }
 
-TEST(TemplateWire, nothing_there_and_the_end_of_all_are_told_apart) {
+TEST(TemplateWire, no_message_and_end_of_file_are_distinguished) {
   auto [ours, theirs] = message_sockets();
   EXPECT_FALSE(receive_message(theirs.get()));
   EXPECT_EQ(errno, EAGAIN);
@@ -107,7 +107,7 @@ TEST(TemplateFacts, variables_that_libraries_read_when_they_load_count) {
   EXPECT_FALSE(is_read_at_load("TZDIR=/x"));
 }
 
-TEST(TemplateFacts, limits_are_ours_but_for_those_of_the_plan) {
+TEST(TemplateFacts, limits_are_inherited_except_those_of_the_plan) {
   SpawnPlan plan;
   plan.limits = {{RLIMIT_NOFILE, {.soft = 10, .hard = 20}}};
   std::size_t found = 0;

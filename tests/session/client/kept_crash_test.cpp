@@ -87,7 +87,7 @@ void expect_whole(const Session& session) {
   for (const Lease& lease : recalled.leases) EXPECT_EQ(read_mark(session, lease), mark_in(recalled));
 }
 
-TEST_F(KeptCrash, killed_in_the_middle_of_keeping_it_is_kept_whole_or_not_at_all) {
+TEST_F(KeptCrash, killed_while_keeping_an_entry_is_kept_whole_or_not_at_all) {
   Session session = Session::open("crash");
   const auto slab = make_kept_slab(session);
   std::minstd_rand random(4711);  // NOLINT(cert-msc32-c,cert-msc51-cpp): repeatable
@@ -130,7 +130,7 @@ DROVER_PEER_BODY(recalls_until_told) {
   }
 }
 
-TEST_F(KeptCrash, recall_beside_replacing_and_dropping_gets_all_of_one_keeping) {
+TEST_F(KeptCrash, recall_during_replacing_and_dropping_gets_one_whole_entry) {
   PeerGroup readers("recalls_until_told", kOne);
   {
     Session session = Session::open("crash");

@@ -82,7 +82,7 @@ TEST_F(NamedSession, outlives_the_process_that_opened_it) {
   EXPECT_FALSE(is_running(keeper));
 }
 
-TEST_F(NamedSession, keeper_is_nobody_s_child_and_has_no_terminal) {
+TEST_F(NamedSession, keeper_is_a_daemon_without_a_terminal) {
   Session session = Session::open("detached");
   const pid_t keeper = session.keeper_pid();
   EXPECT_EQ(::waitpid(keeper, nullptr, WNOHANG), -1);
@@ -126,7 +126,7 @@ TEST_F(NamedSession, folder_that_is_not_private_is_refused) {
 
 class NamedSessionRace : public NamedSession, public ::testing::WithParamInterface<int> {};
 
-TEST_P(NamedSessionRace, of_openers_has_one_keeper) {
+TEST_P(NamedSessionRace, concurrent_openers_share_one_keeper) {
   for (int round = 0; round < 3; ++round) {
     PeerGroup group("opener", {.mode = PeerMode::processes, .size = GetParam()}, {{"name", "race"}});
     group.start();
@@ -201,14 +201,14 @@ TEST_F(NamedSession, ends_after_its_idle_limit_and_not_before) {
   EXPECT_TRUE(folder_.is_empty());
 }
 
-TEST_F(NamedSession, looking_for_sessions_makes_no_folder) {
+TEST_F(NamedSession, listing_sessions_creates_no_folder) {
   EXPECT_TRUE(list_sessions().empty());
   test::expect_error(Errc::not_found, [] { static_cast<void>(describe_session("none")); });
   test::expect_error(Errc::not_found, [] { end_session("none", true); });
   EXPECT_FALSE(std::filesystem::exists(folder_.path()));
 }
 
-TEST_F(NamedSession, listing_tells_who_keeps_what) {
+TEST_F(NamedSession, listing_shows_the_maker_of_each_kept_entry) {
   Session one = Session::open("one", {.participant_name = "tester", .idle_limit = 90s});
   Session two = Session::open("two");
   const Event event(one);
@@ -237,7 +237,7 @@ TEST_F(NamedSession, listing_tells_who_keeps_what) {
   two.end();
 }
 
-TEST_F(NamedSession, end_refuses_while_somebody_takes_part_unless_forced) {
+TEST_F(NamedSession, end_is_refused_with_participants_unless_forced) {
   Session session = Session::open("busy");
   test::expect_error(Errc::busy, [] { end_session("busy", false); }, {"'busy' has 1 participants", "by force"});
   EXPECT_NO_THROW(session.check());
@@ -344,7 +344,7 @@ TEST_F(NamedSession, what_killed_keepers_and_others_left_hides_no_session) {
   session.end();
 }
 
-TEST_F(NamedSession, keeper_keeps_no_connection_to_who_started_it) {
+TEST_F(NamedSession, keeper_keeps_no_connection_to_its_starter) {
   Session session = Session::open("clean");
   const auto sockets = [&] {
     int count = 0;

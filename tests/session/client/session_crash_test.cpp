@@ -242,7 +242,7 @@ DROVER_PEER_BODY(worker_that_invites) {
   peer.reach("invited");
 }
 
-TEST(SessionCrash, invitation_outlives_who_asked_for_it) {
+TEST(SessionCrash, invitation_outlives_its_requester) {
   Session session = Session::start();
   PeerGroup first("worker_that_invites", kOne);
   first.kill_at(0, "invited");
@@ -384,7 +384,7 @@ TEST(SessionCrash, keeper_killed_in_the_middle_of_a_request_is_an_error) {
   asker.join();
 }
 
-TEST(SessionCrash, stopped_keeper_is_an_error_and_is_used_again_when_it_goes_on) {
+TEST(SessionCrash, stopped_keeper_is_an_error_and_is_used_again_when_continued) {
   Session session = Session::start({.patience = 200ms});
   const Event kept(session);
   ASSERT_EQ(::kill(session.keeper_pid(), SIGSTOP), 0);

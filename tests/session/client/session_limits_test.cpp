@@ -103,7 +103,7 @@ DROVER_PEER_BODY(joiner_without_descriptors) {
   test::expect_error(Errc::limit_reached, [] { static_cast<void>(Session::inherited()); });
 }
 
-TEST(SessionLimits, process_that_cannot_even_join_is_told_and_is_no_participant) {
+TEST(SessionLimits, process_that_cannot_join_gets_an_error_and_is_not_a_participant) {
   if (kIsAddressSanitized) GTEST_SKIP() << "the undefined-behaviour sanitizer needs descriptors of its own";
   Session session = Session::start();
   PeerGroup group("joiner_without_descriptors", kOneGuest);
@@ -174,8 +174,7 @@ DROVER_PEER_BODY(guest_of_another_user) {
   ASSERT_EQ(peer.channel().receive(message, Deadline::never()), ReceiveResult::message);
   ASSERT_EQ(::setresuid(kNobodyUser, kNobodyUser, kNobodyUser), 0);
   ::setenv("DROVER_SESSION_FD", std::to_string(message.fds.at(0).duplicate().release()).c_str(), 1);
-  test::expect_error(Errc::permission_denied, [] { static_cast<void>(Session::inherited()); },
-                     {"user 0", "65534"});
+  test::expect_error(Errc::permission_denied, [] { static_cast<void>(Session::inherited()); }, {"user 0", "65534"});
   // A program that is not drover does not ask itself who it is; the keeper does.
   Channel keeper(std::move(message.fds.at(0)));
   keeper.send(encode(Request{.type = RequestType::describe, .sequence = 1}));

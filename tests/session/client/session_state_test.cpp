@@ -94,7 +94,7 @@ class FakeKeeper {
   std::thread thread_;
 };
 
-TEST(SessionState, keeper_s_error_is_thrown_here) {
+TEST(SessionState, error_of_the_keeper_is_thrown) {
   FakeKeeper keeper([](const Request& request) {
     return say(failure_reply(request, Error(Errc::not_found, "no such thing", "make one")));
   });
@@ -186,7 +186,7 @@ TEST(SessionState, memory_file_that_could_shrink_is_refused) {
                      {"not a sealed memory file"});
 }
 
-TEST(SessionState, file_that_does_not_come_is_corrupt_and_an_empty_one_is_not_sent) {
+TEST(SessionState, missing_file_is_corrupt_and_an_empty_one_is_not_sent) {
   FakeKeeper keeper([](const Request& request) { return say(reply_to(request)); });
   const auto state = keeper.join();
   test::expect_error(Errc::corrupt, [&] { static_cast<void>(state->file_of({.kind = ObjectKind::slab})); },

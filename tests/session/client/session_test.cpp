@@ -79,7 +79,7 @@ TEST(Session, lives_as_long_as_any_copy_or_object) {
   EXPECT_FALSE(test::is_running(keeper));
 }
 
-TEST(Session, several_in_one_process_know_nothing_of_each_other) {
+TEST(Session, several_sessions_in_one_process_are_independent) {
   const Session one = Session::start();
   const Session other = Session::start();
   EXPECT_NE(one.keeper_pid(), other.keeper_pid());
@@ -88,14 +88,14 @@ TEST(Session, several_in_one_process_know_nothing_of_each_other) {
   test::expect_error(Errc::not_found, [&] { const Event opened(other, event.handle()); });
 }
 
-TEST(Session, program_that_did_not_call_init_gets_told) {
+TEST(Session, program_that_did_not_call_init_gets_an_error) {
   detail::is_initialised = false;
   test::expect_error(Errc::invalid_argument, [] { static_cast<void>(Session::start()); },
                      {"call drover::init(argc, argv) first in main"});
   detail::is_initialised = true;
 }
 
-TEST(Session, keeper_that_is_none_is_an_error_and_not_left_behind) {
+TEST(Session, invalid_keeper_program_is_an_error_and_not_left_behind) {
   {
     const ScopedEnvironment keeper("DROVER_KEEPER", "/nonexistent/keeper");
     test::expect_error(Errc::not_found, [] { static_cast<void>(Session::start()); }, {"/nonexistent/keeper"});
@@ -121,7 +121,7 @@ TEST(Session, options_that_make_no_sense_are_refused) {
   test::expect_error(Errc::invalid_argument, [&] { start({.participant_name = std::string(64, 'x')}); });
 }
 
-TEST(Session, process_that_was_not_started_into_one_is_told) {
+TEST(Session, process_that_was_not_started_into_a_session_gets_an_error) {
   {
     const ScopedEnvironment none("DROVER_SESSION_FD", std::nullopt);
     test::expect_error(Errc::not_found, [] { static_cast<void>(Session::inherited()); },
@@ -258,7 +258,7 @@ TEST(Session, bad_deposits_and_invitations_are_refused_here) {
   test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(session.invite(std::string(64, 'x'))); });
 }
 
-TEST(Session, invitation_that_nobody_uses_stops_to_count) {
+TEST(Session, unused_invitation_stops_counting) {
   Session session = Session::start();
   {
     const Fd invitation = session.invite("nobody");
@@ -287,7 +287,7 @@ TEST(Session, end_is_for_everybody) {
 }
 
 // Of the parent's session the child has copies of everything, and may use none of it.
-TEST(Session, forked_child_is_no_participant_and_disturbs_nobody) {
+TEST(Session, forked_child_is_not_a_participant_and_affects_none) {
   auto session = std::make_unique<Session>(Session::start());
   auto event = std::make_unique<Event>(*session);
   const pid_t child = ::fork();
@@ -358,7 +358,7 @@ DROVER_PEER_BODY(worker_that_cannot_join) {
   test::expect_error(Errc::not_found, [] { static_cast<void>(Session::inherited()); }, {"could not join"});
 }
 
-TEST(Session, worker_that_could_not_join_is_not_told_that_it_has_left) {
+TEST(Session, worker_that_could_not_join_has_not_left) {
   PeerGroup group("worker_that_cannot_join", {.mode = PeerMode::processes, .size = 1});
   group.start();
   group.expect_success();

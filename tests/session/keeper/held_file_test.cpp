@@ -140,7 +140,7 @@ DROVER_PEER_BODY(makes_a_slab_and_dies) {
   peer.reach("made");
 }
 
-TEST(HeldFileCrash, file_outlives_its_killed_maker_while_somebody_has_the_object_open) {
+TEST(HeldFileCrash, file_outlives_its_killed_maker_while_the_object_is_open) {
   Session session = Session::start();
   const auto self = membership_of(session);
   PeerGroup group("makes_a_slab_and_dies", kOne);
@@ -158,7 +158,7 @@ TEST(HeldFileCrash, file_outlives_its_killed_maker_while_somebody_has_the_object
   EXPECT_TRUE(eventually([&] { return count_held(session.keeper_pid(), "inherited slab") == 0; }));
 }
 
-TEST(HeldFileCrash, file_goes_with_its_killed_maker_if_nobody_else_has_the_object_open) {
+TEST(HeldFileCrash, file_goes_with_its_killed_maker_if_the_object_is_not_open) {
   Session session = Session::start();
   PeerGroup group("makes_a_slab_and_dies", kOne);
   group.kill_at(0, "made");

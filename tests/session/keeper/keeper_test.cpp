@@ -126,7 +126,7 @@ TEST(Keeper, objects_go_with_their_last_opening_and_memory_files_with_their_last
                      {made.handle.to_string()});
 }
 
-TEST(Keeper, memory_file_is_handed_over_again_after_it_was_let_go) {
+TEST(Keeper, memory_file_is_sent_again_after_it_was_closed) {
   KeeperThread keeper;
   auto host = join(keeper);
   auto guest = join_invited(*host, "guest");
@@ -184,7 +184,7 @@ TEST(Keeper, garbage_is_dropped_and_the_others_are_served) {
   EXPECT_TRUE(log.contains("control message of a session"));
 }
 
-TEST_F(NamedKeeper, descriptors_nobody_asked_for_are_closed) {
+TEST_F(NamedKeeper, unrequested_descriptors_are_closed) {
   Channel channel(keeper_.connect());
   channel.send(encode(Request{.type = RequestType::describe}));
   static_cast<void>(receive_reply(channel));
@@ -208,7 +208,7 @@ TEST_F(NamedKeeper, client_that_does_not_read_is_dropped_and_the_others_are_serv
   EXPECT_NO_THROW(host->ask({.type = RequestType::describe}));
 }
 
-TEST(Keeper, visitor_may_look_but_not_touch) {
+TEST(Keeper, visitor_may_read_but_not_change) {
   const test::CapturedLog log;
   KeeperThread keeper;
   auto host = join(keeper);
@@ -369,7 +369,7 @@ TEST_F(NamedKeeper, second_keeper_of_a_name_is_refused) {
   EXPECT_NO_THROW(static_cast<void>(join_as("late")));
 }
 
-TEST_F(NamedKeeper, visitor_for_whom_there_is_no_descriptor_is_told) {
+TEST_F(NamedKeeper, visitor_gets_an_error_if_there_is_no_descriptor) {
   {
     const FaultSeam fail("accept4", EMFILE, {.times = 1});
     KeeperLink link(keeper_.connect(), kKeeperPatience);
@@ -442,7 +442,7 @@ TEST(Keeper, name_that_it_cannot_listen_under_is_given_up) {
   }
 }
 
-TEST_F(NamedKeeper, client_that_it_dropped_is_told_that_the_keeper_lives) {
+TEST_F(NamedKeeper, dropped_client_learns_that_the_keeper_is_alive) {
   Fd connection = keeper_.connect();
   Channel careless(connection.duplicate());
   KeeperLink link(std::move(connection), kKeeperPatience);

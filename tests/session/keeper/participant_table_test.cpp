@@ -55,7 +55,7 @@ TEST(ParticipantTable, incarnations_are_never_given_twice_and_numbers_rest) {
   EXPECT_EQ(table.population().departed, 100U);
 }
 
-TEST(ParticipantTable, number_of_one_that_left_is_given_again_when_all_others_are_taken) {
+TEST(ParticipantTable, number_is_reused_when_all_others_are_taken) {
   ParticipantTable table;
   for (int i = 0; i < kMaxParticipants; ++i) table.add(named("full"), false);
   test::expect_error(Errc::limit_reached, [&] { table.add(named("one more"), false); }, {"1023 participants"});
@@ -66,7 +66,7 @@ TEST(ParticipantTable, number_of_one_that_left_is_given_again_when_all_others_ar
   EXPECT_EQ(PageView(table.page_file()).participants().size(), std::size_t{kMaxParticipants});
 }
 
-TEST(ParticipantTable, place_is_kept_for_who_was_announced) {
+TEST(ParticipantTable, place_is_reserved_for_an_announced_participant) {
   ParticipantTable table;
   for (int i = 0; i < kMaxParticipants - 1; ++i) table.add(named("full"), false);
   table.announce();
@@ -74,7 +74,7 @@ TEST(ParticipantTable, place_is_kept_for_who_was_announced) {
   EXPECT_NO_THROW(table.add(named("invited"), true));
 }
 
-TEST(ParticipantTable, population_counts_who_is_there_on_the_way_and_gone) {
+TEST(ParticipantTable, population_counts_present_starting_and_departed) {
   ParticipantTable table;
   const PageView view(table.page_file());
   table.announce();
@@ -90,7 +90,7 @@ TEST(ParticipantTable, population_counts_who_is_there_on_the_way_and_gone) {
   EXPECT_EQ(view.population().departed, 1U);
 }
 
-TEST(ParticipantTable, counts_fit_one_word) {
+TEST(ParticipantTable, counts_fit_in_one_word) {
   const Population most{.present = 1023, .starting = 1023, .departed = (1ULL << 40U) - 1};
   const Population back = unpack(pack(most));
   EXPECT_EQ(back.present, 1023U);
@@ -99,7 +99,7 @@ TEST(ParticipantTable, counts_fit_one_word) {
 }
 
 // One who was announced is never seen neither on the way nor there: all counts change in one store.
-TEST(ParticipantTable, nobody_vanishes_between_starting_and_present) {
+TEST(ParticipantTable, no_participant_vanishes_between_starting_and_present) {
   ParticipantTable table;
   const PageView view(table.page_file());
   table.announce();

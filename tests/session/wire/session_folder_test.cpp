@@ -30,7 +30,7 @@ class SessionFolderTest : public ::testing::Test {
   test::ScopedEnvironment variable_{"XDG_RUNTIME_DIR", runtime_.path().string()};
 };
 
-TEST(SessionName, rules_are_told) {
+TEST(SessionName, error_has_the_rules) {
   for (const char* const name : {"a", "train-7", "A.b_c", "0"}) EXPECT_NO_THROW(check_session_name(name)) << name;
   EXPECT_NO_THROW(check_session_name(std::string(63, 'x')));
   for (const char* const name : {"", ".hidden", "-x", "a/b", "..", "a b", "ä", "a\n"}) {
@@ -99,7 +99,7 @@ TEST_F(SessionFolderTest, failing_calls_are_errors_that_name_the_folder) {
                      {"permission denied"});
 }
 
-TEST_F(SessionFolderTest, nobody_to_connect_to_is_no_error) {
+TEST_F(SessionFolderTest, missing_keeper_is_not_an_error) {
   const auto folder = SessionFolder::open();
   EXPECT_FALSE(folder.connect("none"));
   const auto lock = folder.try_lock("stale");
@@ -108,7 +108,7 @@ TEST_F(SessionFolderTest, nobody_to_connect_to_is_no_error) {
   EXPECT_FALSE(folder.connect("stale"));
 }
 
-TEST_F(SessionFolderTest, who_listens_is_found_and_listed) {
+TEST_F(SessionFolderTest, listening_keeper_is_found_and_listed) {
   const auto folder = SessionFolder::open();
   const auto lock = folder.try_lock("here");
   const Fd listener = folder.listen("here");
@@ -120,7 +120,7 @@ TEST_F(SessionFolderTest, who_listens_is_found_and_listed) {
 }
 
 // A stopped keeper: connecting must not wait for it.
-TEST_F(SessionFolderTest, full_queue_of_connections_is_told_from_nobody) {
+TEST_F(SessionFolderTest, full_backlog_differs_from_no_keeper) {
   const auto folder = SessionFolder::open();
   const auto lock = folder.try_lock("slow");
   const Fd listener = folder.listen("slow");
@@ -136,7 +136,7 @@ TEST_F(SessionFolderTest, full_queue_of_connections_is_told_from_nobody) {
   EXPECT_GE(waiting.size(), 1U);
 }
 
-TEST_F(SessionFolderTest, lock_has_one_holder_and_goes_with_it) {
+TEST_F(SessionFolderTest, lock_has_one_holder_and_ends_with_it) {
   const auto folder = SessionFolder::open();
   auto first = folder.try_lock("one");
   ASSERT_TRUE(first);
@@ -155,7 +155,7 @@ TEST_F(SessionFolderTest, lock_of_a_file_that_was_removed_is_not_a_lock) {
   EXPECT_FALSE(folder.try_lock("again"));
 }
 
-TEST_F(SessionFolderTest, what_a_killed_keeper_left_is_removed_and_a_living_one_left_alone) {
+TEST_F(SessionFolderTest, leftovers_of_a_killed_keeper_are_removed_and_a_living_one_left_alone) {
   const auto folder = SessionFolder::open();
   {
     const auto lock = folder.try_lock("dead");
@@ -239,7 +239,7 @@ TEST_F(SessionFolderTest, holder_of_a_name_is_known_by_its_lock) {
   test::expect_error(Errc::limit_reached, [&] { static_cast<void>(folder.holder("mine")); }, {"mine.lock"});
 }
 
-TEST_F(SessionFolderTest, files_are_removed_only_by_the_holder_of_the_lock_that_is_there) {
+TEST_F(SessionFolderTest, files_are_removed_only_by_the_holder_of_the_current_lock) {
   const auto folder = SessionFolder::open();
   const auto old = folder.try_lock("aged");
   fs::remove(path() / "aged.lock");  // as systems do that clean up /tmp

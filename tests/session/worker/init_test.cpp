@@ -33,7 +33,7 @@ TEST(Entries, entry_before_main_is_known_by_its_name) {
   EXPECT_TRUE(EntryTable::instance().find(known));
 }
 
-TEST(Entries, unknown_one_is_an_error_that_lists_the_known) {
+TEST(Entries, unknown_name_is_an_error_that_lists_the_known) {
   EntryTable table;
   test::expect_error(Errc::not_found, [&] { static_cast<void>(table.find("c")); }, {"no entry 'c'; it has none"});
   table.add("a", [](Worker&) {});
@@ -49,7 +49,7 @@ TEST(Entries, same_name_twice_is_an_error_at_init) {
   test::expect_error(Errc::invalid_argument, [&] { table.close(); }, {"two entries", "'twin'"});
 }
 
-TEST(Entries, late_and_senseless_ones_are_refused) {
+TEST(Entries, late_and_invalid_entries_are_refused) {
   test::expect_error(Errc::invalid_argument, [] { static_cast<void>(entry("late", [](Worker&) {})); },
                      {"'late'", "after drover::init"});
   EntryTable table;
@@ -82,21 +82,21 @@ TEST(WorkerArguments, others_are_refused) {
   }
 }
 
-TEST(Init, application_goes_on_and_has_called_it) { EXPECT_TRUE(was_initialised()) << "main of the tests calls it"; }
+TEST(Init, application_continues_after_init) { EXPECT_TRUE(was_initialised()) << "main of the tests calls it"; }
 
-TEST(Init, role_nobody_knows_ends_the_program) {
+TEST(Init, unknown_role_ends_the_program) {
   const auto result = test::run_program({.executable = own_executable(), .arguments = {"--drover-role=shepherd"}});
   EXPECT_EQ(result.status, ExitStatus::exited(kWorkerMisused));
   EXPECT_NE(result.output.find("'--drover-role=shepherd' is not a role"), std::string::npos) << result.output;
 }
 
-TEST(Init, worker_that_nobody_started_says_so_and_ends) {
+TEST(Init, worker_without_a_parent_reports_it_and_ends) {
   const auto result = test::run_program({.executable = own_executable(), .arguments = {"--drover-role=worker"}});
   EXPECT_EQ(result.status, ExitStatus::exited(kWorkerMisused));
   EXPECT_NE(result.output.find("not the arguments of a worker"), std::string::npos) << result.output;
 }
 
-TEST(Init, worker_without_its_descriptors_says_so_and_ends) {
+TEST(Init, worker_without_its_descriptors_reports_it_and_ends) {
   auto arguments = to_arguments({.entry = known, .name = "lost", .parent = ::getpid(), .arguments = {}});
   const auto result = test::run_program({.executable = own_executable(), .arguments = arguments});
   EXPECT_EQ(result.status, ExitStatus::exited(kWorkerMisused));

@@ -156,7 +156,7 @@ class ProcessCrash : public ::testing::Test {
   std::vector<pid_t> family_;
 };
 
-TEST_F(ProcessCrash, exception_that_leaves_the_entry_is_told_with_type_and_text) {
+TEST_F(ProcessCrash, exception_of_an_entry_is_reported_with_type_and_text) {
   Redirected error(STDERR_FILENO);
   auto worker = Process::start(session_, {.entry = throw_up, .name = "w"});
   EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(70));
@@ -165,20 +165,20 @@ TEST_F(ProcessCrash, exception_that_leaves_the_entry_is_told_with_type_and_text)
   EXPECT_EQ(error.read_rest(), "[w] std::runtime_error: no such model\n[w] in two lines\n");
 }
 
-TEST_F(ProcessCrash, anything_else_that_is_thrown_is_told_by_its_type) {
+TEST_F(ProcessCrash, other_thrown_objects_are_reported_by_type) {
   const Redirected error(STDERR_FILENO);
   auto worker = Process::start(session_, {.entry = throw_up, .arguments = {"int"}});
   EXPECT_EQ(worker.wait(soon()), ExitStatus::exited(70));
   EXPECT_EQ(worker.failure(), "int");
 }
 
-TEST_F(ProcessCrash, signal_of_its_own_is_told) {
+TEST_F(ProcessCrash, own_signal_is_reported) {
   auto worker = Process::start(session_, {.entry = abort_now});
   EXPECT_EQ(worker.wait(soon()), ExitStatus::killed(SIGABRT));
   EXPECT_EQ(worker.failure(), "");
 }
 
-TEST_F(ProcessCrash, worker_killed_from_outside_leaves_nobody) {
+TEST_F(ProcessCrash, killed_worker_leaves_no_process) {
   auto worker = start_with_family(with_family);
   ASSERT_EQ(::kill(worker.pid(), SIGKILL), 0);
   const auto status = worker.wait(soon());
@@ -188,7 +188,7 @@ TEST_F(ProcessCrash, worker_killed_from_outside_leaves_nobody) {
 }
 
 // Also without anybody who waits for the worker.
-TEST_F(ProcessCrash, orphans_are_killed_before_anybody_asks) {
+TEST_F(ProcessCrash, orphans_are_killed_without_a_call) {
   auto worker = start_with_family(with_family);
   ASSERT_EQ(::kill(worker.pid(), SIGKILL), 0);
   EXPECT_TRUE(eventually([&] { return running(family_) == 0; }));
@@ -209,7 +209,7 @@ TEST_F(ProcessCrash, worker_killed_before_it_is_ready_is_an_error) {
                      {"killed by SIGKILL", "before it joined"});
 }
 
-TEST_F(ProcessCrash, worker_that_ends_by_sigterm_leaves_nobody) {
+TEST_F(ProcessCrash, worker_ended_by_sigterm_leaves_no_process) {
   auto worker = start_with_family(with_family);
   EXPECT_EQ(worker.end(60s), ExitStatus::killed(SIGTERM));
   EXPECT_EQ(running(family_), 0);
@@ -238,7 +238,7 @@ TEST_F(ProcessCrash, stopped_worker_can_be_ended) {
   EXPECT_EQ(running(family_), 0);
 }
 
-TEST_F(ProcessCrash, worker_ends_with_the_keeper_and_says_why) {
+TEST_F(ProcessCrash, worker_ends_with_the_keeper_and_reports_why) {
   const Redirected error(STDERR_FILENO);
   auto worker = start_with_family(with_family);
   const auto keeper = session_.keeper_pid();
@@ -318,7 +318,7 @@ TEST_F(ApplicationCrash, killed_application_takes_workers_and_all_below_along) {
   expect_all_gone(pids);
 }
 
-TEST_F(ApplicationCrash, application_and_keeper_killed_together_leave_nobody) {
+TEST_F(ApplicationCrash, application_and_keeper_killed_together_leave_no_process) {
   const auto pids = start("running");
   ASSERT_EQ(::kill(pids.front(), SIGSTOP), 0);  // so that it can do nothing in between
   group_->kill(0);

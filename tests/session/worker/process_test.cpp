@@ -105,7 +105,7 @@ TEST_F(ProcessTest, entry_runs_and_its_end_is_the_worker_s_end) {
   EXPECT_EQ(worker.describe(), fmt::format("{} (process {}) exited with status 0", worker.name(), worker.pid()));
 }
 
-TEST_F(ProcessTest, status_of_exit_is_told) {
+TEST_F(ProcessTest, exit_status_is_returned) {
   auto worker = Process::start(session_, {.entry = leave, .arguments = {"9"}, .name = "nine"});
   EXPECT_EQ(worker.wait(before_long()), ExitStatus::exited(9));
   EXPECT_NE(worker.describe().find("nine (process "), std::string::npos);
@@ -205,7 +205,7 @@ TEST_F(ProcessTest, output_goes_to_a_file) {
   EXPECT_EQ(worker.error_tail(), "to output\nto error\n");
 }
 
-TEST_F(ProcessTest, output_can_be_ours_or_nobody_s) {
+TEST_F(ProcessTest, output_can_be_inherited_or_discarded) {
   Redirected output(STDOUT_FILENO);
   Redirected error(STDERR_FILENO);
   for (const auto& where : {WorkerOutput::inherited(), WorkerOutput::discarded()}) {
@@ -221,7 +221,7 @@ TEST_F(ProcessTest, worker_may_start_workers) {
   EXPECT_EQ(worker.wait(before_long()), ExitStatus::exited(0)) << worker.describe();
 }
 
-TEST_F(ProcessTest, moved_from_one_owns_nothing) {
+TEST_F(ProcessTest, moved_from_object_owns_nothing) {
   auto first = Process::start(session_, {.entry = sleep_until_killed});
   const auto pid = first.pid();
   auto second = std::move(first);
@@ -248,7 +248,7 @@ TEST_F(ProcessTest, step_that_fails_at_the_start_is_named) {
                      {"execve", "session_test"});
 }
 
-TEST_F(ProcessTest, one_that_cannot_be_started_ends_those_before_it) {
+TEST_F(ProcessTest, worker_that_cannot_be_started_ends_those_before_it) {
   std::vector<ProcessOptions> options(3, {.entry = sleep_until_killed});
   options.back().placement.folder = "/no/such/folder";
   test::expect_error(Errc::not_found, [&] { static_cast<void>(start_all(session_, options)); }, {"chdir"});
@@ -268,7 +268,7 @@ TEST_F(ProcessTest, signal_of_a_terminal_reaches_the_application_alone) {
   EXPECT_EQ(worker.wait(before_long()), ExitStatus::exited(0)) << worker.describe();
 }
 
-TEST_F(ProcessTest, output_may_go_to_a_named_pipe_that_somebody_reads) {
+TEST_F(ProcessTest, output_may_go_to_a_named_pipe_with_a_reader) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path() / "pipe";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);

@@ -52,7 +52,7 @@ TEST_F(ProgramCommand, is_given_by_paths) {
   is_refused("/usr/bin/env", "drover");
 }
 
-TEST_F(ProgramCommand, of_a_keeper_that_is_none_is_told) {
+TEST_F(ProgramCommand, keeper_that_is_not_one_is_reported) {
   init(Program{.executable = own_executable(), .arguments = {}, .keeper = "/bin/true"});
   expect_error(Errc::peer_lost, [] { static_cast<void>(Session::start()); }, {"/bin/true"});
 }
