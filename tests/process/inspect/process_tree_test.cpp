@@ -44,7 +44,7 @@ bool is_running(pid_t pid) {
   return found && !found->has_ended();
 }
 
-// A program that leads its own session and has told, line by line, whom it started.
+// A program that leads its own session and has printed the ids that it started, one per line.
 class Tree {
  public:
   explicit Tree(const std::string& script, int lines) : child_(ChildProcess::spawn(options(script))) {
@@ -120,7 +120,7 @@ TEST(KillTree, children_and_their_children_are_killed) {
   EXPECT_EQ(tree.running(), 0);
 }
 
-// The one in between has ended, so that nothing but the session leads to the orphan.
+// The process in between has ended, so only the session leads to the orphan.
 TEST(KillTree, orphan_in_the_session_is_killed) {
   Tree tree("echo $$; (sleep 1000 & echo $!) ; exec sleep 1000", 2);
   ASSERT_EQ(tree.running(), 2);
@@ -154,7 +154,7 @@ TEST(KillTree, stopped_processes_are_killed) {
   EXPECT_EQ(tree.running(), 0);
 }
 
-// Starts others as fast as it can, and each of them goes on in the same way.
+// Starts others as fast as it can, each of which does the same.
 TEST(KillTree, growing_tree_is_killed_whole) {
   Tree tree("grow() { while :; do sh -c 'sleep 1000 & sleep 0.01' & sleep 0.003; done; }; echo $$; grow & grow", 1);
   EXPECT_EQ(tree.root().kill_tree(soon()), WaitResult::done);
@@ -248,7 +248,8 @@ TEST(KillTree, daemon_of_a_root_that_adopts_is_killed) {
 
 DROVER_PEER_BODY(kill_all_below) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  // Nothing is started after the last word: who comes while others are killed may be taken for a child of our own.
+  // Starts nothing after its last line: a process that appears during the kill may be mistaken for a child of the
+  // test.
   Tree tree("echo $$; sleep 1000 & echo $!; setsid sh -c 'sleep 1000 & echo $!; wait' & wait", 3);
   ASSERT_EQ(tree.running(), 3);
   EXPECT_EQ(kill_descendants(soon()), WaitResult::done);
@@ -340,7 +341,7 @@ TEST(KillTree, daemon_of_a_reaped_root_is_found_by_its_mark) {
   EXPECT_EQ(tree.running(), 0);
 }
 
-// Nobody inherits a mark before there is one, so those who were there are not even looked at.
+// No process inherits a mark before it exists, so older processes are not even read.
 TEST(KillTree, process_older_than_the_root_cannot_have_its_mark) {
   const std::string script = "DROVER_TEST_MARK=4; export DROVER_TEST_MARK; exec sh -c 'echo $$; exec sleep 1000'";
   Tree older(script, 1);

@@ -16,7 +16,7 @@
 
 namespace drover {
 
-// In no anonymous namespace, and not inlined: its name is looked for.
+// In no unnamed namespace, and not inlined, since the test looks up its name.
 __attribute__((noinline)) int function_to_be_found(int value) {
   asm volatile("" : "+r"(value));
   return value + 1;
@@ -220,7 +220,7 @@ TEST(Symbols, name_that_refers_to_itself_very_often_stays_mangled) {
 
 TEST(Symbols, only_the_first_table_of_a_file_is_read) {
   const TemporaryFolder folder;
-  SmallElf twice;  // the second table begins where the names do
+  SmallElf twice;  // the second table starts where the names do
   auto other = twice.symbol;
   other.st_value = 0x1020;
   twice.names.insert(0, reinterpret_cast<const char*>(&other), sizeof(other));

@@ -32,7 +32,7 @@ ChildProcess spawn_shell(const std::string& command) { return ChildProcess::spaw
 
 ChildProcess spawn_sleeper() { return ChildProcess::spawn({.executable = "/bin/sleep", .arguments = {"1000"}}); }
 
-// Neither running nor waiting to be reaped by us.
+// Neither running nor waiting to be reaped.
 bool is_gone(pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) == -1 && errno == ECHILD; }
 
 TEST(ChildProcess, wait_returns_how_it_ended) {

@@ -224,7 +224,7 @@ TEST(ChildWatch, many_threads_may_start_children) {
   EXPECT_EQ(successes, 20);
 }
 
-// The parent-death signal is bound to the thread that starts a child. The watching thread stays, ours may end.
+// The parent-death signal is bound to the thread that starts a child, so the watching thread starts it.
 TEST(ChildWatch, parent_death_signal_outlives_the_thread_that_asked) {
   const auto watch = ChildWatch::instance();
   auto options = session_shell("exec sleep 1000");

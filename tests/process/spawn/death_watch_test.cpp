@@ -67,7 +67,7 @@ void take_the_numbers_of_all_epolls() {
   for (const int number : numbers) ASSERT_EQ(::dup3(foreign, number, O_CLOEXEC), number);
 }
 
-// Depends on the process whose pidfd it is sent, and has a child of its own.
+// Depends on the process whose pidfd it receives, and has a child of its own.
 DROVER_PEER_BODY(depend_on_another) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::setsid();

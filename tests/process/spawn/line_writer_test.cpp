@@ -25,7 +25,7 @@
 namespace drover {
 namespace {
 
-// What is there now, one read.
+// Reads once what is available.
 std::string read_some(const Fd& from) {
   std::array<char, 1 << 17> piece{};
   const auto length = ::read(from.get(), piece.data(), piece.size());
@@ -45,7 +45,7 @@ class BlockedPipeSignal {
     sigset_t set{};
     ::sigemptyset(&set);
     ::sigaddset(&set, SIGPIPE);
-    ::sigtimedwait(&set, nullptr, &none);  // takes one that is pending
+    ::sigtimedwait(&set, nullptr, &none);  // consumes a pending signal
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
   BlockedPipeSignal(const BlockedPipeSignal&) = delete;
@@ -165,7 +165,7 @@ TEST(LineWriter, dropping_forgets_what_was_not_written) {
   EXPECT_TRUE(writer.has_room());
 }
 
-// Leaves no descriptor free, so that nothing can be opened anew.
+// Uses up all descriptors, so that no file can be opened.
 class NoDescriptors {
  public:
   NoDescriptors() {

@@ -1,4 +1,4 @@
-// What is in force when a child begins: environment, CPUs, limits, niceness, folder, group and standard streams.
+// What is in force when a child starts: environment, CPUs, limits, niceness, folder, group and standard streams.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -62,7 +62,7 @@ std::string describe_surroundings() {
                      std::filesystem::current_path().string(), ::getsid(0) == ::getpid(), ::getpgrp() == ::getpid());
 }
 
-// In a program that was told to: says how it finds itself before main, as a library that is loaded would.
+// If asked to, prints its state before main, as a loaded library would see it.
 struct TellBeforeMain {
   TellBeforeMain() {
     const char* const told = std::getenv(kTellVariable);

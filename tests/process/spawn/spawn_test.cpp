@@ -34,7 +34,7 @@ std::string spawned_output(SpawnOptions options) {
   return result.output;
 }
 
-// To a number that nothing else has, far above what this program opens.
+// Moves to a free number, far above those that this program uses.
 Fd moved_to(Fd fd, int number) {
   if (::fcntl(number, F_GETFD) != -1) throw std::logic_error("the number is taken");
   if (::dup3(fd.get(), number, O_CLOEXEC) != number) throw std::runtime_error("dup3");
@@ -118,7 +118,7 @@ TEST(Spawn, one_descriptor_may_go_to_several_numbers) {
   EXPECT_EQ(read_to_end(reader), "one\ntwo\n");
 }
 
-// Numbers of ours that are at the same time numbers of the child must not be overwritten on the way.
+// Descriptors of the parent whose numbers the child also uses must not be overwritten.
 TEST(Spawn, descriptors_may_change_places) {
   auto first = test::make_pipe();
   auto second = test::make_pipe();
@@ -147,7 +147,7 @@ TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
   EXPECT_EQ(read_to_end(second.reader), "second\n");
 }
 
-// A descriptor that slips into a child keeps a channel open for ever: nobody would see its end.
+// A leaked descriptor would keep a channel open for ever and hide its end.
 TEST(Spawn, nothing_else_is_inherited) {
   const Fd forgotten(::open("/dev/null", O_RDONLY));  // NOLINT(android-cloexec-open): as careless code does
   const Fd high(::fcntl(forgotten.get(), F_DUPFD, 200));
@@ -204,7 +204,7 @@ TEST(Spawn, exhausted_process_limit_is_limit_reached) {
                      {"/bin/sh", "processes"});
 }
 
-// The pidfd comes with the child or there is none: nobody has to be ended.
+// clone returns the pidfd with the child or fails, so there is nothing to clean up.
 TEST(Spawn, lack_of_descriptors_starts_nothing) {
   const auto before = test::open_descriptors();
   const FaultSeam fail("clone", EMFILE);

@@ -87,7 +87,7 @@ class StandIn {
     }
     if (manner_ == "loses its children") ::_exit(3);
     if (manner_ == "stops its children")
-      std::this_thread::sleep_for(std::chrono::seconds(1));  // nobody waits so long
+      std::this_thread::sleep_for(std::chrono::seconds(1));  // longer than any wait
     order.become(parent);
     for (const auto& entry : order.variables()) ::putenv(::strdup(entry.c_str()));
     if (manner_ != "stays") run_shell(order.arguments().at(0));

@@ -56,7 +56,7 @@ std::string said_by(SpawnOptions options) {
   return text;
 }
 
-// What a child of the usual kind says, and one that was forked. The number of forks tells which is which.
+// The output of a cloned and of a forked child. The number of forks tells them apart.
 std::pair<std::string, std::string> both_ways(Template& used, const SpawnOptions& options) {
   Template::use_none();
   const auto usual = said_by(options);
@@ -307,7 +307,7 @@ TEST_F(TemplateTest, child_that_is_no_longer_awaited_does_not_start) {
   const auto path = (folder.path() / "runs").string();
   auto child = ChildProcess::spawn(test::shell("echo ran >> " + path));
   EXPECT_EQ(child.wait(Deadline::never()), ExitStatus::exited(0));
-  std::this_thread::sleep_for(1200ms);  // those that were forked have come so far, and found nobody
+  std::this_thread::sleep_for(1200ms);  // forked children have started and found their sockets closed
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   EXPECT_EQ(all_of(file), "ran\n") << "it was started twice";
 }

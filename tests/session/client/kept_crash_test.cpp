@@ -1,4 +1,4 @@
-// Keeping and recalling while somebody dies, or stands still.
+// Keeping and recalling while a process dies or is stopped.
 #include <unistd.h>
 
 #include <chrono>
@@ -114,7 +114,7 @@ TEST_F(KeptCrash, killed_while_keeping_an_entry_is_kept_whole_or_not_at_all) {
   EXPECT_GT(kept, 0);
 }
 
-// While one keeps, replaces and is killed, another recalls: it gets what was kept whole, or nothing.
+// A process recalls while another keeps, replaces and is killed: it gets a whole entry or none.
 DROVER_PEER_BODY(recalls_until_told) {
   const Session session = Session::open("crash");
   peer.channel().send("ready");
@@ -161,8 +161,8 @@ TEST_F(KeptCrash, killed_keeper_is_an_error_and_the_leases_stay_the_caller_s) {
   EXPECT_EQ(slab->ledger().usage(*self)->holders.at(session.self()).leases, 1U);
 }
 
-// What was asked of a keeper that stands still is not done behind the back of who has given up, not even when the
-// same leases are offered again before it goes on.
+// A stopped keeper does not perform an abandoned request later, even if the same leases are offered again before it
+// continues.
 TEST_F(KeptCrash, keeping_that_timed_out_does_not_happen_later) {
   const Session session = Session::start({.patience = 2s});
   const auto slab = make_kept_slab(session);

@@ -39,7 +39,7 @@ using Kind = test::PeerOutcome::Kind;
 
 constexpr test::PeerShape kOnePeer{.mode = PeerMode::processes, .size = 1};
 
-// Whatever the test opens is gone after it, even if an assertion fails.
+// Ends every session that a test opens, even if an assertion fails.
 class NamedSession : public ::testing::Test {
  protected:
   void TearDown() override {
@@ -54,7 +54,7 @@ class NamedSession : public ::testing::Test {
   test::OwnRuntimeFolder folder_;
 };
 
-// Opens a session and tells the keeper's pid and the handle of an event.
+// Opens a session and sends the keeper's pid and the handle of an event.
 DROVER_PEER_BODY(opener) {
   Session session = Session::open(peer.parameter("name"));
   Event event(session);
@@ -310,7 +310,7 @@ TEST_F(NamedSession, is_opened_again_right_after_it_was_ended) {
   }
 }
 
-// A keeper that is stopped for long: nobody can even connect.
+// A keeper that is stopped so long that its backlog is full.
 TEST_F(NamedSession, keeper_with_a_full_queue_is_listed_so_and_ended_by_force) {
   Session session = Session::open("full");
   const pid_t keeper = session.keeper_pid();

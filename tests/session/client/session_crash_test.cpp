@@ -49,7 +49,7 @@ void expect_all(Kind kind, PeerGroup& group) {
   for (const auto& outcome : group.wait(Deadline::never())) EXPECT_EQ(outcome.kind, kind) << outcome.text;
 }
 
-// An application: starts a session, tells the keeper's pid, and hands an invitation to the test.
+// An application: starts a session, sends the keeper's pid and an invitation to the test.
 DROVER_PEER_BODY(application) {
   Session session = Session::start();
   const Fd invitation = session.invite("worker");
@@ -59,7 +59,7 @@ DROVER_PEER_BODY(application) {
   static_cast<void>(peer.receive_text());
 }
 
-// Joins by an invitation that somebody else got, and stays until it is killed or the session is over.
+// Joins by an invitation of another process, and stays until it is killed or the session ends.
 DROVER_PEER_BODY(worker_that_waits) {
   const Session session = accept_session(peer);
   Event never(session);
@@ -139,7 +139,7 @@ TEST(SessionCrash, named_session_whose_opener_was_killed_before_it_joined_ends_b
   EXPECT_TRUE(folder.is_empty());
 }
 
-// The launcher goes on without the one who asked for the session.
+// The launcher continues without its starter.
 TEST(SessionCrash, named_session_whose_opener_was_killed_while_the_launcher_ran_ends_by_its_idle_limit) {
   const test::OwnRuntimeFolder folder;
   const test::TemporaryFolder files;
@@ -160,7 +160,7 @@ TEST(SessionCrash, named_session_whose_opener_was_killed_while_the_launcher_ran_
   EXPECT_TRUE(folder.is_empty());
 }
 
-// A child of ours that stands still before main, as process_crash_test.cpp lets it.
+// A child that is stopped before main by process_crash_test.cpp.
 pid_t find_starting_keeper() {
   const auto all = read_processes().value();
   for (const auto& each : all) {

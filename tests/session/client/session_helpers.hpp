@@ -24,7 +24,7 @@
 
 namespace drover::test {
 
-/// Waits until `holds`, looking again and again; false if it does not within a generous time.
+/// Polls until `holds`; false after a generous time.
 inline bool eventually(const std::function<bool()>& holds) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(30));
   while (!holds()) {
@@ -53,7 +53,7 @@ inline Session accept_session(Peer& peer, std::string* text = nullptr) {
   return Session::inherited();
 }
 
-/// Whether the process is there, as anything but a zombie.
+/// Whether the process exists and is not a zombie.
 inline bool is_running(pid_t pid) {
   const auto path = fmt::format("/proc/{}/stat", pid);
   FILE* const file = std::fopen(path.c_str(), "re");

@@ -1,4 +1,4 @@
-// Too many open files, on either side, and users who are not ours.
+// Too many open files on either side, and other users.
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -175,7 +175,7 @@ DROVER_PEER_BODY(guest_of_another_user) {
   ASSERT_EQ(::setresuid(kNobodyUser, kNobodyUser, kNobodyUser), 0);
   ::setenv("DROVER_SESSION_FD", std::to_string(message.fds.at(0).duplicate().release()).c_str(), 1);
   test::expect_error(Errc::permission_denied, [] { static_cast<void>(Session::inherited()); }, {"user 0", "65534"});
-  // A program that is not drover does not ask itself who it is; the keeper does.
+  // A program that is not drover does not check its own user; the keeper does.
   Channel keeper(std::move(message.fds.at(0)));
   keeper.send(encode(Request{.type = RequestType::describe, .sequence = 1}));
   ChannelMessage answer;
@@ -197,7 +197,7 @@ TEST(SessionLimits, invitation_is_of_no_use_to_another_user) {
   EXPECT_TRUE(test::eventually([&] { return session.population().starting == 0; }));
   EXPECT_EQ(session.participants().size(), 1U);
   session.end();
-  // The keeper has said in its log who came; that file stays.
+  // The keeper has logged the visitor, so its log file stays.
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "mine.log"));
 }
 
@@ -234,7 +234,7 @@ TEST(SessionLimits, named_session_of_another_user_is_out_of_reach) {
     group.expect_success();
   };
   visit("no");
-  // Even if somebody opens the folder, the keeper asks the kernel who comes.
+  // Even if the folder is opened to others, the keeper checks the user of each connection.
   ASSERT_EQ(::chmod(folder.path().parent_path().c_str(), 0755), 0);
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
   ASSERT_EQ(::chmod(path.c_str(), 0777), 0);

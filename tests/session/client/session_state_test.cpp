@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 
 constexpr ObjectSpec kEventSpec{.kind = ObjectKind::event, .parameters = {}};
 
-// What a keeper answers; a descriptor of -1 sends none, an empty text closes the connection.
+// A reply of the keeper; a descriptor of -1 sends none, an empty text closes the connection.
 struct Said {
   std::string bytes;
   int fd = -1;
@@ -33,7 +33,7 @@ struct Said {
 
 Said say(const Reply& reply, int fd = -1) { return {.bytes = encode(reply), .fd = fd}; }
 
-// At the other end of the connection: answers joining as it should, and all else as the test says.
+// The keeper's end of the connection: answers a join correctly, and other requests as the test specifies.
 class FakeKeeper {
  public:
   using Answering = std::function<Said(const Request&)>;
@@ -43,11 +43,11 @@ class FakeKeeper {
   FakeKeeper(const FakeKeeper&) = delete;
   FakeKeeper& operator=(const FakeKeeper&) = delete;
 
-  // Everything was answered when the participant is gone.
+  // Every request has been answered once the participant has ended.
   [[nodiscard]] std::shared_ptr<SessionState> join() {
     return std::make_shared<SessionState>(std::move(connection_), "test", 20s);
   }
-  // The requests that had no answer of the test's, once the participant is gone.
+  // The requests without a reply, once the participant has ended.
   [[nodiscard]] const std::vector<Request>& told() const { return told_; }
   void wait() {
     connection_.reset();

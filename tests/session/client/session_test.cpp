@@ -286,7 +286,7 @@ TEST(Session, end_is_for_everybody) {
   test::expect_error(Errc::peer_lost, [&] { session.end(); });
 }
 
-// Of the parent's session the child has copies of everything, and may use none of it.
+// A forked child has copies of everything in its parent's session and may use none of it.
 TEST(Session, forked_child_is_not_a_participant_and_affects_none) {
   auto session = std::make_unique<Session>(Session::start());
   auto event = std::make_unique<Event>(*session);

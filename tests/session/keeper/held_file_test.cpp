@@ -1,4 +1,4 @@
-// Objects with a file in real sessions: who gets it, how long it stays, and what happens when somebody dies.
+// Objects with a file in real sessions: how it is shared, how long it lives, and what happens when a process dies.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -53,7 +53,7 @@ constexpr std::chrono::milliseconds kPatience{20000};
 constexpr std::size_t kBytes = 4096;
 constexpr ObjectSpec kEventSpec{.kind = ObjectKind::event, .parameters = {}};
 
-// A file with one byte that tells it from others.
+// A file with one distinctive byte.
 Fd marked_file(const std::string& label, int mark) {
   Fd file = make_memory_file(label, kBytes);
   Mapping::shared(file, kBytes).bytes()[11] = static_cast<std::byte>(mark);

@@ -49,7 +49,7 @@ std::shared_ptr<SessionState> join_invited(SessionState& host, const std::string
                                         kKeeperPatience);
 }
 
-// Of a named session: who visits and joins is no worker.
+// Of a named session, where a visitor that joins is not a worker.
 class NamedKeeper : public ::testing::Test {
  protected:
   [[nodiscard]] std::shared_ptr<SessionState> join_as(const std::string& name) const {
@@ -451,7 +451,7 @@ TEST_F(NamedKeeper, dropped_client_learns_that_the_keeper_is_alive) {
   EXPECT_NE(std::string(link.lost_error().what()).find("has dropped its connection"), std::string::npos);
 }
 
-// Killing takes long here: the keeper looks for what is below the worker, and cannot.
+// Killing takes long here: the keeper tries to find the descendants of the worker and fails.
 TEST(Keeper, answer_to_an_end_comes_before_workers_are_killed) {
   KeeperThread keeper;
   test::PeerGroup group("join_and_stay", {.mode = test::PeerMode::processes, .size = 1});

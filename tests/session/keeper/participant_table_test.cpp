@@ -98,7 +98,7 @@ TEST(ParticipantTable, counts_fit_in_one_word) {
   EXPECT_EQ(back.departed, most.departed);
 }
 
-// One who was announced is never seen neither on the way nor there: all counts change in one store.
+// An announced participant is always counted as starting or present: all counts change in one store.
 TEST(ParticipantTable, no_participant_vanishes_between_starting_and_present) {
   ParticipantTable table;
   const PageView view(table.page_file());

@@ -55,7 +55,7 @@ TEST(ProcessIdentity, pidfd_tells_of_death_and_kills_exactly_that_process) {
   ASSERT_TRUE(ended);
   EXPECT_EQ(ended->signal(), SIGKILL);
   EXPECT_TRUE(has_ended(pidfd));
-  kill_process(pidfd);  // one that is gone is no error
+  kill_process(pidfd);  // no error after it has ended
   test::expect_error(Errc::peer_lost, [&] { static_cast<void>(open_pidfd(child.pid())); }, {"ended before"});
 }
 

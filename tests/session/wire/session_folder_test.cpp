@@ -252,7 +252,7 @@ TEST_F(SessionFolderTest, files_are_removed_only_by_the_holder_of_the_current_lo
   EXPECT_TRUE(fs::is_empty(path()));
 }
 
-// Of keepers that were killed while they started, and of nobody.
+// Left by keepers that were killed during their start, or by no keeper.
 TEST_F(SessionFolderTest, names_are_found_by_any_file_of_a_session) {
   const auto folder = SessionFolder::open();
   for (const char* const file : {"a.lock", "b.new", "c.sock", "c.lock", "d.log", "e f.sock", ".sock", "g"}) {

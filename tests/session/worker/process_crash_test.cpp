@@ -49,7 +49,7 @@ constexpr const char* kBeforeMain = "DROVER_TEST_BEFORE_MAIN";
 
 Deadline soon() { return Deadline::after(60s); }
 
-// A worker that comes to grief, or stands still, before main.
+// A worker that fails or is stopped before main.
 struct BeforeMain {
   // Has left the worker's terminal session, and shows no environment.
   [[noreturn]] static void leave_an_heir() {
@@ -143,7 +143,7 @@ int running(const std::vector<pid_t>& pids) {
 
 class ProcessCrash : public ::testing::Test {
  protected:
-  // A worker whose family has told its ids.
+  // A worker whose descendants have sent their ids.
   Process start_with_family(const Entry& what) {
     const Redirected output(STDOUT_FILENO);
     auto worker = Process::start(session_, {.entry = what, .name = "w"});
@@ -187,7 +187,7 @@ TEST_F(ProcessCrash, killed_worker_leaves_no_process) {
   EXPECT_EQ(running(family_), 0);
 }
 
-// Also without anybody who waits for the worker.
+// Even if nothing waits for the worker.
 TEST_F(ProcessCrash, orphans_are_killed_without_a_call) {
   auto worker = start_with_family(with_family);
   ASSERT_EQ(::kill(worker.pid(), SIGKILL), 0);
@@ -264,7 +264,7 @@ TEST_F(ProcessCrash, worker_survives_the_thread_that_started_it) {
   EXPECT_EQ(workers.front().wait(Deadline::after(50ms)), std::nullopt);
 }
 
-// An application in a process of its own: tells the ids of keeper, workers, and all below them.
+// An application in its own process: sends the ids of keeper, workers and their descendants.
 DROVER_PEER_BODY(application_with_workers) {
   const bool is_held = peer.parameter("workers") == "held";
   const bool is_careless = peer.parameter("workers") == "careless";

@@ -254,7 +254,7 @@ TEST_F(ProcessTest, worker_that_cannot_be_started_ends_those_before_it) {
   test::expect_error(Errc::not_found, [&] { static_cast<void>(start_all(session_, options)); }, {"chdir"});
 }
 
-// As a terminal does it for Ctrl-C: the whole foreground group gets the signal.
+// Like a terminal on Ctrl-C: the whole foreground group gets the signal.
 const auto app_of_ctrl_c = entry("process_test.app", [](Worker& worker) {
   static_cast<void>(std::signal(SIGINT, [](int) {}));
   auto inner = Process::start(worker.session(), {.entry = sleep_until_killed});
