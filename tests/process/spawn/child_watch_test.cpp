@@ -269,12 +269,11 @@ TEST(ChildWatch, forked_child_has_no_instance) {
   group.expect_success();
 }
 
-// Somebody to whom nothing leads writes to the pipe of a dead child, and never stops. What may still be read is
-// bounded by all that holds lines on their way while nobody reads our standard error: two pipes, one piece, and the
-// outlet.
+// An undetected process writes to the pipe of a dead child for ever. What is read is bounded by everything that
+// buffers lines while standard error is not read: two pipes, one piece and the writer.
 TEST(ChildWatch, output_of_an_undetected_writer_is_not_read_for_ever) {
   constexpr int kLines = 512;         // of 8 bytes: what a pipe takes in one piece
-  constexpr int kHeldUp = 40;         // batches, by which the outlet is almost full
+  constexpr int kHeldUp = 40;         // batches, which almost fill the writer
   constexpr int kMostOnTheWay = 120;  // batches; 3 * 64 KiB and 256 KiB are 90 even without the names
   const Redirected error(STDERR_FILENO);
   const auto watch = ChildWatch::instance();
