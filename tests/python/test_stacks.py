@@ -41,10 +41,14 @@ def test_task_that_is_killed_for_its_time_says_where_it_was() -> None:
         + """
     with drover.Pool(2, output="discarded") as pool:
         for function in hanging:
-            try:
-                pool.options(timeout=0.3, grace=0.1).apply(function, (1,))
-            except drover.TimedOut as error:
-                print(function.__name__, is_told(str(error), function), "'" + function.__name__ + "'" in str(error))
+            for timeout in (0.3, 3, 30):  # on a busy machine a task needs a while until it is where it stays
+                try:
+                    pool.options(timeout=timeout, grace=0.1).apply(function, (1,))
+                except drover.TimedOut as error:
+                    text = str(error)
+                if is_told(text, function):
+                    break
+            print(function.__name__, is_told(text, function), "'" + function.__name__ + "'" in text)
         print(pool.apply(abs, (-3,)))
     """
     )
@@ -116,10 +120,14 @@ def test_task_that_closes_all_descriptors_keeps_its_files() -> None:
 
         path = __file__ + ".data"
         with drover.Pool(1, output="discarded") as pool:
-            try:
-                pool.options(timeout=0.5, grace=0.1).apply(closes, (path,))
-            except drover.TimedOut as error:
-                print("where it was" in str(error), open(path).read())
+            for timeout in (0.5, 5, 50):  # on a busy machine it needs a while
+                try:
+                    pool.options(timeout=timeout, grace=0.1).apply(closes, (path,))
+                except drover.TimedOut as error:
+                    text = str(error)
+                if os.path.exists(path) and open(path).read():
+                    break
+            print("where it was" in text, open(path).read())
     """)
     assert [line for line in lines if "drover[" not in line] == ["False precious"]
 
