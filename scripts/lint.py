@@ -115,6 +115,11 @@ def docs(_: Settings) -> Result:
     return script("check_docs.py")
 
 
+def commits(settings: Settings) -> Result:
+    """Commits since the base have an imperative subject of at most 72 letters."""
+    return script("check_commits.py", "--base", settings.base)
+
+
 def doxygen(_: Settings) -> Result:
     """Every public name is documented."""
     (ROOT / "build").mkdir(exist_ok=True)
@@ -144,6 +149,7 @@ GATES: dict[str, Callable[[Settings], Result]] = {
     "layers": layers,
     "sizes": sizes,
     "docs": docs,
+    "commits": commits,
     "doxygen": doxygen,
     "headers": headers,
     "tidy": tidy,
@@ -176,7 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--base",
         default=EVERYTHING,
-        help="clang-tidy reads what the change since this commit reaches; empty: since the main branch",
+        help="check commits since this one, and by clang-tidy what they reach; empty: since leaving the main branch",
     )
     options = parser.parse_args(arguments)
     settings = Settings(build=options.build.resolve(), fix=options.fix, base=options.base)

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import change
 import pytest
+from git_history import commit, git
 from small_tree import Tree
-
-
-def git(tree: Tree, *arguments: str) -> str:
-    """Run git in the tree."""
-    settings = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
-    command = ["git", "-C", str(tree.root), *settings, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def commit(tree: Tree, name: str) -> str:
-    """Commit a new file; the commit."""
-    tree.write(name, f"{name}\n")
-    git(tree, "add", name)
-    git(tree, "commit", "--quiet", "-m", name)
-    return git(tree, "rev-parse", "HEAD")
 
 
 def test_first_commit_has_no_base(tree: Tree) -> None:

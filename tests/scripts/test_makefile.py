@@ -122,6 +122,9 @@ def test_continuous_integration_calls_targets_that_exist() -> None:
     named = {name.strip() for line in re.findall(r"target: \[([^\]]*)\]", workflow) for name in line.split(",")}
     assert named
     assert named <= targets_in_help()
+    release = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    released = set(re.findall(r"run: make ([a-z-]+)", release))
+    assert {"test", "test-wheel"} <= released <= targets_in_help()
     runner = ROOT / ".ci" / "run"
     assert os.access(runner, os.X_OK)
     assert "\nmake test\n" in runner.read_text(encoding="utf-8")
