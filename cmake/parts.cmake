@@ -1,6 +1,6 @@
-# One function per kind of target. A file in src/<part> belongs to that part; nothing needs to be listed.
+# One function per kind of target. A file in src/<part> belongs to that part; no list names it.
 
-# The commit, for `drover --version`. Left out of builds for tests, whose programs would else differ at each commit.
+# The commit, for `drover --version`. Builds for tests omit it: otherwise their programs would differ at each commit.
 function(drover_revision result)
   if(NOT DROVER_SHOW_REVISION)
     set(${result} "development build" PARENT_SCOPE)
@@ -14,8 +14,8 @@ function(drover_revision result)
   set(${result} "${revision}" PARENT_SCOPE)
 endfunction()
 
-# Lets a target compile the sources of each folder in batches of at most `size`, one translation unit each.
-# A batch never spans two folders, so a new file moves the batches of its own folder only.
+# Compiles the sources of each folder of a target in batches of at most `size`, one translation unit each.
+# A batch never spans two folders, so a new file changes the batches of its own folder only.
 function(drover_compile_in_batches target size)
   if(NOT DROVER_UNITY)
     return()
@@ -33,7 +33,7 @@ function(drover_compile_in_batches target size)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# Adds the half of fmt that is compiled once to a library.
+# Adds the compiled half of fmt to a library.
 function(drover_add_fmt target)
   target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/fmt.cpp")
   set_source_files_properties("${PROJECT_SOURCE_DIR}/cmake/fmt.cpp" TARGET_DIRECTORY ${target}
@@ -79,11 +79,13 @@ function(drover_add_program name)
   target_link_libraries(${name} PRIVATE drover drover_flags drover_fmt)
 endfunction()
 
-# The tests of a part: every *_test.cpp below tests/<part> in one program, each suite a test of its own in ctest.
-# SOURCES and LIBRARIES add conformance suites and the like; READS names further targets that the tests run or load.
+# The tests of a part: one program of every *_test.cpp in tests/<part> and its rooms, one ctest test per suite.
+# A folder `fixture` holds sources of other programs. SOURCES and LIBRARIES add conformance suites and the like; READS
+# names further targets that the tests run or load.
 function(drover_add_tests part)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;READS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${part}/*_test.cpp")
+  list(FILTER sources EXCLUDE REGEX "/fixture/")
   drover_add_program(${part}_test ${sources} ${arg_SOURCES})
   target_include_directories(${part}_test PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${part}_test PRIVATE drover_test_support ${arg_LIBRARIES})
@@ -94,7 +96,7 @@ include(\"${PROJECT_SOURCE_DIR}/cmake/suites.cmake\")
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
 
-  # What scripts/run_tests.py looks at to know whether these tests have passed already.
+  # The files that scripts/run_tests.py compares to decide whether these tests have passed already.
   set(read_files)
   foreach(target IN LISTS arg_READS)
     add_dependencies(${part}_test ${target})
@@ -104,14 +106,15 @@ include(\"${PROJECT_SOURCE_DIR}/cmake/suites.cmake\")
     CONTENT "$<JOIN:$<TARGET_FILE:${part}_test>;${read_files},\n>\n")
 endfunction()
 
-# A program that is a test by itself: it runs with ARGUMENTS, and succeeds. Its group is its label in ctest.
+# A program that is a test by itself: it must succeed when run with the remaining arguments. The group is its label in
+# ctest.
 function(drover_add_program_test group name program)
   add_test(NAME ${name} COMMAND ${program} ${ARGN})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS ${group})
   set_property(GLOBAL APPEND PROPERTY drover_${group}_programs "$<TARGET_FILE:${program}>")
 endfunction()
 
-# Lists the programs of a group for scripts/run_tests.py, after all were added.
+# Lists the programs of a group for scripts/run_tests.py; call it after the last one was added.
 function(drover_list_program_tests group)
   get_property(programs GLOBAL PROPERTY drover_${group}_programs)
   if(programs)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the size budgets of files and Python functions, and that there is enough test code."""
+"""Checks the size budgets of files, classes and Python functions, and that there is enough test code."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cpp_scopes import CppText
 from repo import CPP_FILES, CPP_HEADERS, CPP_SOURCES, ROOT, Finding, blank_comments, files_of, read, report
 
 SOURCES = CPP_SOURCES | {".py", ".sh"}
@@ -20,13 +21,13 @@ FUNCTION_STOP = 60
 LEAST_TEST_RATIO = 0.8
 CODE_FOLDERS = ("include/", "src/", "cli/", "python/")
 TEST_FOLDER = "tests/"
-# Tests of the tools of this tree say nothing of the library, and the tools are not counted as code either.
+# The scripts of this tree are not counted as code, nor their tests as tests.
 TOOL_TEST_FOLDER = "tests/scripts/"
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Lines from which a file of a kind is warned about, and from which it is refused."""
+    """Lines beyond which a file of a kind gets a warning, and beyond which it is refused."""
 
     kind: str
     warn: int
@@ -36,11 +37,12 @@ class Budget:
 
 HEADER = Budget("header", 250, 400, "split it: one concept per file")
 SOURCE = Budget("source", 400, 600, "split it: one concept per file")
+CLASS_SOURCE = Budget("source of one class", 600, 800, "split the class by responsibility")
 README = Budget("README.md", README_STOP, README_STOP, "move detail to a page in docs/")
 
 
 def budget_of(name: str) -> Budget | None:
-    """The budget of a file; nothing if it has none."""
+    """The budget of a file, or None if it has none."""
     path = Path(name)
     if path.name == "README.md":
         return README
@@ -49,36 +51,50 @@ def budget_of(name: str) -> Budget | None:
     return SOURCE if path.suffix in SOURCES else None
 
 
-def check_file(name: str, text: str) -> tuple[list[Finding], list[Finding]]:
+def is_one_class(name: str, texts: dict[str, str]) -> bool:
+    """Whether a source implements one class and nothing else, which the header of the same name defines."""
+    path = Path(name)
+    folders = [path.parent.as_posix()]
+    if path.parts[0] == "src":
+        folders.append(f"include/drover/{path.parts[1]}")
+    headers = [texts.get(f"{folder}/{path.stem}.hpp", "") for folder in folders]
+    defined = {each.name.rsplit("::", 1)[-1] for text in headers for each in CppText(text).types if each.is_class}
+    members = {each.qualifier.split("::")[0] for each in CppText(texts[name]).functions if each.qualifier}
+    return len(members) == 1 and members <= defined
+
+
+def check_file(name: str, texts: dict[str, str]) -> tuple[list[Finding], list[Finding]]:
     """Findings and warnings about the length of a file."""
     budget = budget_of(name)
-    length = len(text.splitlines())
+    length = len(texts[name].splitlines())
+    if budget is SOURCE and length > SOURCE.warn and Path(name).suffix in CPP_SOURCES and is_one_class(name, texts):
+        budget = CLASS_SOURCE
     if budget is None or length <= budget.warn:
         return [], []
     if length > budget.stop:
-        what = f"{length} lines, and a {budget.kind} stops at {budget.stop}"
+        what = f"{length} lines, and the limit of a {budget.kind} is {budget.stop}"
         return [Finding(name, length, what, budget.remedy)], []
     what = f"{length} lines, and a {budget.kind} should stay under {budget.warn}"
     return [], [Finding(name, length, what, budget.remedy)]
 
 
 def check_functions(name: str, text: str) -> Iterator[Finding]:
-    """Python functions that are too long. clang-tidy does the same for C++."""
+    """Python functions that are too long; clang-tidy checks those of C++."""
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
-        yield Finding(name, error.lineno or 1, f"is no Python ({error.msg})", "correct the syntax")
+        yield Finding(name, error.lineno or 1, f"is not valid Python ({error.msg})", "correct the syntax")
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > FUNCTION_STOP:
-                what = f"function {node.name} has {length} lines, and a function stops at {FUNCTION_STOP}"
+                what = f"function {node.name} has {length} lines, and the limit is {FUNCTION_STOP}"
                 yield Finding(name, node.lineno, what, "split it by what its parts do")
 
 
 def python_code_lines(text: str) -> int:
-    """Lines of a Python text that hold code: no blank lines, comments or strings that stand alone."""
+    """Lines of code in a Python text, without blank lines, comments and docstrings."""
     noise = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     lines: set[int] = set()
     is_statement_start = True
@@ -96,7 +112,7 @@ def python_code_lines(text: str) -> int:
 
 
 def code_lines(name: str, text: str) -> int:
-    """Lines that hold code; 0 for what is neither C++ nor Python."""
+    """Lines of code; 0 for files that are neither C++ nor Python."""
     suffix = Path(name).suffix
     if suffix in CPP_FILES:
         return sum(1 for line in blank_comments(text).splitlines() if line.strip())
@@ -104,7 +120,7 @@ def code_lines(name: str, text: str) -> int:
 
 
 def check_ratio(texts: dict[str, str]) -> tuple[list[Finding], str]:
-    """The finding if there is too little test code, and the figures."""
+    """A finding if there is too little test code, and the figures."""
     code = sum(code_lines(name, text) for name, text in texts.items() if name.startswith(CODE_FOLDERS))
     tests = sum(
         code_lines(name, text)
@@ -115,7 +131,7 @@ def check_ratio(texts: dict[str, str]) -> tuple[list[Finding], str]:
     figures = f"{tests} lines of test code for {code} lines of code, ratio {ratio:.2f}"
     if ratio >= LEAST_TEST_RATIO:
         return [], figures
-    return [Finding(TEST_FOLDER, 1, f"{figures}, and {LEAST_TEST_RATIO} is the least", "write tests")], figures
+    return [Finding(TEST_FOLDER, 1, f"{figures}, and the minimum is {LEAST_TEST_RATIO}", "write tests")], figures
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -127,7 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
     findings: list[Finding] = []
     warnings: list[Finding] = []
     for name, text in texts.items():
-        stops, warns = check_file(name, text)
+        stops, warns = check_file(name, texts)
         findings += stops
         warnings += warns
         if name.endswith(".py"):

@@ -102,6 +102,66 @@ def test_part_without_a_layer_is_reported(tree: Tree) -> None:
     assert "src/novelty/new.cpp:1: part novelty has no layer: " in text
 
 
+@pytest.fixture
+def rooms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the part ipc three lines of rooms."""
+    monkeypatch.setattr(check_layers, "ROOMS", {"ipc": (("queue", "ledger"), ("sync",), ("wake",)), "pool": ()})
+
+
+@pytest.mark.usefixtures("rooms")
+def test_rooms_include_rooms_below_them_and_files_without_a_room(
+    tree: Tree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files directly in the part include every room; folders of other parts are free."""
+    tree.write("src/ipc/wake/futex.hpp", HEADER + '#include "ipc/layout.hpp"\n')
+    tree.write("src/ipc/sync/lock.hpp", HEADER + '#include "ipc/wake/futex.hpp"\n')
+    tree.write("src/ipc/sync/lock.cpp", '#include "lock.hpp"\n#include "../wake/futex.hpp"\n')
+    tree.write("src/ipc/queue/ring.hpp", HEADER + '#include "ipc/wake/futex.hpp"\n#include "ipc/sync/lock.hpp"\n')
+    tree.write("src/ipc/layout.hpp", HEADER + '#include "ipc/queue/ring.hpp"\n')
+    tree.write("src/device/cuda/a.hpp", HEADER)
+    tree.write("src/device/host/b.cpp", '#include "device/cuda/a.hpp"\n')
+    tree.write("src/pool/run/a.hpp", HEADER)
+    tree.write("src/pool/plan/b.cpp", '#include "pool/run/a.hpp"\n#include "ipc/queue/ring.hpp"\n')
+    assert check_layers.main(["--root", str(tree.root)]) == 0
+    assert capsys.readouterr().out == "check_layers: ok\n"
+
+
+@pytest.mark.usefixtures("rooms")
+@pytest.mark.parametrize(
+    ("name", "include", "message"),
+    [
+        (
+            "src/ipc/wake/bell.cpp",
+            '#include "ipc/queue/ring.hpp"',
+            "room wake includes src/ipc/queue/ring.hpp, and room queue is above it: a room includes only rooms",
+        ),
+        (
+            "src/ipc/ledger/book.cpp",
+            '#include "../queue/ring.hpp"',
+            "room ledger includes src/ipc/queue/ring.hpp, and room queue is on the same line: ",
+        ),
+    ],
+)
+def test_include_of_a_room_that_is_not_below_is_reported(
+    tree: Tree, capsys: pytest.CaptureFixture[str], name: str, include: str, message: str
+) -> None:
+    """As between parts."""
+    tree.write("src/ipc/queue/ring.hpp", HEADER)
+    tree.write(name, f"// first line\n{include}\n")
+    assert check_layers.main(["--root", str(tree.root)]) == 1
+    text = capsys.readouterr().out
+    assert f"{name}:2: {message}" in text
+    assert text.endswith("check_layers: 1 finding\n")
+
+
+@pytest.mark.usefixtures("rooms")
+def test_room_without_a_line_is_reported(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a part whose rooms have an order."""
+    tree.write("src/ipc/novelty/new.cpp", "int x;\n")
+    assert check_layers.main(["--root", str(tree.root)]) == 1
+    assert "src/ipc/novelty/new.cpp:1: room novelty of part ipc has no line: put it on " in capsys.readouterr().out
+
+
 def test_includes_in_comments_and_raw_strings_do_not_count(tree: Tree) -> None:
     """Text that only looks like an include."""
     tree.write(

@@ -1,4 +1,4 @@
-"""scripts/check_sizes.py: budgets of files and functions, and the ratio of test code."""
+"""scripts/check_sizes.py: budgets of files, classes and functions, and the ratio of test code."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def test_long_file_is_warned_about_and_passes(tree: Tree, name: str, length: int
 @pytest.mark.parametrize(
     ("name", "length", "message"),
     [
-        ("include/drover/base/a.hpp", 401, "401 lines, and a header stops at 400"),
-        ("tests/base/a_test.cpp", 601, "601 lines, and a source stops at 600"),
-        ("scripts/a.py", 601, "601 lines, and a source stops at 600"),
-        ("README.md", 121, "121 lines, and a README.md stops at 120"),
+        ("include/drover/base/a.hpp", 401, "401 lines, and the limit of a header is 400"),
+        ("tests/base/a_test.cpp", 601, "601 lines, and the limit of a source is 600"),
+        ("scripts/a.py", 601, "601 lines, and the limit of a source is 600"),
+        ("README.md", 121, "121 lines, and the limit of a README.md is 120"),
     ],
 )
 def test_file_beyond_its_budget_is_refused(tree: Tree, name: str, length: int, message: str) -> None:
@@ -62,13 +62,46 @@ def test_file_beyond_its_budget_is_refused(tree: Tree, name: str, length: int, m
     assert f"{name}:{length}: {message}: " in text
 
 
+def class_source(members: str, length: int) -> str:
+    """A source of this length that defines these members."""
+    text = "".join(f"void {member}() {{\n}}\n" for member in members.split())
+    return text + lines(length - text.count("\n"))
+
+
+@pytest.mark.parametrize("header", ["src/ipc/queue/queue_core.hpp", "include/drover/ipc/queue_core.hpp"])
+def test_source_of_one_class_may_be_longer(tree: Tree, header: str) -> None:
+    """Its header has the same name, beside it or among the public ones; nested types are a part of it."""
+    tree.write("tests/ipc/queue_test.cpp", "int y;\n" * 20)
+    tree.write(header, "namespace drover {\nclass QueueCore {\n};\nstruct Options {};\n}\n")
+    tree.write("src/ipc/queue/queue_core.cpp", class_source("QueueCore::put QueueCore::Slot::get", 600))
+    assert "(warning)" not in check(tree)[1]
+    tree.write("src/ipc/queue/queue_core.cpp", class_source("QueueCore::put QueueCore::Slot::get", 800))
+    status, text = check(tree)
+    assert status == 0
+    assert "queue_core.cpp:800: 800 lines, and a source of one class should stay under 600: split the class " in text
+    tree.write("src/ipc/queue/queue_core.cpp", class_source("QueueCore::put", 801))
+    status, text = check(tree)
+    assert status == 1
+    assert "801 lines, and the limit of a source of one class is 800: split the class by responsibility\n" in text
+
+
+@pytest.mark.parametrize("members", ["QueueCore::put Options::check", "Other::put", "put"])
+def test_source_of_several_classes_or_none_may_not(tree: Tree, members: str) -> None:
+    """Nor may one whose class another header defines."""
+    tree.write("src/ipc/queue_core.hpp", "class QueueCore {\n};\nstruct Options {\n};\n")
+    tree.write("src/ipc/queue_core.cpp", class_source(members, 601))
+    status, text = check(tree)
+    assert status == 1
+    assert "601 lines, and the limit of a source is 600: " in text
+
+
 def test_python_function_of_61_lines_is_refused(tree: Tree) -> None:
-    """Its name, place and length are told; one of 60 lines passes."""
+    """The finding has its name, place and length; one of 60 lines passes."""
     tree.write("scripts/long.py", "x = 1\ndef walk():\n" + "    pass\n" * 60)
     tree.write("scripts/fits.py", "def walk():\n" + "    pass\n" * 59)
     status, text = check(tree)
     assert status == 1
-    assert "scripts/long.py:2: function walk has 61 lines, and a function stops at 60: " in text
+    assert "scripts/long.py:2: function walk has 61 lines, and the limit is 60: " in text
     assert "fits.py" not in text
 
 
@@ -78,7 +111,7 @@ def test_too_little_test_code_is_refused(tree: Tree) -> None:
     tree.write("tests/base/a_test.cpp", "int y;\n" * 7)
     status, text = check(tree)
     assert status == 1
-    assert "tests/:1: 7 lines of test code for 10 lines of code, ratio 0.70, and 0.8 is the least: " in text
+    assert "tests/:1: 7 lines of test code for 10 lines of code, ratio 0.70, and the minimum is 0.8: " in text
     tree.write("tests/base/a_test.cpp", "int y;\n" * 8)
     assert check(tree)[0] == 0
 
