@@ -1,4 +1,7 @@
-"""Four processes write to one tensor of the host, each to its rows: no copies, no names, nothing to clean up."""
+"""Four processes write to one tensor of the host, each to its own rows, and add to a total under a lock.
+
+Nothing is copied, nothing needs a name, and nothing is left to clean up.
+"""
 
 import drover
 import drover.torch
@@ -6,7 +9,7 @@ import torch
 
 
 def fill(rows, number, lock, total):
-    """Write here what all others see."""
+    """Write where every process reads."""
     rows.fill_(number)
     with lock:
         total += rows.sum()

@@ -1,7 +1,7 @@
-"""One process owns the GPU and serves all others, so that they need no context of their own.
+"""One process owns the GPU and serves all others, which need no context of their own.
 
-The helpers send arrays through a queue and get results from a queue of their own. torch is used on a GPU if there is
-one, else on the CPU.
+Each helper sends a tensor through the server's queue and receives the result from its own queue. torch uses a GPU
+if there is one, and the CPU otherwise.
 """
 
 import drover
@@ -9,14 +9,14 @@ import torch
 
 
 def serve(requests):
-    """Do the work on the device, until told to end."""
+    """Compute on the device until None arrives."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for tensor, answers in iter(requests.get, None):
-        answers.put((tensor.to(device).square() + 1.0).cpu())
+        answers.put((tensor.to(device) * 2.0 + 1.0).cpu())
 
 
 def help_out(number, requests, results):
-    """Have something computed, without touching the GPU."""
+    """Have a tensor computed without touching the GPU."""
     answers = drover.Queue()
     requests.put((torch.full((500, 500), float(number)), answers))
     results.put(float(answers.get().mean()))

@@ -1,7 +1,7 @@
-"""The main job of drover: a map over arrays. One worker is killed on the way, and the result is right.
+"""The main use of drover: a map over arrays. One worker is killed in the middle of its work, and the result is right.
 
-The program of examples/cpp/pool_map in Python. The arrays lie in shared memory, so tasks refer to them and no worker
-copies them. Nothing guards the main module.
+The program of examples/cpp/pool_map in Python. The arrays lie in shared memory: tasks refer to them, and no worker
+copies them. The main module needs no guard.
 """
 
 import os
@@ -15,12 +15,12 @@ NUMBERS = 100_000  # of each part
 
 
 def total(part):
-    """Add up one part."""
+    """Sum one part."""
     return int(part.sum())
 
 
 def make_parts():
-    """Parts of 0, 1, 2, ... in shared memory."""
+    """Make parts of 0, 1, 2, ... in shared memory."""
     parts = []
     for number in range(PARTS):
         part = drover.empty(NUMBERS, dtype="int64")
@@ -30,15 +30,15 @@ def make_parts():
 
 
 class Killer:
-    """Follows the progress of a map, and kills one worker in the middle of its work, on purpose."""
+    """Follows the progress of a map, and kills one worker on purpose."""
 
     def __init__(self, pool):
-        """Begin with all workers alive."""
+        """Start with all workers alive."""
         self.pool = pool
         self.is_done = False
 
     def __call__(self, done, count):
-        """Called with each result that has come."""
+        """Kill the first worker after a quarter of the results."""
         if self.is_done or done < count // 4:
             return
         self.is_done = True

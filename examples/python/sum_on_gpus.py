@@ -1,7 +1,7 @@
-"""Sums of four arrays by four workers: on a GPU with CuPy, else with numpy.
+"""Sums of four arrays by four workers: on a GPU with CuPy, otherwise with numpy.
 
-Written the way one would like to write it. The main process uses the GPU before there are workers, the arrays lie on
-its device, and nothing guards the main module; workers get the arrays by handle and use the device themselves.
+The main process may use the GPU before it starts workers, the arrays lie on its device, and the main module needs no
+guard. Workers receive the arrays by handle and use the device themselves.
 """
 
 import drover
@@ -15,7 +15,7 @@ except Exception:  # no CuPy, or no GPU
 
 
 def add_up(array):
-    """Add up an array where it lies."""
+    """Sum an array in place."""
     return int(array.sum())
 
 

@@ -1,4 +1,4 @@
-"""Sums of four arrays by four processes, which put them into a queue: on a GPU with CuPy, else with numpy."""
+"""Sums of four arrays by four processes, which put them into a queue: on a GPU with CuPy, otherwise with numpy."""
 
 import drover
 
@@ -11,7 +11,7 @@ except Exception:  # no CuPy, or no GPU
 
 
 def add_up(array, results):
-    """Add up an array where it lies."""
+    """Sum an array in place."""
     results.put(int(array.sum()))
 
 

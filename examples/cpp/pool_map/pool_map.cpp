@@ -1,5 +1,5 @@
-// The main job of drover: a map over tensors on all devices. One worker is killed on the way, and the result is
-// right.
+// The main use of drover: a map over tensors on all devices. One worker is killed in the middle of its work, and the
+// result is right.
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,11 +22,11 @@ constexpr std::int64_t kParts = 240;          // unless another number is given
 constexpr std::int64_t kNumbers = 1'000'000;  // of each part
 constexpr std::size_t kLeastWorkers = 4;
 
-// Tasks are made known before main, so that every process of this program knows them.
+// Tasks are registered before main, so that every process of this program knows them.
 const auto total = task("total", [](const Tensor& part) { return sum(part); });
 const auto same = task("same", [](Tensor tensor) { return tensor; });
 
-// Parts of 0, 1, 2, ... spread over all devices; the tensors stay where they are, and tasks go there.
+// Parts of 0, 1, 2, ... spread over all devices. The tensors stay where they are, and tasks run there.
 std::vector<Tensor> make_parts(const Pool& pool, std::int64_t count) {
   std::vector<Place> places;
   for (const auto& worker : pool.workers()) {
@@ -56,8 +56,8 @@ bool map_and_kill(Pool& pool, const std::vector<Tensor>& parts) {
   const double count = static_cast<double>(parts.size()) * static_cast<double>(kNumbers);
   const bool is_right = result == count * (count - 1) / 2;
   const auto statistics = pool.statistics();
-  fmt::print("{} tensors summed by {} workers, {} killed and replaced, {} tasks begun again: {}\n", parts.size(),
-             pool.size(), statistics.restarts, statistics.retried,
+  fmt::print("{} tensors summed by {} workers, {} killed and replaced, {} {} retried: {}\n", parts.size(),
+             pool.size(), statistics.restarts, statistics.retried, statistics.retried == 1 ? "task" : "tasks",
              is_right ? "the result is right" : "the result is WRONG");
   return is_right;
 }
@@ -66,7 +66,7 @@ double microseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
 }
 
-// What is done today: to the host, through a pipe as bytes, and to the device again.
+// The usual way: copied to the host, sent as bytes through a pipe, and copied to the device again.
 double through_a_pipe(const Tensor& tensor) {
   const auto begin = Clock::now();
   const Tensor here = tensor.to(Place::cpu());

@@ -1,4 +1,4 @@
-// Device memory that outlives the process that made it: one process fills a slab and is killed, another reads it.
+// Device memory that outlives the process that made it: one process fills a slab and is killed, and another reads it.
 #include <csignal>
 #include <exception>
 #include <string>
@@ -24,10 +24,10 @@ void produce(Backend& backend, Channel& parent) {
   const Fd exported = slab->export_fd();
   parent.send(std::to_string(slab->size()), std::vector{exported.get()});
   ChannelMessage nothing;
-  static_cast<void>(parent.receive(nothing, Deadline::never()));  // until killed, or left alone by the parent
+  static_cast<void>(parent.receive(nothing, Deadline::never()));  // until it is killed, or the parent dies
 }
 
-// Takes a slab, reads every number in it, and sends the sum.
+// Receives a slab, reads every number in it, and sends the sum.
 void consume(Backend& backend, Channel& parent) {
   ChannelMessage message;
   if (parent.receive(message, Deadline::never()) != ReceiveResult::message) return;
@@ -58,8 +58,7 @@ ChannelMessage next_message(Worker& worker) {
   ChannelMessage message;
   if (worker.channel.receive(message, Deadline::after(std::chrono::minutes(1))) == ReceiveResult::message)
     return message;
-  throw Error(Errc::peer_lost, fmt::format("process {} sent nothing", worker.process.pid()),
-              "its own output says why");
+  throw Error(Errc::peer_lost, fmt::format("process {} sent nothing", worker.process.pid()), "read what it printed");
 }
 
 bool demonstrate(const Backend& backend) {

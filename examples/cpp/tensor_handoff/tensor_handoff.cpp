@@ -1,4 +1,4 @@
-// Tensors handed to a worker and back without a copy, and one that outlives the worker that made it.
+// Tensors travel to a worker and back without a copy, and one outlives the worker that made it.
 #include <unistd.h>
 
 #include <chrono>
@@ -14,10 +14,10 @@ using namespace drover;
 constexpr std::int64_t kCount = 4'000'000;
 constexpr std::chrono::minutes kPatience{1};
 
-// What follows are the bodies of two workers. They are made known before main, so that every process of this program
-// knows them. A worker finds queues by their handles, which come as arguments.
+// The bodies of two workers. Entries are registered before main, so that every process of this program knows them. A
+// worker opens queues by their handles, which it receives as arguments.
 
-// Sends each tensor back as it came, which is the same memory, and then its double, which is new.
+// Sends each tensor back, which is the same memory, and then its double, which is new.
 const auto doubler = entry("doubler", [](Worker& worker) {
   const Memory memory(worker.session());
   Queue jobs(worker.session(), ObjectHandle::parse(worker.arguments().at(0)));
@@ -28,12 +28,12 @@ const auto doubler = entry("doubler", [](Worker& worker) {
   }
 });
 
-// Makes a tensor, sends it away, and stays until it is killed.
+// Makes a tensor, sends it, and waits to be killed.
 const auto maker = entry("maker", [](Worker& worker) {
   const Memory memory(worker.session());
   Queue answers(worker.session(), ObjectHandle::parse(worker.arguments().at(0)));
   Tensor tensor = arange(memory, DType::int64, 0, kCount, Place::parse(worker.arguments().at(1)));
-  tensor.synchronize();  // what a device has not done yet would be lost with this process
+  tensor.synchronize();  // work that the device has not finished would be lost with this process
   static_cast<void>(put(answers, std::move(tensor)));
   ::pause();
 });
@@ -41,7 +41,7 @@ const auto maker = entry("maker", [](Worker& worker) {
 Tensor take(Queue& queue, const Memory& memory) {
   Tensor tensor;
   if (get(queue, memory, tensor, Deadline::after(kPatience)) == GetResult::got) return tensor;
-  throw Error(Errc::peer_lost, "no tensor came", "what the workers printed says why");
+  throw Error(Errc::peer_lost, "no tensor arrived", "read what the workers printed");
 }
 
 bool hand_over(const Session& session, const Memory& memory, const Place& place) {
@@ -53,7 +53,7 @@ bool hand_over(const Session& session, const Memory& memory, const Place& place)
   const Tensor tensor = random(memory, DType::float32, {2000, kCount / 2000}, 1, place);
   tensor.synchronize();
   bool is_right = true;
-  for (int round = 0; round < 2; ++round) {  // in the first one the worker begins with the device and maps the slab
+  for (int round = 0; round < 2; ++round) {  // in the first one the worker opens the device and maps the slab
     const auto start = Clock::now();
     static_cast<void>(put(jobs, tensor));  // the tensor stays here as well: both processes share its elements
     const Tensor same = take(answers, memory);
@@ -64,7 +64,7 @@ bool hand_over(const Session& session, const Memory& memory, const Place& place)
     is_right = is_right && equal(same, tensor) && equal(twice, scale(tensor, 2));
     if (round == 1) fmt::print("{}\n", to_string(twice, {.most_elements = 16, .edge_elements = 2}));
   }
-  jobs.close();  // so that the worker is done
+  jobs.close();  // ends the worker's loop
   const auto ended = worker.wait(Deadline::after(kPatience));
   fmt::print("{}: {}\n", worker.describe(), is_right ? "every number is the double" : "WRONG NUMBERS");
   return is_right && ended && ended->is_success();
@@ -74,7 +74,7 @@ bool outlive(const Session& session, const Memory& memory, const Place& place) {
   Queue answers(session);
   auto worker =
       Process::start(session, {.entry = maker, .arguments = {answers.handle().to_string(), to_string(place)}});
-  static_cast<void>(wait({answers}, Deadline::after(kPatience)));  // it has sent; the tensor is in no other process
+  static_cast<void>(wait({answers}, Deadline::after(kPatience)));  // sent, and not yet in any other process
   worker.kill(SIGKILL);
   static_cast<void>(worker.wait(Deadline::after(kPatience)));
   const Tensor tensor = take(answers, memory);
@@ -87,7 +87,7 @@ bool outlive(const Session& session, const Memory& memory, const Place& place) {
 int run() {
   const Session session = Session::start();
   const Memory memory(session);
-  const Place place = Place::device(select_backend().backend.kind(), 0);  // a GPU where there is one, else emulated
+  const Place place = Place::device(select_backend().backend.kind(), 0);  // a GPU if there is one, otherwise emulated
   const bool is_handed_over = hand_over(session, memory, place);
   return outlive(session, memory, place) && is_handed_over ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-// Four workers answer what lies in a queue. One of them is killed in the middle of a job; another does the job again.
+// Four workers answer the jobs of a queue. One of them is killed in the middle of a job, and another repeats the job.
 #include <csignal>
 #include <thread>
 
@@ -11,7 +11,7 @@ namespace {
 using namespace drover;
 constexpr int kJobs = 12;
 
-// What a worker does. Made known before main, so that every process of this program knows it.
+// The body of a worker. Entries are registered before main, so that every process of this program knows them.
 const auto echo = entry("echo", [](Worker& worker) {
   Queue jobs(worker.session(), ObjectHandle::parse(worker.arguments().at(0)));
   Queue answers(worker.session(), ObjectHandle::parse(worker.arguments().at(1)));
@@ -37,7 +37,7 @@ int run() {
   for (Message answer; count < kJobs && answers.get(answer) == GetResult::got; ++count) {
     fmt::print("{}\n", answer.text());
   }
-  jobs.close();  // so that the workers are done
+  jobs.close();  // ends the workers' loops
   for (auto& worker : workers) {
     static_cast<void>(worker.wait(Deadline::after(std::chrono::minutes(1))));
     fmt::print("{}\n", worker.describe());

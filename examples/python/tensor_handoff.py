@@ -1,4 +1,7 @@
-"""A tensor goes to another process and comes back: on a GPU it stays there, and is never copied to the host."""
+"""A tensor travels to another process and back without a copy; on a GPU it stays there throughout.
+
+The program of examples/cpp/tensor_handoff in Python.
+"""
 
 import drover
 import torch
@@ -7,7 +10,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def double(tensors, results):
-    """Work on the very memory that was sent, and send it back."""
+    """Double the received tensor in place, and send it back."""
     tensor = tensors.get()
     tensor *= 2.0
     results.put(tensor)
