@@ -17,10 +17,10 @@ enum Exit : int {
   exit_unfinished = 3,  ///< an error stopped the command
 };
 
-/// The work of the command that was named; set by parsing.
+/// The work of the chosen command; set by parsing.
 using Run = std::function<Exit()>;
 
-// Each adds its command to `app` and, when it is named, sets `run`, which must live until it has run.
+// Each adds a command to `app`. Parsing that command sets `run`, which must outlive the parsing.
 void add_devices(CLI::App& app, Run& run);
 void add_doctor(CLI::App& app, Run& run);
 void add_probe_driver(CLI::App& app, Run& run);

@@ -117,7 +117,7 @@ DriverReport report_from_json(std::string_view text) {
     report.unmatched = json.at("unmatched").get<std::vector<std::string>>();
     return report;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(Errc::corrupt, fmt::format("the driver's report cannot be read: {}", error.what()));
+    throw Error(Errc::corrupt, fmt::format("the driver's report cannot be parsed: {}", error.what()));
   }
 }
 

@@ -13,19 +13,19 @@
 
 namespace drover::cli {
 
-/// Keys stay in the order in which they are written.
+/// Keeps keys in insertion order.
 using Json = nlohmann::ordered_json;
 
-/// What is known of a device, and its free memory in bytes; null where unknown.
+/// A device, with its free memory in bytes; unknown values are null.
 [[nodiscard]] Json to_json(const DeviceInfo& info, std::optional<std::uint64_t> memory_free);
 
-/// The whole report, for `report_from_json`.
+/// The whole report, as `report_from_json` reads it.
 [[nodiscard]] Json to_json(const DriverReport& report);
 
-/// Reads the report back. Throws `Errc::corrupt` if the text is anything else.
+/// Parses a report. Throws `Errc::corrupt` for any other text.
 [[nodiscard]] DriverReport report_from_json(std::string_view text);
 
-/// As text; bytes that are no UTF-8, which a driver may hand out, are replaced. An indent of -1 gives one line.
+/// JSON as text, in one line if `indent` is -1. Replaces bytes that are not UTF-8, which a driver may return.
 [[nodiscard]] std::string dumped(const Json& json, int indent);
 
 }  // namespace drover::cli

@@ -1,4 +1,4 @@
-// drover devices: which devices this machine's programs will use, and why.
+// drover devices: the devices that programs on this machine will use, and why.
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,7 +24,7 @@ struct Options {
 
 struct Entry {
   DeviceInfo info;
-  std::optional<MemoryInfo> memory;  // nothing when the device does not say
+  std::optional<MemoryInfo> memory;  // nullopt if the device does not report it
 };
 
 struct DeviceList {
@@ -36,7 +36,7 @@ struct DeviceList {
 std::optional<MemoryInfo> memory_if_known(const Backend& backend, int device) {
   try {
     return backend.memory_info(device);
-  } catch (const Error&) {  // a sick device is still listed
+  } catch (const Error&) {  // a faulty device is still listed
     return std::nullopt;
   }
 }
@@ -90,8 +90,8 @@ std::string as_json(const DeviceList& list) {
 }
 
 constexpr const char* kDevicesFooter =
-    R"(The first line says which backend programs will use, and why. DROVER_BACKEND=host or cuda decides otherwise;
-DROVER_HOST_DEVICES and DROVER_HOST_MEMORY shape the emulated devices. No CUDA context is created.
+    R"(The first line names the backend that programs will use, and the reason. DROVER_BACKEND=host or cuda overrides it;
+DROVER_HOST_DEVICES and DROVER_HOST_MEMORY configure the emulated devices. No CUDA context is created.
 
 Examples:
   drover devices
@@ -105,7 +105,8 @@ void add_devices(CLI::App& app, Run& run) {
   auto* const command = app.add_subcommand("devices", "List the devices that programs will use, and why");
   const auto options = std::make_shared<Options>();  // shared with the callback, which outlives this function
   command->add_flag("--json", options->is_json, "Print JSON");
-  command->add_flag("--all", options->is_all, "Show the devices of every available backend, not of the selected one");
+  command->add_flag("--all", options->is_all,
+                    "Show the devices of every available backend, not only of the selected one");
   command->footer(kDevicesFooter);
   command->callback([options, &run] {
     run = [options] {

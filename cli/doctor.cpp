@@ -1,4 +1,4 @@
-// drover doctor: what is wrong with GPUs, driver and limits, and what to do about it.
+// drover doctor: problems of GPUs, driver and limits, with their remedies.
 #include "drover/observe/doctor.hpp"
 
 #include <sys/types.h>
@@ -59,7 +59,7 @@ Group group_of(Severity severity) {
     case Severity::note: return {"Notes", "note", Colour::blue};
     case Severity::ok: break;
   }
-  return {"As it should be", "check passed", Colour::green};
+  return {"Passed", "check passed", Colour::green};
 }
 
 std::size_t count_of(const Diagnosis& diagnosis, Severity severity) {
@@ -83,7 +83,7 @@ std::string verdict_text(const Diagnosis& diagnosis, bool is_colour_wanted) {
     return fmt::format("{} {}{}", count, group_of(severity).one, count == 1 ? "" : "s");
   };
   const auto colour = group_of(diagnosis.verdict).colour;
-  const char* const word = diagnosis.verdict == Severity::failure ? "Something cannot work" : "Ready";
+  const char* const word = diagnosis.verdict == Severity::failure ? "Not ready" : "Ready";
   return fmt::format("{}: {}, {}\n", coloured(word, colour, is_colour_wanted), counted(Severity::failure),
                      counted(Severity::warning));
 }
@@ -111,31 +111,30 @@ std::string as_json(const Diagnosis& diagnosis) {
 }
 
 constexpr const char* kDoctorFooter =
-    R"(Looks at the PCI bus, the kernel module, the driver's libraries, CUDA's start (in a process of its own, since a sick
-GPU can hang it), settings that hide or share GPUs, and the limits on shared memory, open files and memory. Every
-warning and failure comes with a remedy. Nothing is changed.
+    R"(Checks the PCI bus, the kernel module, the driver's libraries, the initialisation of CUDA (in a separate process,
+since a faulty GPU can hang it), settings that hide or share GPUs, and the limits on shared memory, open files and
+memory. Every warning and failure has a remedy. Nothing is changed.
 
-With --pid it looks at a process and all below it instead, be they drover's or not: who is stopped, stuck in the
-kernel, forked after CUDA was started, or waits for somebody who is gone.
+With --pid it checks a process and its descendants instead, whether or not they use drover: which ones are stopped,
+stuck in the kernel, forked after CUDA was initialised, or waiting for a process that is gone.
 
 Examples:
   drover doctor
   drover doctor --json | jq '.findings[] | select(.severity == "failure")'
-  drover doctor && ./train              start only where nothing fails
-  drover doctor --pid 1234              what process 1234 and those below it wait for, with native stacks)";
+  drover doctor && ./train              start only if nothing fails
+  drover doctor --pid 1234              what process 1234 and its descendants wait for, with native stacks)";
 
 }  // namespace
 
 void add_doctor(CLI::App& app, Run& run) {
-  auto* const command =
-      app.add_subcommand("doctor", "Say what is wrong with GPUs, driver and limits, and the remedy");
+  auto* const command = app.add_subcommand("doctor", "Find problems of GPUs, driver and limits, with their remedies");
   const auto options = std::make_shared<DoctorOptions>();  // shared with the callback, which outlives this function
   command->add_flag("--json", options->is_json, "Print JSON");
   command->add_option("--timeout", options->timeout, "Seconds to wait for the driver, or for stacks")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
-  command->add_option("--pid", options->pid, "Look at this process and those below it")->check(CLI::PositiveNumber);
-  command->add_flag("--no-stacks", options->has_no_stacks, "With --pid: attach no debugger");
+  command->add_option("--pid", options->pid, "Check this process and its descendants")->check(CLI::PositiveNumber);
+  command->add_flag("--no-stacks", options->has_no_stacks, "With --pid: do not attach a debugger");
   command->footer(kDoctorFooter);
   command->callback([options, &run] {
     run = [options] {

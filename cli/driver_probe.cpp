@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kTimeToDie{3000};
 constexpr milliseconds kTimeWithoutInit{10000};
 
-// A file in memory: unlike a pipe it never blocks the writer, so nobody has to read while waiting.
+// A memory file, which unlike a pipe never blocks the writer: no reader is needed while we wait.
 Fd make_output_file() {
   Fd file(::memfd_create("drover-probe", MFD_CLOEXEC));
   if (!file.is_open()) throw_errno("memfd_create", "the driver's report");
@@ -41,14 +41,14 @@ std::string read_all(const Fd& file) {
   }
 }
 
-// The report is the last line; a driver may chatter before it.
+// The report is the last line; a driver may print others before it.
 std::string last_line(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
   return text.substr(text.find_last_of('\n') + 1);
 }
 
-// A process that is stuck in the kernel survives SIGKILL. Waiting for it would freeze us too, so it is left to
-// whoever inherits it; otherwise its owner kills and reaps it.
+// A process that is stuck in the kernel survives SIGKILL, and waiting for it would block us too: it is abandoned, and
+// init reaps it.
 bool end_or_abandon(std::unique_ptr<ChildProcess> child) {
   child->kill(SIGKILL);
   if (child->wait(Deadline::after(kTimeToDie))) return true;
@@ -81,7 +81,7 @@ DriverProbe probe_driver(milliseconds limit) {
   if (probe.outcome == ProbeOutcome::answered) return probe;
   auto second = ask(std::min(limit, kTimeWithoutInit), false);
   if (second.outcome == ProbeOutcome::answered) {
-    probe.detail += " when told to start (cuInit)";
+    probe.detail += " in cuInit";
     probe.report = std::move(second.report);
   }
   return probe;

@@ -1,4 +1,4 @@
-// cli/driver_probe.hpp: asks the driver from a safe distance.
+// cli/driver_probe.hpp: queries the driver from another process.
 #pragma once
 
 #include <chrono>
@@ -7,9 +7,9 @@
 
 namespace drover::cli {
 
-/// Starts `drover probe-driver` and waits for its report. A driver that hangs or crashes does so in that process;
-/// then it is asked once more, for ten seconds at most, without initialising CUDA, so that what can be known is
-/// known. Returns even if the asking process cannot be killed. Throws if it cannot be started.
+/// Starts `drover probe-driver` and waits for its report. If the driver hangs or crashes that process, a second one,
+/// with at most ten seconds, reports what is known without initialising CUDA. Returns even if a process cannot be
+/// killed. Throws if it cannot be started.
 [[nodiscard]] DriverProbe probe_driver(std::chrono::milliseconds limit);
 
 }  // namespace drover::cli

@@ -1,4 +1,4 @@
-// drover: the command-line tool. Each command has a file of its own; see commands.hpp.
+// drover: the command-line tool. Each command has its own file; see commands.hpp.
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -16,12 +16,12 @@ namespace drover::cli {
 namespace {
 
 constexpr const char* kFooter = R"(Examples:
-  drover devices               which devices programs on this machine will use, and why
-  drover devices --json        the same for programs
-  drover doctor                what is wrong with GPUs, driver and limits, and what to do about it
+  drover devices               the devices that programs on this machine will use, and why
+  drover devices --json        the same as JSON
+  drover doctor                problems of GPUs, driver and limits, with their remedies
   drover ps                    pools, and what their workers do
-  drover doctor --pid PID      what a process and those below it wait for
-  drover session list          named sessions, and what they keep
+  drover doctor --pid PID      what a process and its descendants wait for
+  drover session list          named sessions
 
 Exit status:
   0  done (doctor: no failure, though there may be warnings)
@@ -54,10 +54,10 @@ int run_named_command(int argc, char** argv) {
 }  // namespace drover::cli
 
 int main(int argc, char** argv) {
-  // A reader that goes away is seen when writing; it must not end the doctor before its exit status is known.
+  // A reader that is gone is handled when writing; SIGPIPE must not end the doctor before its exit status is known.
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));  // NOLINT(performance-no-int-to-ptr): SIG_IGN is defined so
   try {
-    drover::init(argc, argv);  // as DROVER_KEEPER the tool keeps sessions of other programs
+    drover::init(argc, argv);  // if other programs name it in DROVER_KEEPER, the tool is their keeper
     return drover::cli::run_named_command(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "drover: {}\n", error.what());

@@ -1,4 +1,4 @@
-// drover probe-driver: hidden; what the doctor runs in a process of its own, where the driver may hang or crash.
+// drover probe-driver: hidden; run by the doctor in a separate process, where the driver may hang or crash.
 #include <sys/prctl.h>
 
 #include <csignal>
@@ -13,13 +13,14 @@
 namespace drover::cli {
 
 void add_probe_driver(CLI::App& app, Run& run) {
-  auto* const command = app.add_subcommand("probe-driver", "Ask the driver and print its report as one line of JSON");
+  auto* const command =
+      app.add_subcommand("probe-driver", "Query the driver and print its report as one line of JSON");
   command->group("");
   const auto skips_init = std::make_shared<bool>(false);  // shared with the callback, which outlives this function
   command->add_flag("--no-init", *skips_init, "Do not call cuInit");
   command->callback([skips_init, &run] {
     run = [skips_init] {
-      // A doctor that is killed while the driver hangs must not leave this process behind.
+      // This process must not outlive a doctor that is killed while the driver hangs.
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       write_output(dumped(to_json(inspect_driver(!*skips_init)), -1));
       return exit_good;

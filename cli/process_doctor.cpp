@@ -51,7 +51,7 @@ std::string as_text(const TreeDiagnosis& tree) {
     depths[process.pid] = depth;
     text += process_text(process, depth, is_colour_wanted);
   }
-  if (tree.left_out > 0) text += fmt::format("{} more processes below it were not looked at\n", tree.left_out);
+  if (tree.left_out > 0) text += fmt::format("{} more descendants were not checked\n", tree.left_out);
   for (const auto& pool : tree.pools) text += "\n" + pool;
   const char* const verdict = tree.verdict == Severity::failure   ? "Something is stuck"
                               : tree.verdict == Severity::warning ? "Something looks wrong"

@@ -1,4 +1,4 @@
-// cli/process_doctor.hpp: the doctor for one process and those below it.
+// cli/process_doctor.hpp: the doctor for a process and its descendants.
 #pragma once
 
 #include <sys/types.h>
@@ -9,15 +9,15 @@
 
 namespace drover::cli {
 
-/// What was asked for.
+/// The options of `drover doctor --pid`.
 struct ProcessDoctorRequest {
-  pid_t pid = 0;                      ///< top of the tree
+  pid_t pid = 0;                      ///< root of the tree
   bool is_json = false;               ///< print JSON
   bool has_stacks = true;             ///< attach a debugger
   std::chrono::milliseconds limit{};  ///< for all stacks together
 };
 
-/// Looks at the tree, prints, and returns the worst of what was found. Throws what `examine_process_tree` throws.
+/// Examines the tree, prints the findings, and returns the worst severity. Throws what `examine_process_tree` throws.
 [[nodiscard]] Severity run_process_doctor(const ProcessDoctorRequest& request);
 
 }  // namespace drover::cli

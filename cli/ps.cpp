@@ -39,20 +39,20 @@ struct Options {
   double pause = 2;  // seconds
 };
 
-// CPU time of processes at the look before, by process id.
-using Look = std::map<pid_t, std::chrono::nanoseconds>;
+// CPU time of processes, by process id.
+using CpuTimes = std::map<pid_t, std::chrono::nanoseconds>;
 
 double share(std::chrono::nanoseconds part, std::chrono::nanoseconds whole) {
   return whole.count() <= 0 ? 0 : 100.0 * static_cast<double>(part.count()) / static_cast<double>(whole.count());
 }
 
-// Since the look before where there was one, else since the process was started.
+// CPU use in percent since the previous sample, or since the start of a process that it did not include.
 class CpuShares {
  public:
-  void begin_look() {
+  void begin_sample() {
     const auto now = std::chrono::steady_clock::now();
-    elapsed_ = now - begun_;
-    begun_ = now;
+    elapsed_ = now - sampled_;
+    sampled_ = now;
     before_ = std::exchange(now_, {});
   }
   double of(pid_t pid, const WorkerProcess& process) {
@@ -63,10 +63,10 @@ class CpuShares {
   }
 
  private:
-  std::chrono::steady_clock::time_point begun_;
+  std::chrono::steady_clock::time_point sampled_;
   std::chrono::nanoseconds elapsed_{};
-  Look before_;
-  Look now_;
+  CpuTimes before_;
+  CpuTimes now_;
 };
 
 double seconds_of(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
@@ -82,7 +82,7 @@ std::string inside_text(const WorkerReading& worker) {
   return fmt::format("{} {}", worker.inside, format_duration(worker.inside_since));
 }
 
-// What the kernel says goes before what the worker wrote last.
+// The kernel's state of the process takes precedence over the worker's last entry.
 std::string state_of(const WorkerReading& worker, const WorkerProcess& process) {
   std::string state(to_string(worker.state));
   if (worker.state == WorkerState::dead) return state;
@@ -202,8 +202,8 @@ std::string as_json(const std::vector<PoolInfo>& pools, CpuShares& shares, int i
   return dumped({{"pools", std::move(list)}}, indent);
 }
 
-std::string look(const Options& options, CpuShares& shares) {
-  shares.begin_look();
+std::string sample(const Options& options, CpuShares& shares) {
+  shares.begin_sample();
   PoolListOptions what;
   what.has_stacks = options.has_stacks;
   const auto pools = list_pools(what);
@@ -215,7 +215,7 @@ volatile std::sig_atomic_t is_interrupted = 0;
 
 extern "C" void end_watching(int /*signal*/) { is_interrupted = 1; }
 
-// Sleeps; false if Ctrl-C came. The signals are open only while it sleeps, so that none is missed.
+// Sleeps; returns false after Ctrl-C. Signals are unblocked only during the sleep, so that none is missed.
 bool pause_for(double seconds, const sigset_t& while_asleep) {
   const auto whole = static_cast<std::time_t>(seconds);
   const timespec time{.tv_sec = whole, .tv_nsec = static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
@@ -237,24 +237,24 @@ Exit watch(const Options& options) {
   const bool is_terminal = ::isatty(STDOUT_FILENO) == 1 && !options.is_json;
   CpuShares shares;
   do {
-    const auto text = look(options, shares);
+    const auto text = sample(options, shares);
     write_output(is_terminal ? kClearScreen + text : text + (options.is_json ? "" : "\n"));
   } while (pause_for(options.pause, before));
   return exit_good;
 }
 
 constexpr const char* kFooter =
-    R"(A pool shows what its workers do in memory that any process of the same user may look at: nothing is asked, and a
-worker that hangs is seen as well. INSIDE is the driver call or the wait its main thread is in. With --stacks each
-worker is interrupted for a moment and writes where it is.
+    R"(Pools publish the state of their workers in memory that any process of the same user can read, so workers that hang
+are shown too. INSIDE is the driver call or the wait in which the main thread is. With --stacks each worker is
+interrupted briefly and writes its stack.
 
 Examples:
   drover ps
-  drover ps --watch                     again every 2 seconds, until Ctrl-C
+  drover ps --watch                     repeat every 2 seconds until Ctrl-C
   drover ps --watch 0.5 --json          one object per line
   drover ps --stacks
   drover ps --json | jq '.pools[].workers[] | select(.since_seconds > 60)'
-  drover doctor --pid PID               why one of them does not move)";
+  drover doctor --pid PID               why a worker makes no progress)";
 
 }  // namespace
 
@@ -262,8 +262,8 @@ void add_ps(CLI::App& app, Run& run) {
   auto* const command = app.add_subcommand("ps", "Show the pools of this user, and what their workers do");
   const auto options = std::make_shared<Options>();  // shared with the callback, which outlives this function
   command->add_flag("--json", options->is_json, "Print JSON");
-  command->add_flag("--stacks", options->has_stacks, "With the native stack of each worker");
-  auto* const watching = command->add_option("--watch", options->pause, "Look again every so many seconds (2)")
+  command->add_flag("--stacks", options->has_stacks, "Show the native stack of each worker");
+  auto* const watching = command->add_option("--watch", options->pause, "Repeat after this many seconds (2)")
                              ->expected(0, 1)
                              ->check(CLI::Range(kShortestPause, kLongestPause));
   command->footer(kFooter);
@@ -272,7 +272,7 @@ void add_ps(CLI::App& app, Run& run) {
     run = [options] {
       if (options->is_watching) return watch(*options);
       CpuShares shares;
-      write_output(look(*options, shares));
+      write_output(sample(*options, shares));
       return exit_good;
     };
   });

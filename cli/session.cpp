@@ -143,20 +143,20 @@ std::string details_text(const SessionInfo& info) {
 }
 
 constexpr const char* kSessionFooter =
-    R"(A named session outlives the programs that open it. It ends by this command, or when nobody took part in it for its
+    R"(A named session outlives the programs that open it. It ends by this command, or after it had no participants for its
 idle limit. Sessions without a name end with their application and are not shown.
 
 Examples:
   drover session list
   drover session list --json | jq -r '.sessions[].name'
-  drover session show train                      who takes part, which slabs it holds, what it keeps under names
+  drover session show train                      its participants, slabs and kept items
   drover session show train --json | jq '.kept'
-  drover session drop train weights              ends what it keeps under that name; who recalled it still has it
-  drover session end train                       refused while somebody takes part
-  drover session end train --force               kills its workers; all others get errors)";
+  drover session drop train weights              removes the item; processes that recalled it still have it
+  drover session end train                       refused while it has participants
+  drover session end train --force               kills its workers; other participants get errors)";
 
-using Shared =
-    std::shared_ptr<SessionCommandOptions>;  // shared with the callbacks, which outlive the functions that make them
+// Shared with the callbacks, which outlive the functions that make them.
+using Shared = std::shared_ptr<SessionCommandOptions>;
 
 void add_list(CLI::App& parent, const Shared& options, Run& run) {
   auto* const command = parent.add_subcommand("list", "List the named sessions of this user");
@@ -171,7 +171,7 @@ void add_list(CLI::App& parent, const Shared& options, Run& run) {
 }
 
 void add_show(CLI::App& parent, const Shared& options, Run& run) {
-  auto* const command = parent.add_subcommand("show", "Show one session: who takes part, what is kept");
+  auto* const command = parent.add_subcommand("show", "Show one session: participants, slabs, kept items");
   command->add_option("name", options->name, "Name of the session")->required();
   command->add_flag("--json", options->is_json, "Print JSON");
   command->callback([options, &run] {
@@ -184,9 +184,9 @@ void add_show(CLI::App& parent, const Shared& options, Run& run) {
 }
 
 void add_drop(CLI::App& parent, const Shared& options, Run& run) {
-  auto* const command = parent.add_subcommand("drop", "End what a session keeps under a name");
+  auto* const command = parent.add_subcommand("drop", "Remove an item that a session keeps under a name");
   command->add_option("name", options->name, "Name of the session")->required();
-  command->add_option("kept", options->kept_name, "Name of what it keeps")->required();
+  command->add_option("kept", options->kept_name, "Name of the kept item")->required();
   command->callback([options, &run] {
     run = [options] {
       drop_kept(options->name, options->kept_name);
@@ -196,9 +196,9 @@ void add_drop(CLI::App& parent, const Shared& options, Run& run) {
 }
 
 void add_end(CLI::App& parent, const Shared& options, Run& run) {
-  auto* const command = parent.add_subcommand("end", "End a session and free everything in it");
+  auto* const command = parent.add_subcommand("end", "End a session and free its memory");
   command->add_option("name", options->name, "Name of the session")->required();
-  command->add_flag("--force", options->is_forced, "Even if somebody takes part: kill its workers, fail all others");
+  command->add_flag("--force", options->is_forced, "Even with participants: kill workers, fail the others");
   command->callback([options, &run] {
     run = [options] {
       end_session(options->name, options->is_forced);
@@ -210,7 +210,7 @@ void add_end(CLI::App& parent, const Shared& options, Run& run) {
 }  // namespace
 
 void add_session(CLI::App& app, Run& run) {
-  auto* const command = app.add_subcommand("session", "List, show and end named sessions; drop what they keep");
+  auto* const command = app.add_subcommand("session", "List, show and end named sessions; drop kept items");
   const auto options = std::make_shared<SessionCommandOptions>();
   command->require_subcommand(1);
   command->footer(kSessionFooter);

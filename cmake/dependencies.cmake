@@ -1,8 +1,8 @@
-# Every library from outside, found in one place: the system's packages, else the folder .deps that
-# `make bundle` fills for machines without a network. All are header-only but GoogleTest, which is built with
-# our flags so that sanitizers see through it.
+# Finds every third-party library, in the system's packages or in the folder .deps, which `make bundle` fills for
+# machines without a network. All are header-only except GoogleTest, which is built with our flags so that sanitizers
+# instrument it.
 
-set(DROVER_DEPS "${PROJECT_SOURCE_DIR}/.deps" CACHE PATH "Headers and sources carried to offline machines")
+set(DROVER_DEPS "${PROJECT_SOURCE_DIR}/.deps" CACHE PATH "Headers and sources for offline machines")
 
 function(drover_find_header variable header package)
   find_path(${variable} ${header} PATHS "${DROVER_DEPS}/include")
@@ -20,8 +20,8 @@ endfunction()
 
 drover_find_header(DROVER_FMT_INCLUDE fmt/format.h libfmt-dev)
 drover_add_header_library(drover_fmt DROVER_FMT_INCLUDE)
-# cmake/fmt.cpp compiles once what is not a template, as a part of the library. Its namespace is ours alone, so that a
-# program may link any fmt of its own beside it.
+# cmake/fmt.cpp compiles the parts that are not templates into the library, in a namespace of our own, so that a program
+# may link another fmt beside it.
 target_compile_definitions(drover_fmt INTERFACE
   "FMT_BEGIN_NAMESPACE=namespace fmt { inline namespace drover_fmt {" "FMT_END_NAMESPACE=} }")
 
@@ -36,7 +36,7 @@ if(DROVER_BUILD_CLI OR DROVER_BUILD_BENCHMARKS OR DROVER_BUILD_TESTS)
   drover_add_header_library(drover_json DROVER_JSON_INCLUDE)
 endif()
 
-# Contenders of benchmarks may be absent. ZeroMQ is not looked for: its contender loads it when it runs.
+# Contenders of benchmarks are optional. ZeroMQ is not searched for: its contender loads it at run time.
 if(DROVER_BUILD_BENCHMARKS)
   add_library(drover_boost INTERFACE)
   find_path(DROVER_BOOST_INCLUDE boost/interprocess/ipc/message_queue.hpp)
@@ -44,7 +44,7 @@ if(DROVER_BUILD_BENCHMARKS)
     target_include_directories(drover_boost SYSTEM INTERFACE "${DROVER_BOOST_INCLUDE}")
     target_compile_definitions(drover_boost INTERFACE DROVER_BENCH_BOOST=1)
   else()
-    message(STATUS "Boost was not found (package libboost-dev; `make bench` installs it): benchmarks leave it out")
+    message(STATUS "Benchmarks run without Boost, which was not found: install libboost-dev (`make bench` does it)")
   endif()
 endif()
 

@@ -1,5 +1,5 @@
-// The parts of fmt that are not templates, compiled once as a part of the library. Other sources see their
-// declarations only, as users of fmt's own library do. The list is that of fmt 9, for char.
+// The parts of fmt that are not templates, compiled once into the library; other sources see only their declarations,
+// as users of fmt's own library do. The list is that of fmt 9 for char.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -1,4 +1,4 @@
-# `cmake --install`: headers of include/ alone, the static library, the tool, and a package for find_package(drover).
+# Installs the headers of include/, the static library, the tool, and a package for find_package(drover).
 
 include(CMakePackageConfigHelpers)
 

@@ -1,6 +1,6 @@
-# Read by ctest before it runs: adds one test for each suite of a program of GoogleTest. The file that includes this one
-# sets `part` and `program`. Suites with tests of a GPU (`Cuda` in their names) run one at a time, since they look at the
-# memory of the whole device. Kills at random (`Torture`) carry a label, so that a run can leave them out.
+# Read by ctest before it runs: adds a test for each suite of a GoogleTest program. The including file sets `part` and
+# `program`. Suites that use a GPU (`Cuda` in their names) run one at a time, since they check the memory of the whole
+# device. Random kills (`Torture`) have a label, so that a run can exclude them.
 
 function(drover_add_suite suite labels)
   add_test("${part}.${suite}" "${program}" "--gtest_filter=${suite}.*")
@@ -8,7 +8,7 @@ function(drover_add_suite suite labels)
   if(suite MATCHES "Torture")
     list(APPEND labels torture)
   endif()
-  # The supervisor ends a suite that hangs, with its stacks, before ctest does.
+  # The supervisor times out before ctest does, and prints the stacks of a suite that hangs.
   set_tests_properties("${part}.${suite}" PROPERTIES LABELS "${labels}" TIMEOUT 600
     ENVIRONMENT DROVER_TEST_TIMEOUT=480)
   if(labels MATCHES "gpu")
@@ -19,7 +19,7 @@ endfunction()
 if(EXISTS "${program}")
   execute_process(COMMAND "${program}" --gtest_list_tests OUTPUT_VARIABLE listed RESULT_VARIABLE failed TIMEOUT 60)
   if(failed)
-    message(FATAL_ERROR "${program} cannot list its tests: ${failed}. Run it with --gtest_list_tests to see why.")
+    message(FATAL_ERROR "${program} failed to list its tests: ${failed}. Run it with --gtest_list_tests to see why.")
   endif()
   string(REGEX REPLACE " *#[^\n]*" "" listed "${listed}")
   string(REPLACE "\n" ";" listed "${listed}")

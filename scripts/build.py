@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Configures and builds a preset, with one line of progress; what a compiler has to say is shown in full."""
+"""Configures and builds a preset, with one line of progress and the full output of compilers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PROGRESS = re.compile(r"\[(\d+)/(\d+)\] ")
 
 
 def configuration(preset: str, definitions: list[str]) -> str:
-    """Hash of what ninja does not watch: presets, definitions, and the commit that release builds show."""
+    """Hash of settings that ninja does not track: presets, definitions, and the commit that release builds show."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, check=False).stdout
     shown = commit if preset == "release" else b""
     return hashlib.sha256((ROOT / "CMakePresets.json").read_bytes() + repr(definitions).encode() + shown).hexdigest()
 
 
 def configure(preset: str, definitions: list[str]) -> bool:
-    """Run CMake where it has not run with these settings; whether it succeeded."""
+    """Run CMake unless it has run with these settings; whether it succeeded."""
     build = ROOT / "build" / preset
     stamp, key = build / ".configured", configuration(preset, definitions)
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == key and (build / "build.ninja").is_file():
@@ -46,7 +46,7 @@ def configure(preset: str, definitions: list[str]) -> bool:
 
 
 def build(preset: str, targets: list[str]) -> int:
-    """Run ninja by CMake; its exit status."""
+    """Build with CMake; its exit status."""
     command = ["cmake", "--build", "--preset", preset]
     if targets:
         command += ["--target", *targets]
@@ -72,9 +72,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Configure, then build."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("preset", help="name of a preset of CMakePresets.json")
-    parser.add_argument("targets", nargs="*", help="what to build; everything by default")
-    parser.add_argument("-D", dest="definitions", metavar="NAME=VALUE", action="append", default=[], help="for CMake")
-    parser.add_argument("--configure-only", action="store_true", help="build nothing")
+    parser.add_argument("targets", nargs="*", help="targets to build (default: all)")
+    parser.add_argument(
+        "-D", dest="definitions", metavar="NAME=VALUE", action="append", default=[], help="passed to CMake"
+    )
+    parser.add_argument("--configure-only", action="store_true", help="do not build")
     options = parser.parse_args(arguments)
     if not configure(options.preset, options.definitions):
         return 1

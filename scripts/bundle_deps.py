@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fills .deps/ from the installed packages and .venv, to be copied to a machine without a network."""
+"""Fills .deps/ from the installed packages and .venv, for machines without a network."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from repo import ROOT
 
 @dataclass(frozen=True)
 class Piece:
-    """One folder that travels, and the package it comes from."""
+    """A folder to copy, and the package that installs it."""
 
     package: str
     source: str  # below the system's root
     target: str  # below .deps
-    proof: str  # a file that must be in it
+    proof: str  # a file that it must contain
 
 
 PIECES = (
@@ -30,7 +30,7 @@ PIECES = (
     Piece("libgtest-dev", "usr/src/googletest/googletest/include", "googletest/include", "gtest/gtest.h"),
     Piece("libgtest-dev", "usr/src/googletest/googletest/src", "googletest/src", "gtest-all.cc"),
 )
-# What the Python package imports, as .venv has it; it is Python alone, and so the same for every interpreter.
+# Dependencies of the Python package, copied from .venv: pure Python, and thus the same for every interpreter.
 MODULES = ("cloudpickle",)
 # The licence of GoogleTest's sources is in the package that holds them.
 LICENCES = {"libgtest-dev": ("googletest", "libgtest-dev")}
@@ -52,7 +52,7 @@ def find_module(venv: Path, module: str) -> tuple[Path | None, Path | None]:
 
 
 def problems(system: Path, venv: Path) -> list[str]:
-    """What is not installed, one line each."""
+    """A line for each thing that is not installed."""
     found = [
         f"{venv}:1: {module} or its licence is missing: run `make setup`"
         for module in MODULES
@@ -70,7 +70,7 @@ def problems(system: Path, venv: Path) -> list[str]:
 
 
 def fill_modules(venv: Path, out: Path) -> None:
-    """Copy the Python modules, without what an interpreter made of them."""
+    """Copy the Python modules without their bytecode."""
     for module in MODULES:
         folder, licence = find_module(venv, module)
         if folder is not None and licence is not None:
@@ -80,7 +80,7 @@ def fill_modules(venv: Path, out: Path) -> None:
 
 
 def fill(system: Path, venv: Path, out: Path) -> None:
-    """Copy everything beside `out` first, so that a broken copy never takes the place of a good one."""
+    """Copy everything next to `out`, then rename it: a partial copy never replaces a good one."""
     fresh = out.with_name(out.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     for piece in PIECES:
@@ -97,16 +97,18 @@ def fill(system: Path, venv: Path, out: Path) -> None:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files in a folder."""
+    """Total bytes of the files in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Fill the folder and say how to use it."""
+    """Fill the folder and print how to use it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / ".deps", help="the folder to fill (default: .deps)")
     parser.add_argument("--system", type=Path, default=Path("/"), help="root of the system to copy from (default: /)")
-    parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="where Python modules are (default: .venv)")
+    parser.add_argument(
+        "--venv", type=Path, default=ROOT / ".venv", help="environment with the Python modules (default: .venv)"
+    )
     options = parser.parse_args(arguments)
     wrong = problems(options.system, options.venv)
     if wrong:
@@ -114,8 +116,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     fill(options.system, options.venv, options.out)
     print(f"bundle: {options.out} holds {size_of(options.out) / 2**20:.1f} MiB of headers, sources and licences")
-    print("bundle: copy the tree with this folder to the other machine; CMake finds it there by itself,")
-    print("bundle: and `make gpu` or `cmake --preset release` need no network and no packages of ours")
+    print("bundle: copy the tree with this folder to the other machine, where CMake finds it;")
+    print("bundle: `make gpu` and `cmake --preset release` then need neither a network nor packages")
     return 0
 
 

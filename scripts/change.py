@@ -1,4 +1,4 @@
-"""What has changed since a base: the merge base with the main branch, unless another is named."""
+"""The files that changed since a base, which is the merge base with the main branch unless another is named."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def _git(root: Path, *arguments: str) -> str | None:
 
 
 def base_of(root: Path, named: str = "") -> str | None:
-    """The commit to compare with; none where none is known, and then everything counts as changed.
+    """The commit to compare with, or None if there is none: then everything counts as changed.
 
-    On a branch: where it left the main branch. On the main branch: what was pushed last, or, where all is pushed, the
-    commit before. Raises SystemExit for a name that git does not know.
+    On a branch this is the commit where it left the main branch. On the main branch it is the last pushed commit, or
+    the parent of HEAD if everything is pushed. Raises SystemExit for a name that git does not know.
     """
     if named == EVERYTHING:
         return None
@@ -35,7 +35,7 @@ def base_of(root: Path, named: str = "") -> str | None:
 
 
 def changed_since(root: Path, base: str) -> set[str]:
-    """Paths, relative to `root`, that differ from `base` in the working tree; new ones included."""
+    """Paths, relative to `root`, of files in the working tree that differ from `base` or are new."""
     differing = _git(root, "diff", "--name-only", "--relative", base) or ""
     new = _git(root, "ls-files", "--others", "--exclude-standard") or ""
     return {name for name in (differing + "\n" + new).splitlines() if name}

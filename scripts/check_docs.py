@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the documentation is true: links, error codes, environment variables, glossary and named paths."""
+"""Checks the documentation against the tree: links, error codes, environment variables, glossary and paths."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ FOLDERS = ("benchmarks", "cli", "cmake", "docs", "examples", "include", "python"
 
 
 def missing(name: str, why: str) -> Finding:
-    """Say that a page that must exist does not."""
+    """The finding for a required page that does not exist."""
     return Finding(name, 1, "is missing", why)
 
 
 def check_link(root: Path, page: str, line: int, target: str) -> Iterator[Finding]:
-    """One relative link: its file exists, and has the heading it points to."""
+    """The target of a relative link exists and has the heading of its anchor."""
     path, _, anchor = target.partition("#")
     found = (root / page).parent / path if path else root / page
     if path.startswith("/"):
@@ -41,7 +41,7 @@ def check_link(root: Path, page: str, line: int, target: str) -> Iterator[Findin
 
 
 def check_links(root: Path, names: list[str]) -> Iterator[Finding]:
-    """All relative links of all pages."""
+    """The relative links of all pages are valid."""
     for page in (name for name in names if name.endswith(".md")):
         for line, target in markdown.links(read(root, page)):
             if not markdown.is_absolute(target):
@@ -49,7 +49,7 @@ def check_links(root: Path, names: list[str]) -> Iterator[Finding]:
 
 
 def check_errors(root: Path, names: list[str]) -> Iterator[Finding]:
-    """Every error code has a heading of its own."""
+    """Every error code has a heading."""
     if ERRC not in names:
         return
     if ERRORS not in names:
@@ -73,7 +73,7 @@ def check_variables(root: Path, names: list[str]) -> Iterator[Finding]:
 
 
 def check_glossary(root: Path, names: list[str]) -> Iterator[Finding]:
-    """A word stands in the glossary once."""
+    """No word is in the glossary twice."""
     if GLOSSARY not in names:
         return
     seen: dict[str, int] = {}
@@ -90,7 +90,7 @@ def is_there(root: Path, path: str) -> bool:
 
 
 def check_paths(root: Path, names: list[str]) -> Iterator[Finding]:
-    """Paths that the entry pages name exist. Patterns such as `src/<part>` are left alone."""
+    """Paths in the entry pages exist. Placeholders such as `src/<part>` are ignored."""
     for page in (name for name in PAGES_WITH_PATHS if name in names):
         for line, span in markdown.code_spans(read(root, page)):
             is_path = span.split("/")[0] in FOLDERS and "/" in span

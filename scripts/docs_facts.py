@@ -1,4 +1,4 @@
-"""Facts in the sources that the documentation must know: error codes and environment variables."""
+"""Facts in the sources that must be documented: error codes and environment variables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from repo import CPP_FILES, blank_comments, read
 
 _ENUM = re.compile(r"enum\s+class\s+Errc\b[^{]*\{(?P<body>[^}]*)\}", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
-# A string that is a name of ours and nothing more is a variable that is read, whatever function reads it.
+# A string that is exactly such a name is taken as a variable that is read, by whatever function.
 _QUOTED = re.compile(r"""["'](DROVER_[A-Z0-9_]+)["']""")
 _SHELL = re.compile(r"\$\{?(DROVER_[A-Z0-9_]+)")
 _READERS = ("benchmarks/", "cli/", "examples/", "include/", "python/", "scripts/", "src/")
@@ -30,7 +30,7 @@ def error_codes(errc: str) -> Iterator[tuple[int, str]]:
 
 
 def environment_variables(root: Path, names: list[str]) -> Iterator[tuple[str, int, str]]:
-    """The DROVER_ variables that sources and scripts read as (file, line, variable)."""
+    """The DROVER_ variables that sources and scripts read, as (file, line, variable)."""
     for name in names:
         suffix = Path(name).suffix
         if not name.startswith(_READERS) or suffix not in CPP_FILES | {".py", ".sh"}:

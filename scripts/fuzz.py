@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every fuzzer of a build for a while and prints one line for each."""
+"""Runs every fuzzer of a build for some time and prints one line for each."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ TAIL_LINES = 40
 
 
 def numbers(*values: int) -> bytes:
-    """32-bit numbers, as the fuzzers take them."""
+    """Encode 32-bit numbers as the fuzzers read them."""
     return struct.pack(f"<{len(values)}I", *values)
 
 
 def text(value: bytes) -> bytes:
-    """Give a short text of MessagePack."""
+    """Encode a short MessagePack string."""
     return bytes([0xA0 + len(value)]) + value
 
 
 def serialized(*arrays: tuple[bytes, bytes, int, int]) -> bytes:
-    """Write a header of serialized arrays: name, type, size and offset of each; numbers below 128."""
+    """Encode a header of serialized arrays, each given as name, type, size and offset; numbers must be below 128."""
     header = b"\x83" + text(b"order") + text(b"little") + text(b"alignment") + b"\x40" + text(b"arrays")
     header += bytes([0x90 + len(arrays)])
     for name, dtype, size, offset in arrays:
@@ -42,9 +42,9 @@ def serialized(*arrays: tuple[bytes, bytes, int, int]) -> bytes:
     return header
 
 
-# Something to begin with: inputs that get past the first checks. The rest the fuzzers find themselves.
+# Inputs that pass the first checks, from which the fuzzers start.
 SEEDS: dict[str, list[bytes]] = {
-    # A struct, lists, a map, a tuple, a batch of one task, and values to describe.
+    # A struct, lists, a map, a tuple, a batch of one task, and values for descriptions.
     "codec": [
         bytes([0, 0x94]) + text(b"ab") + b"\x81" + text(b"k") + b"\x91\x92\x91\x05\x92\x01\x02\xc4\x00\x92\xc3\x07",
         bytes([1, 0x92, 0x92, 0xC0, 0x92, 1, 2, 0x92, 0x91, 0xC0, 0x92, 1, 2]),
@@ -63,7 +63,7 @@ SEEDS: dict[str, list[bytes]] = {
         ),
     ],
     "protocol": [bytes([0]) + b"DRVR" + bytes(60), *(bytes([64 + kind]) + b"\x01" * 40 for kind in range(30))],
-    # A few slots, 16 KiB and two flights; puts of several sizes, receive and done, get, recovery, a spoiled word.
+    # A few slots, 16 KiB and two flights; puts of several sizes, receive and done, get, recovery, a corrupted word.
     "queue": [
         numbers(2, 16, 2) + bytes([0, 2, 7, 0, 5, 7, 3, 4, 0, 2]),
         numbers(0, 4, 0) + bytes([0, 3, 1, 3, 4, 1, 2, 6]) + numbers(0),
@@ -106,25 +106,25 @@ class Outcome:
 
 
 def short_name(program: Path) -> str:
-    """Name a fuzzer without its suffix."""
+    """The name of a fuzzer without its suffix."""
     return program.name.removesuffix(SUFFIX)
 
 
 def write_seeds(folder: Path, name: str) -> None:
-    """Put the seeds of a fuzzer in its corpus."""
+    """Add the seeds of a fuzzer to its corpus."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(SEEDS.get(name, [])):
         (folder / f"seed-{number}").write_bytes(seed)
 
 
 def last_number(pattern: str, text: str) -> int:
-    """Give the last number that a pattern finds, or 0."""
+    """The last number that a pattern finds, or 0."""
     found = re.findall(pattern, text)
     return int(found[-1]) if found else 0
 
 
 def run_fuzzer(program: Path, build: Path, seconds: int) -> Outcome:
-    """Run one fuzzer; its corpus and what it finds stay in the build folder."""
+    """Run one fuzzer; its corpus and its findings stay in the build folder."""
     name = short_name(program)
     corpus, findings = build / "corpus" / name, build / "findings"
     write_seeds(corpus, name)
@@ -152,16 +152,16 @@ def run_fuzzer(program: Path, build: Path, seconds: int) -> Outcome:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the fuzzers and say how each ended."""
+    """Run the fuzzers and print how each ended."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=5, help="for each fuzzer (default: 5)")
+    parser.add_argument("--seconds", type=int, default=5, help="seconds for each fuzzer (default: 5)")
     parser.add_argument("--only", metavar="NAME", action="append", help="only this fuzzer; repeatable")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "fuzz", help="build folder of the fuzzers")
     options = parser.parse_args(arguments)
     found = sorted(path for path in (options.build / "fuzz").glob(f"*{SUFFIX}") if os.access(path, os.X_OK))
     programs = [path for path in found if options.only is None or short_name(path) in options.only]
     if not programs:
-        print(f"fuzz: no fuzzer in {options.build}/fuzz: run `make test-fuzz`, which builds them", file=sys.stderr)
+        print(f"fuzz: {options.build}/fuzz has no fuzzer: run `make test-fuzz`, which builds them", file=sys.stderr)
         return 2
     is_right = True
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -172,7 +172,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"fuzz {outcome.name:<10} {state:<6} {outcome.runs} runs, coverage {outcome.coverage}", flush=True)
             is_right = is_right and outcome.is_right
     if not is_right:
-        print(f"fuzz: the inputs that failed are in {options.build / 'findings'}; to repeat, give one to its fuzzer")
+        print(f"fuzz: failing inputs are in {options.build / 'findings'}: pass one to its fuzzer to reproduce")
     return 0 if is_right else 1
 
 

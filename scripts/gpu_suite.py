@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs everything that needs a GPU: the tests of devices and of the Python package, the benchmark, a leak check.
+"""Runs everything that needs a GPU: tests of devices and of the Python package, the benchmark, and a leak check.
 
-Needs a compiler, CMake and ninja; other dependencies come from the system or from .deps/ (`make bundle`), so that it
-also runs on machines without a network. The Python package is built and tested where the interpreter has nanobind and
-pytest. Without a GPU it lists the tests as skipped and succeeds.
+Needs a compiler, CMake and ninja. Other dependencies come from the system or from .deps/ (`make bundle`), so the
+suite also runs on machines without a network. The Python package is built and tested if an interpreter has nanobind
+and pytest. Without a GPU the suite lists the tests as skipped and succeeds.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pytest_program import SUITE, find_python, is_built, run_python_tests
 from repo import ROOT
 
 TEST_FILTER = "*Cuda*:*/cuda*"
-# Left out under the sanitizer: tests with `fault` in their names make kernels fault on purpose, which it must report;
-# and it waits for all work of a stream that is destroyed, while the test releases that work only afterwards.
+# Excluded under the sanitizer: tests named `fault` make kernels fault on purpose, which it reports; and it waits for
+# the work of a stream that is destroyed, which that test releases only afterwards.
 SANITIZER_FILTER = f"{TEST_FILTER}-*fault*:*destroying_a_stream*"
 LEAK_TOLERANCE_BYTES = 16 * 2**20
-# A driver gives memory of ended processes back a little later.
+# The driver frees the memory of ended processes with a delay.
 LEAK_PATIENCE_S = 10.0
 TOOLS = ("cmake", "ninja")
 COMPILERS = ("c++", "g++", "clang++")
@@ -38,7 +38,7 @@ class BuildError(Exception):
 
 
 def missing_tools() -> list[str]:
-    """Programs without which nothing can be built."""
+    """Missing programs that the build needs."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if not any(map(shutil.which, filter(None, (os.environ.get("CXX"), *COMPILERS)))):
         missing.append("a C++ compiler")
@@ -46,7 +46,7 @@ def missing_tools() -> list[str]:
 
 
 def build(folder: Path, python: str | None) -> None:
-    """Configure and build the release preset in `folder`, with the package for an interpreter if one is given."""
+    """Configure and build the release preset in `folder`, with the Python package if an interpreter is given."""
     package = [f"-DDROVER_BUILD_PYTHON={'ON' if python else 'OFF'}"]
     if python:
         package.append(f"-DPython_EXECUTABLE={python}")
@@ -71,28 +71,26 @@ def skipped_rows(programs: list[Path], reason: str) -> Iterator[Row]:
         try:
             yield from (Row(program.name, test, SKIPPED, 0.0, reason) for test in list_tests(program, TEST_FILTER))
         except (OSError, subprocess.SubprocessError) as error:
-            yield Row(program.name, "(list of tests)", FAILED, 0.0, f"could not list its tests: {error}")
+            yield Row(program.name, "(list of tests)", FAILED, 0.0, f"failed to list its tests: {error}")
 
 
 def choose_python(options: argparse.Namespace) -> str | None:
-    """The interpreter for which the package is built and tested; nothing, with a line that says why, if none is."""
+    """The interpreter for which the package is built and tested; None, with a printed reason, if there is none."""
     if options.no_python:
         return None
     python, reason = find_python()
     if python is None:
-        print(
-            f"gpu: the Python package is left out, since no interpreter has nanobind, pytest and headers ({reason})"
-        )
+        print(f"gpu: skipping the Python package, because no interpreter has nanobind, pytest and headers ({reason})")
     return python
 
 
 def used_bytes() -> int:
-    """GPU memory in use by anyone, over all GPUs."""
+    """GPU memory that all processes together use on all GPUs."""
     return sum(gpu.used_bytes for gpu in gpus.find_gpus()[0])
 
 
 def check_memory(before: int) -> Row:
-    """Whether as much GPU memory is free as before; waits a little for the driver."""
+    """Check that as much GPU memory is free as before; gives the driver some time."""
     begin = time.monotonic()
     while (grown := used_bytes() - before) > LEAK_TOLERANCE_BYTES and time.monotonic() - begin < LEAK_PATIENCE_S:
         time.sleep(0.5)
@@ -100,14 +98,14 @@ def check_memory(before: int) -> Row:
     if grown <= LEAK_TOLERANCE_BYTES:
         return Row("memory", "all GPU memory is given back", PASSED, seconds)
     detail = (
-        f"{grown / 2**20:.0f} MiB of GPU memory more in use than before the suite: either it leaked, or another "
-        "program started meanwhile (nvidia-smi shows it; then run the suite on an idle machine)"
+        f"{grown / 2**20:.0f} MiB more GPU memory is in use than before the suite: either it leaked, or another "
+        "program started meanwhile (check nvidia-smi, and run the suite on an idle machine)"
     )
     return Row("memory", "all GPU memory is given back", FAILED, seconds, detail)
 
 
 def run_benchmark(folder: Path, out: Path, timeout_s: float) -> Iterator[Row]:
-    """The device benchmark, where it was built; its report is printed."""
+    """Run the device benchmark, if it was built, and print its report."""
     program = folder / "benchmarks" / "bench_device"
     if not program.is_file():
         return
@@ -121,15 +119,15 @@ def run_benchmark(folder: Path, out: Path, timeout_s: float) -> Iterator[Row]:
 
 
 def run_sanitizer(programs: list[Path], out: Path, timeout_s: float) -> Iterator[Row]:
-    """The device tests once more under compute-sanitizer, which finds illegal accesses that do not crash."""
+    """Run the device tests again under compute-sanitizer, which finds illegal accesses that do not crash."""
     tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
     if tool is None:
-        missing = "compute-sanitizer was not found: install CUDA's tools, or leave --sanitizer out"
+        missing = "compute-sanitizer was not found: install CUDA's tools, or omit --sanitizer"
         yield Row("sanitizer", "compute-sanitizer", FAILED, 0.0, missing)
         return
     for program in programs:
         log = out / f"{program.name}.sanitizer.log"
-        # Calls that fail are no findings: tests make them fail and look at the error.
+        # Failing calls are not findings: tests make calls fail and check the error.
         switches = ["--error-exitcode=9", "--target-processes=all", "--report-api-errors=no"]
         command = [tool, *switches, str(program), f"--gtest_filter={SANITIZER_FILTER}"]
         begin = time.monotonic()
@@ -139,7 +137,7 @@ def run_sanitizer(programs: list[Path], out: Path, timeout_s: float) -> Iterator
 
 
 def print_table(rows: list[Row]) -> None:
-    """One table, then what failed in full, then the closing line."""
+    """Print the table, the output of failed tests, and a summary."""
     suite_width = max([len("suite"), *(len(row.suite) for row in rows)])
     test_width = max([len("test"), *(len(row.test) for row in rows)])
     print(f"\n{'suite':<{suite_width}}  {'test':<{test_width}}  result   seconds")
@@ -153,7 +151,7 @@ def print_table(rows: list[Row]) -> None:
 
 
 def run_all(options: argparse.Namespace, folder: Path, python: str | None) -> list[Row]:
-    """Everything that was asked for, on a machine with a GPU."""
+    """Run everything that the options select, on a machine with a GPU."""
     programs, out = test_programs(folder), folder / "gpu_suite"
     before = used_bytes()
     rows: list[Row] = []
@@ -183,7 +181,7 @@ def suite(options: argparse.Namespace) -> int:
     if not found:
         print(f"gpu: this machine has no usable GPU ({reason}); tests that need one are skipped")
         if not options.no_build and (missing := missing_tools()):
-            print(f"gpu: and the tests cannot be listed, because nothing can be built without {', '.join(missing)}")
+            print(f"gpu: the tests cannot be listed, because the build needs {', '.join(missing)}")
             print_table([])
             return 0
     folder, python = options.build.resolve(), choose_python(options)
@@ -197,12 +195,12 @@ def suite(options: argparse.Namespace) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the suite; 0 if nothing failed, 1 if something did, 130 if interrupted."""
+    """Run the suite; returns 0 if nothing failed, 1 if something did, 130 if interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "gpu", help="build folder (default build/gpu)")
-    parser.add_argument("--no-build", action="store_true", help="take the programs that are in the build folder")
-    parser.add_argument("--no-bench", action="store_true", help="leave the benchmark out")
-    parser.add_argument("--no-python", action="store_true", help="leave the Python package out")
+    parser.add_argument("--no-build", action="store_true", help="use the programs in the build folder as they are")
+    parser.add_argument("--no-bench", action="store_true", help="skip the benchmark")
+    parser.add_argument("--no-python", action="store_true", help="skip the Python package")
     parser.add_argument("--sanitizer", action="store_true", help="also run the tests under compute-sanitizer")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds for each program (default 900)")
     options = parser.parse_args(arguments)
@@ -212,7 +210,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"gpu: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\ngpu: interrupted; everything the suite started has been ended", file=sys.stderr)
+        print("\ngpu: interrupted; all processes of the suite were killed", file=sys.stderr)
         return 130
 
 

@@ -1,4 +1,4 @@
-"""The GPUs of this machine and the memory in use on them: NVML through ctypes, else nvidia-smi."""
+"""The GPUs of this machine and the memory in use on them, from NVML through ctypes or else from nvidia-smi."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME_BYTES = 96
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU and what all processes together use of its memory."""
+    """A GPU and the memory that all processes together use on it."""
 
     name: str
     used_bytes: int
@@ -30,7 +30,7 @@ class NvmlError(Exception):
 
 def _check(code: int, call: str) -> None:
     if code != 0:
-        raise NvmlError(f"{call} answered {code}")
+        raise NvmlError(f"{call} returned {code}")
 
 
 def _gpus_of(nvml: ctypes.CDLL) -> list[Gpu]:
@@ -47,7 +47,7 @@ def _gpus_of(nvml: ctypes.CDLL) -> list[Gpu]:
 
 
 def gpus_from_nvml() -> list[Gpu]:
-    """What NVML says; raises NvmlError where it is absent or broken."""
+    """The GPUs that NVML reports; raises NvmlError if it is absent or broken."""
     try:
         nvml = ctypes.CDLL(NVML)
         _check(nvml.nvmlInit_v2(), "nvmlInit_v2")
@@ -60,7 +60,7 @@ def gpus_from_nvml() -> list[Gpu]:
 
 
 def gpus_from_smi() -> list[Gpu]:
-    """What nvidia-smi says; empty where it is absent or fails."""
+    """The GPUs that nvidia-smi reports; empty if it is absent or fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
@@ -74,7 +74,7 @@ def gpus_from_smi() -> list[Gpu]:
 
 
 def find_gpus() -> tuple[list[Gpu], str]:
-    """The GPUs, and why there are none where there are none."""
+    """The GPUs, and the reason if there are none."""
     try:
         found = gpus_from_nvml()
         return found, "" if found else "NVML shows no GPU"

@@ -1,4 +1,4 @@
-"""Lists and runs the tests of a GoogleTest program, and says how each ended, whatever the program does."""
+"""Lists and runs the tests of a GoogleTest program, and reports how each ended, even after a crash or a hang."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Row:
 
 
 def list_tests(program: Path, test_filter: str) -> list[str]:
-    """Full names of the tests that the filter selects; raises subprocess.SubprocessError or OSError."""
+    """Full names of the selected tests; raises subprocess.SubprocessError or OSError."""
     command = [str(program), "--gtest_list_tests", f"--gtest_filter={test_filter}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIST_TIMEOUT_S, check=True)
     names, suite = [], ""
@@ -44,16 +44,16 @@ def list_tests(program: Path, test_filter: str) -> list[str]:
 
 
 def end_group(process: subprocess.Popen[str]) -> None:
-    """Kill a program with everything it started."""
+    """Kill a program and its whole process group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def run_logged(command: list[str], log: Path, timeout_s: float) -> int | None:
-    """Run a program with its output in `log`; its exit status, or nothing if it ran out of time.
+    """Run a program with its output in `log`; its exit status, or None if it timed out.
 
-    Stacks of a program that hangs are added to the log before it is killed. Nothing it started is left behind.
+    The stacks of a program that hangs are appended to the log before it is killed. Its process group is killed too.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8") as sink:
@@ -61,7 +61,7 @@ def run_logged(command: list[str], log: Path, timeout_s: float) -> int | None:
         try:
             return process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            sink.write(f"\nstill running after {timeout_s:g} s; what it was doing:\n")
+            sink.write(f"\nstill running after {timeout_s:g} s; its stacks:\n")
             sink.flush()
             stacks = [sys.executable, str(Path(__file__).with_name("hang_stacks.py")), str(process.pid)]
             subprocess.run(stacks, stdout=sink, stderr=subprocess.STDOUT, check=False)
@@ -85,7 +85,7 @@ def _last_started(log: str) -> str | None:
 
 
 def _rows_of_log(suite: str, log: str, ending: str) -> Iterator[Row]:
-    """What the output tells of a program that did not live to write its report."""
+    """The results in the output of a program that ended before it wrote its report."""
     for result, name, milliseconds in re.findall(
         r"^\[ +(OK|FAILED|SKIPPED) \] ([\w/.]+)(?:, where .*)? \((\d+) ms\)", log, re.MULTILINE
     ):
@@ -102,12 +102,12 @@ def tail(text: str, lines: int = 60) -> str:
 
 
 def run_tests(program: Path, test_filter: str, out: Path, timeout_s: float) -> list[Row]:
-    """Run the selected tests; one row for each test that was selected, also for those that were never reached."""
+    """Run the selected tests; one row for each of them, including those that were never reached."""
     suite = program.name
     try:
         wanted = list_tests(program, test_filter)
     except (OSError, subprocess.SubprocessError) as error:
-        return [Row(suite, "(list of tests)", FAILED, 0.0, f"{program} could not list its tests: {error}")]
+        return [Row(suite, "(list of tests)", FAILED, 0.0, f"{program} failed to list its tests: {error}")]
     if not wanted:
         return []
     report, log = out / f"{suite}.json", out / f"{suite}.log"
@@ -116,7 +116,7 @@ def run_tests(program: Path, test_filter: str, out: Path, timeout_s: float) -> l
     command = [str(program), f"--gtest_filter={test_filter}", f"--gtest_output=json:{report}"]
     status = run_logged(command, log, timeout_s)
     output = log.read_text(encoding="utf-8", errors="replace")
-    ending = "ran out of time" if status is None else f"the program ended with status {status}"
+    ending = "timed out" if status is None else f"the program ended with status {status}"
     if report.is_file():
         rows = {row.test: row for row in _rows_of_report(suite, report)}
     else:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Prints what a process, its threads and all its descendants are doing: tree, wait channels, stacks.
 
-For processes that hang. Reads /proc, then asks gdb (or cuda-gdb) for native stacks and py-spy for Python ones where
-they are installed, each within a time limit. It never hangs itself and takes processes that vanish as they come.
+For processes that hang. Reads /proc, then runs gdb (or cuda-gdb) for native stacks and py-spy for Python stacks if
+they are installed, each with a time limit. It never hangs, and tolerates processes that end meanwhile.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ READ_TIMEOUT_S = 2.0
 GONE = "-"
 REFUSED = ("Operation not permitted", "Could not attach", "ptrace: ")
 PERMISSION_HINT = (
-    "the kernel refused to attach: run as root or as the owner, allow it with `sysctl kernel.yama.ptrace_scope=0`, "
+    "the kernel refused to attach: run as root or as the owner, run `sysctl kernel.yama.ptrace_scope=0`, "
     "or start the container with --cap-add=SYS_PTRACE"
 )
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process as /proc shows it; fields that cannot be read are `-`."""
+    """A process as /proc shows it; unreadable fields are `-`."""
 
     pid: int
     parent: int
@@ -40,7 +40,7 @@ class Process:
 
 
 def read_proc(path: Path) -> str:
-    """Text of a file under /proc, or `-`. Some of these reads wait for locks of a sick process, hence the limit."""
+    """Text of a file in /proc, or `-`. Has a time limit, since some reads wait for locks of a stuck process."""
     result: list[str] = []
 
     def work() -> None:
@@ -54,7 +54,7 @@ def read_proc(path: Path) -> str:
 
 
 def stat_fields(path: Path) -> tuple[str, str, int] | None:
-    """Name, state and parent from a stat file; nothing if the process is gone."""
+    """Name, state and parent from a stat file; None if the process is gone."""
     text = read_proc(path)
     name_end = text.rfind(")")
     fields = text[name_end + 1 :].split()
@@ -64,7 +64,7 @@ def stat_fields(path: Path) -> tuple[str, str, int] | None:
 
 
 def snapshot() -> dict[int, tuple[str, str, int]]:
-    """All processes of this moment by pid, as (name, state, parent)."""
+    """All current processes by pid, as (name, state, parent)."""
     pids = (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
     return {pid: fields for pid in pids if (fields := stat_fields(PROC / str(pid) / "stat")) is not None}
 
@@ -87,7 +87,7 @@ def process_tree(root: int) -> list[Process]:
 
 
 def thread_lines(pid: int) -> list[str]:
-    """One line per thread: name, state, where in the kernel it waits, and its system call where readable."""
+    """One line per thread: name, state, wait channel, and its system call if readable."""
     try:
         threads = sorted(int(entry.name) for entry in (PROC / str(pid) / "task").iterdir())
     except OSError:
@@ -103,7 +103,7 @@ def thread_lines(pid: int) -> list[str]:
 
 
 def run_limited(command: list[str], timeout_s: float) -> str:
-    """What a program prints; it and all it started are ended when the time is over."""
+    """The output of a program, which is killed with its process group after `timeout_s`."""
     try:
         process = subprocess.Popen(
             command,
@@ -113,10 +113,10 @@ def run_limited(command: list[str], timeout_s: float) -> str:
             text=True,
             errors="replace",
             start_new_session=True,
-            env={**os.environ, "DEBUGINFOD_URLS": ""},  # gdb must not ask the network for symbols
+            env={**os.environ, "DEBUGINFOD_URLS": ""},  # keeps gdb from downloading symbols
         )
     except OSError as error:
-        return f"{command[0]} could not be started: {error}"
+        return f"{command[0]} failed to start: {error}"
     for ending in (None, signal.SIGTERM, signal.SIGKILL):
         if ending is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -126,14 +126,14 @@ def run_limited(command: list[str], timeout_s: float) -> str:
         except subprocess.TimeoutExpired:
             continue
         return output if ending is None else f"{output}\n{command[0]} did not finish within {timeout_s:g} s"
-    return f"{command[0]} could not be ended; it may wait in the kernel"
+    return f"{command[0]} cannot be killed; it may be stuck in the kernel"
 
 
 def native_stacks(pid: int, timeout_s: float) -> str:
-    """Stacks of all threads by gdb, else cuda-gdb; without either, a word about that."""
+    """Stacks of all threads, by gdb or cuda-gdb; without either, a line that says so."""
     debugger = shutil.which("gdb") or shutil.which("cuda-gdb")
     if debugger is None:
-        return "no stacks: neither gdb nor cuda-gdb is installed (apt-get install gdb); only /proc was read"
+        return "no stacks: neither gdb nor cuda-gdb is installed: run `apt-get install gdb`"
     command = [debugger, "-p", str(pid), "-batch", "-nx", "-ex", "set pagination off", "-ex", "thread apply all bt"]
     output = run_limited(command, timeout_s).strip()
     return f"{output}\n{PERMISSION_HINT}" if any(sign in output for sign in REFUSED) else output
@@ -151,7 +151,7 @@ def describe(process: Process, timeout_s: float) -> list[str]:
     """Everything about one process."""
     lines = [f"== process {process.pid}: {process.command}", *thread_lines(process.pid)]
     if process.state in {"Z", "X"}:
-        return [*lines, "  has ended and waits to be reaped by its parent: no stacks"]
+        return [*lines, "  no stacks: it has ended, and its parent has not reaped it"]
     lines.append(native_stacks(process.pid, timeout_s))
     spy = shutil.which("py-spy")
     if spy is not None and is_python(process.pid):
@@ -160,7 +160,7 @@ def describe(process: Process, timeout_s: float) -> list[str]:
 
 
 def collect(pid: int, timeout_s: float) -> str | None:
-    """The whole report; nothing if there is no such process."""
+    """The whole report; None if there is no such process."""
     own = {os.getpid()}
     tree = [process for process in process_tree(pid) if process.pid not in own]
     if not tree:
@@ -177,10 +177,10 @@ def collect(pid: int, timeout_s: float) -> str | None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Report on the process that was named."""
+    """Report on the given process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pid", type=int, help="the process to look at")
-    parser.add_argument("--out", type=Path, help="write there instead of standard output")
+    parser.add_argument("pid", type=int, help="process to report on")
+    parser.add_argument("--out", type=Path, help="file to write instead of standard output")
     parser.add_argument("--timeout", type=float, default=20.0, help="seconds for each debugger (default 20)")
     options = parser.parse_args(arguments)
     text = collect(options.pid, options.timeout)

@@ -27,7 +27,7 @@ class ToolMissingError(Exception):
 
 
 def find_tool(name: str) -> str:
-    """The program from .venv, where versions are pinned, else from PATH."""
+    """The program in .venv, whose version is pinned, or else in PATH."""
     pinned = ROOT / ".venv" / "bin" / name
     found = str(pinned) if os.access(pinned, os.X_OK) else shutil.which(name)
     if found is None:
@@ -36,7 +36,7 @@ def find_tool(name: str) -> str:
 
 
 def run(*command: str) -> Result:
-    """Run a program in the root of the tree; success, and what it said."""
+    """Run a program in the root of the tree; whether it succeeded, and its output."""
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return done.returncode == 0, done.stdout.strip()
 
@@ -48,7 +48,7 @@ def script(name: str, *arguments: str) -> Result:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says."""
+    """The options of the command line."""
 
     build: Path
     fix: bool
@@ -56,7 +56,7 @@ class Settings:
 
 
 def cpp_format(settings: Settings) -> Result:
-    """C++ is written as clang-format writes it."""
+    """C++ is formatted by clang-format."""
     names = [name for name in files_of(ROOT) if Path(name).suffix in CPP_FILES]
     tool = find_tool("clang-format")
     if settings.fix:
@@ -67,7 +67,7 @@ def cpp_format(settings: Settings) -> Result:
 
 
 def python_format(settings: Settings) -> Result:
-    """Python is written as ruff writes it."""
+    """Python is formatted by ruff."""
     mode = [] if settings.fix else ["--check"]
     return run(find_tool("ruff"), "format", *mode, ".")
 
@@ -91,7 +91,7 @@ def layers(_: Settings) -> Result:
 
 
 def headers(_: Settings) -> Result:
-    """Every public header compiles by itself; done again only when a header has changed."""
+    """Every public header compiles by itself; repeated only after a header has changed."""
     names = [name for name in files_of(ROOT) if name.startswith("include/")]
     digest = hashlib.sha256(os.environ.get("CXX", "").encode())
     for name in names:
@@ -106,7 +106,7 @@ def headers(_: Settings) -> Result:
 
 
 def sizes(_: Settings) -> Result:
-    """Files and functions keep their budgets, and there is enough test code."""
+    """Files, classes and functions keep their budgets, and there is enough test code."""
     return script("check_sizes.py")
 
 
@@ -140,7 +140,7 @@ def tidy(settings: Settings) -> Result:
     return run_tidy(ROOT, settings.build, tool, changed_since(ROOT, base) if base else None)
 
 
-# Quick ones first.
+# Quick gates come first.
 GATES: dict[str, Callable[[Settings], Result]] = {
     "format": cpp_format,
     "ruff-format": python_format,
@@ -158,7 +158,7 @@ FIXERS = ("format", "ruff", "ruff-format")
 
 
 def pass_gate(name: str, settings: Settings) -> bool:
-    """Run one gate and print its line, after what it has to say if it failed."""
+    """Run one gate and print its line, after its findings if it failed."""
     begin = time.monotonic()
     try:
         ok, text = GATES[name](settings)
@@ -173,11 +173,13 @@ def pass_gate(name: str, settings: Settings) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the gates that were asked for."""
+    """Run the chosen gates."""
     gates = "; ".join(f"{name}: {(gate.__doc__ or '').rstrip('.')}" for name, gate in GATES.items())
     parser = argparse.ArgumentParser(description=__doc__, epilog=gates)
     parser.add_argument("--only", metavar="NAME", action="append", choices=GATES, help="only this gate; repeatable")
-    parser.add_argument("--fix", action="store_true", help="rewrite what clang-format and ruff can, run only those")
+    parser.add_argument(
+        "--fix", action="store_true", help="run only clang-format and ruff, and let them rewrite files"
+    )
     parser.add_argument("--build", type=Path, default=PLAIN, help="build folder for clang-tidy")
     parser.add_argument(
         "--base",

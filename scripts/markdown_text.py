@@ -1,4 +1,4 @@
-"""As much Markdown as the checks of the documentation need."""
+"""A parser of the Markdown that the checks of the documentation need."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def is_absolute(target: str) -> bool:
 
 
 def headings(text: str) -> Iterator[tuple[int, str]]:
-    """Headings as (line, text without marks of code, emphasis and links)."""
+    """Headings as (line, text), without the markup of code, emphasis and links."""
     for number, line in prose(text):
         if match := _HEADING.match(line):
             without_links = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", match[1])
@@ -64,7 +64,7 @@ def slug(heading: str) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """Everything in a page that a link can point to."""
+    """Everything in a page that a link can target."""
     found: set[str] = set()
     counts: dict[str, int] = {}
     for _, heading in headings(text):
@@ -78,7 +78,7 @@ def anchors(text: str) -> set[str]:
 
 
 def first_column(text: str) -> Iterator[tuple[int, str]]:
-    """The first cells of all tables as (line, text), without the tables' heads."""
+    """The first cells of the rows of all tables, without headings, as (line, text)."""
     rows = [(number, line.strip()) for number, line in prose(text)]
     is_body = False
     for number, line in rows:

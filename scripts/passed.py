@@ -1,4 +1,4 @@
-"""Remembers which content has passed its tests, so that what has not changed is not run again."""
+"""Remembers which content passed its tests, so that unchanged programs are not run again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def _machine() -> str:
-    """What a test may depend on beside its files: the kernel, the processors, GPUs, settings of drover."""
+    """Everything besides its files that a test may depend on: kernel, processors, GPUs, settings of drover."""
     gpus = sorted(path.name for path in Path("/dev").glob("nvidia*"))
     settings = sorted(
         f"{name}={value}" for name, value in os.environ.items() if name.startswith(("DROVER_", "FAKE_"))
@@ -19,7 +19,7 @@ def _machine() -> str:
 
 
 def content_of(files: Iterable[Path], *words: str) -> str:
-    """Hash of the names and bytes of `files`, of `words`, and of the machine. A missing file counts as such."""
+    """Hash of the names and bytes of `files`, of `words`, and of the machine. Files may be missing."""
     digest = hashlib.sha256(repr((_machine(), words)).encode())
     for file in sorted(files):
         digest.update(f"\0{file}\0".encode())
@@ -28,10 +28,10 @@ def content_of(files: Iterable[Path], *words: str) -> str:
 
 
 class Passed:
-    """The content of each named thing when it last passed, one small file each."""
+    """The content with which each name last passed, in one small file each."""
 
     def __init__(self, folder: Path, is_forgetful: bool = False) -> None:
-        """Keep the memory in `folder`; a forgetful one runs everything again, and remembers what passes."""
+        """Store the content in `folder`. If forgetful, `has` is always false, and passes are still remembered."""
         self._folder = folder
         self._is_forgetful = is_forgetful
 
@@ -46,5 +46,5 @@ class Passed:
         (self._folder / name).write_text(content, encoding="utf-8")
 
     def forget(self, name: str) -> None:
-        """Drop what is known, before a run that may fail or be ended."""
+        """Drop the content of `name`, before a run that may fail or be killed."""
         (self._folder / name).unlink(missing_ok=True)

@@ -1,25 +1,25 @@
-"""One line of progress for work that would print hundreds."""
+"""One line of progress instead of hundreds."""
 
 from __future__ import annotations
 
 import sys
 import time
 
-PAUSE_S = 10.0  # between lines where they cannot be overwritten
+PAUSE_S = 10.0  # between lines that cannot be overwritten
 
 
 class ProgressLine:
-    """One line that is overwritten on a terminal; elsewhere a line every ten seconds."""
+    """A line that is overwritten on a terminal; otherwise a new line every ten seconds."""
 
     def __init__(self, name: str) -> None:
-        """Begin with nothing printed."""
+        """Start the clock and print nothing."""
         self._name = name
         self._can_overwrite = sys.stdout.isatty()
         self._begin = self._printed = time.monotonic()
         self._is_open = False
 
     def show(self, done: str, total: str) -> None:
-        """Say how far the work is."""
+        """Show how much is done."""
         now = time.monotonic()
         text = f"{self._name}: {done} of {total}, {now - self._begin:.0f} s"
         if self._can_overwrite:
@@ -30,7 +30,7 @@ class ProgressLine:
             print(text, flush=True)
 
     def close(self) -> None:
-        """End the line, before other text."""
+        """End the line, so that other text can follow."""
         if self._is_open:
             print()
         self._is_open = False

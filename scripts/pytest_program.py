@@ -1,4 +1,4 @@
-"""Runs the tests of the Python package with an interpreter of this machine, and says how each ended."""
+"""Runs the tests of the Python package with an interpreter of this machine, and reports how each ended."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from repo import ROOT
 
 SUITE = "python"
 TESTS = ROOT / "tests" / "python"
-# What the package is built and tested with; the rest comes with it, or from .deps.
+# Needed to build and test the package; other modules come with it or from .deps.
 NEEDED = "import os, sysconfig, nanobind, pytest; os.stat(sysconfig.get_path('include') + '/Python.h')"
 ASK_TIMEOUT_S = 60
 
 
 def find_python() -> tuple[str | None, str]:
-    """An interpreter that can build and test the package: this one, else that of .venv; else nothing, and why."""
+    """An interpreter that can build and test the package, this one or that of .venv, or None with the reason."""
     reasons = []
     for python in dict.fromkeys((sys.executable, str(ROOT / ".venv" / "bin" / "python"))):
         if not Path(python).exists():
@@ -35,7 +35,7 @@ def find_python() -> tuple[str | None, str]:
 
 
 def is_built(folder: Path) -> bool:
-    """Whether a build folder has the package."""
+    """Whether a build folder contains the package."""
     return any((folder / "python" / "drover").glob("_core*.so"))
 
 
@@ -53,7 +53,7 @@ def _rows_of_report(report: Path) -> Iterator[Row]:
 
 
 def run_python_tests(python: str, folder: Path, out: Path, timeout_s: float, tests: Path = TESTS) -> list[Row]:
-    """Run the tests with the package of a build folder; one row each, and one for the whole if it ended badly."""
+    """Run the tests with the package of a build folder; one row each, and one more if pytest itself fails."""
     report, log = out / "python.xml", out / "python.log"
     report.unlink(missing_ok=True)
     options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
@@ -62,7 +62,7 @@ def run_python_tests(python: str, folder: Path, out: Path, timeout_s: float, tes
     status = run_logged(command, log, timeout_s)
     rows = list(_rows_of_report(report)) if report.is_file() else []
     if status != 0 and not any(row.result == FAILED for row in rows):
-        ending = "ran out of time" if status is None else f"pytest ended with status {status}"
+        ending = "timed out" if status is None else f"pytest ended with status {status}"
         text = tail(log.read_text(encoding="utf-8", errors="replace"))
         what = f"{ending}; the end of its output:\n{text}"
         rows.append(Row(SUITE, "(program)", FAILED, time.monotonic() - begin, what))

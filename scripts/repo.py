@@ -1,4 +1,4 @@
-"""What the checks share: the files of the tree, C++ text without comments, and findings."""
+"""Shared code of the checks: the files of the tree, C++ text without comments, and findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPP_FILES = CPP_HEADERS | CPP_SOURCES
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """One thing that is not as it must be, printed as `path:line: what: remedy`."""
+    """A violation of a rule, printed as `path:line: what: remedy`."""
 
     path: str
     line: int
@@ -24,12 +24,12 @@ class Finding:
     remedy: str
 
     def __str__(self) -> str:
-        """Give the line that editors and people understand."""
+        """Format the finding as compilers do, so that editors recognise the place."""
         return f"{self.path}:{self.line}: {self.what}: {self.remedy}"
 
 
 def files_of(root: Path) -> list[str]:
-    """Paths, relative to `root`, of the files git tracks or would add; sorted, without deleted ones."""
+    """Sorted paths, relative to `root`, of existing files that git tracks or would add."""
     command = ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0:
@@ -39,11 +39,11 @@ def files_of(root: Path) -> list[str]:
 
 
 def read(root: Path, name: str) -> str:
-    """Text of a file; bytes that are no UTF-8 become replacement characters."""
+    """Text of a file; bytes that are not UTF-8 become replacement characters."""
     return (root / name).read_text(encoding="utf-8", errors="replace")
 
 
-# A comment, a raw string, a string or a character. The quote of 1'000'000 begins no character.
+# A comment, a raw string, a string or a character; a digit separator, as in 1'000'000, is none of them.
 _CPP_TOKEN = re.compile(
     r"""//[^\n]*
       | /\*.*?\*/
@@ -56,7 +56,7 @@ _CPP_TOKEN = re.compile(
 
 
 def blank_comments(text: str, blank_raw_strings: bool = False) -> str:
-    """C++ text with comments, and raw strings where asked for, turned into spaces; lines keep their numbers."""
+    """C++ text with comments, and on request raw strings, replaced by spaces; lines keep their numbers."""
 
     def replace(match: re.Match[str]) -> str:
         token = match.group()
@@ -72,7 +72,7 @@ _INCLUDE = re.compile(
 
 
 def includes_of(text: str) -> list[tuple[int, str, bool]]:
-    """The include directives of a C++ text as (line, target, whether in quotes)."""
+    """The include directives of a C++ text as (line, target, is in quotes)."""
     clean = blank_comments(text, blank_raw_strings=True)
     return [
         (clean.count("\n", 0, match.start("open")) + 1, match["target"], match["open"] == '"')
@@ -81,7 +81,7 @@ def includes_of(text: str) -> list[tuple[int, str, bool]]:
 
 
 def report(check: str, findings: Iterable[Finding], warnings: Iterable[Finding] = ()) -> int:
-    """Print warnings and findings and a closing line; the exit status is 1 if there is a finding."""
+    """Print warnings, findings and a summary; returns the exit status, which is 1 if there is a finding."""
     for warning in sorted(warnings):
         print(f"{warning} (warning)")
     stops = sorted(findings)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs pytest, several tests at a time; runs nothing if all passed with the tree and the build as they are."""
+"""Runs pytest in parallel, unless all tests have passed with the current tree and build."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from passed import Passed, content_of
 from repo import CPP_FILES, ROOT, files_of
 from step_report import StepReport
 
-# Tests mostly wait for processes, so there are more at a time than processors.
+# Tests mostly wait for processes, so run more of them than there are processors.
 WORKERS = 2 * (os.cpu_count() or 1)
 SUMMARY = re.compile(r"(\d+) (passed|failed|error)")
 
 
 def files_that_count(root: Path, build: Path) -> list[Path]:
-    """All files of the tree but C++ that only programs of tests are made of, and what the build has for Python."""
+    """Files of the tree and the build on which pytest depends: all except C++ of tests, fuzzers and benchmarks."""
     names = [
         name
         for name in files_of(root)
@@ -31,7 +31,7 @@ def files_that_count(root: Path, build: Path) -> list[Path]:
 
 
 def run(command: list[str]) -> tuple[int, str]:
-    """Run a program with its output shown; exit status and last line."""
+    """Run a program and show its output; its exit status and its last line."""
     last = ""
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for line in process.stdout or ():
@@ -41,17 +41,17 @@ def run(command: list[str]) -> tuple[int, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run pytest if anything has changed."""
+    """Run pytest if anything changed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tests", nargs="*", help="files or folders; all by default")
-    parser.add_argument("--all", action="store_true", help="run them even if they have passed as they are")
+    parser.add_argument("--all", action="store_true", help="run them even if they have passed")
     options = parser.parse_args(arguments)
     build = ROOT / os.environ.get("DROVER_BUILD_DIR", "build/dev")
     passed = Passed(build / "passed", is_forgetful=options.all)
     name = "pytest" + "".join("+" + test.replace("/", "+") for test in options.tests)
     content = content_of(files_that_count(ROOT, build), name)
     if passed.has(name, content):
-        print("not run, since all passed as they are now")
+        print("skipped: nothing has changed since all tests passed")
         StepReport(note="unchanged").save()
         return 0
     passed.forget(name)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the tests of a build with ctest, leaving out programs that have passed as they are now.
+"""Runs the tests of a build with ctest, except programs that have passed and have not changed since.
 
-A program is run again when it, a library or program that it loads or starts, the kernel or a DROVER_* variable has
-changed. The output of tests that fail comes last.
+A program runs again if it, a library or program that it loads or starts, the kernel, or a DROVER_* variable has
+changed. The output of failed tests comes last.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ ALWAYS_READ = (ROOT / "scripts" / "hang_stacks.py",)
 
 @dataclass(frozen=True)
 class Program:
-    """A test program of a build, and what its tests read."""
+    """A test program of a build, and the files that its tests read."""
 
     part: str
     path: Path
     files: tuple[Path, ...]
 
     def content(self, words: str) -> str:
-        """Hash of everything that decides how its tests end."""
+        """Hash of everything that affects its tests."""
         return content_of([*self.files, *ALWAYS_READ], words)
 
     def count(self, test_filter: str) -> int:
-        """The number of its tests; programs of the examples are one each."""
+        """The number of its tests; each example is one."""
         return len(list_tests(self.path, test_filter)) if self.path.name.endswith("_test") else len(self.files)
 
 
 def programs_of(build: Path, parts: list[str]) -> list[Program]:
-    """The programs that CMake has listed, all or those of some parts; raises SystemExit if one is not built."""
+    """The programs that CMake listed, of all parts or of some; raises SystemExit if one is not built."""
     found = []
     for listing in sorted((build / "test_programs").glob("*")):
         if parts and listing.name not in parts:
@@ -56,14 +56,14 @@ def programs_of(build: Path, parts: list[str]) -> list[Program]:
             raise SystemExit(f"run_tests: {', '.join(missing)} is not built: run `cmake --build {build}`")
         found.append(Program(listing.name, files[0], files))
     if unknown := sorted(set(parts) - {program.part for program in found}):
-        raise SystemExit(f"run_tests: {build} has no tests of {', '.join(unknown)}")
+        raise SystemExit(f"run_tests: {build} has no tests of {', '.join(unknown)}: check the name of the part")
     if not found:
         raise SystemExit(f"run_tests: {build} has no tests: configure it with CMake first")
     return found
 
 
 def failures_in(results: Path) -> list[str]:
-    """For each test that failed, its name and the end of its output."""
+    """The name of each failed test, with the end of its output."""
     if not results.is_file():
         return []
     shown = []
@@ -71,13 +71,13 @@ def failures_in(results: Path) -> list[str]:
         if case.get("status") in ("run", "notrun", "disabled") and case.find("failure") is None:
             continue
         lines = (case.findtext("system-out") or "").rstrip().splitlines()
-        cut = f"... {len(lines) - SHOWN_LINES} lines before\n" if len(lines) > SHOWN_LINES else ""
+        cut = f"... {len(lines) - SHOWN_LINES} lines omitted\n" if len(lines) > SHOWN_LINES else ""
         shown.append(f"---- {case.get('name')} failed:\n{cut}" + "\n".join(lines[-SHOWN_LINES:]))
     return shown
 
 
 def run_ctest(build: Path, due: list[Program], leave_out: list[str], jobs: int) -> tuple[bool, list[str]]:
-    """Run the tests of these programs; whether all passed, and what failed."""
+    """Run the tests of these programs; whether all passed, and the output of those that failed."""
     results = build / "ctest.xml"
     results.unlink(missing_ok=True)
     command = ["ctest", "--test-dir", str(build), "-j", str(jobs), "--no-tests=error"]
@@ -93,18 +93,20 @@ def run_ctest(build: Path, due: list[Program], leave_out: list[str], jobs: int) 
             other.append(text)
     line.close()
     failures = failures_in(results)
-    # Where no test can be named, ctest itself says what is wrong.
+    # If no test is to blame, ctest itself prints the reason.
     return ctest.returncode == 0, failures or (["".join(other)] if ctest.returncode != 0 else [])
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what is due."""
+    """Run the tests that are due."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("build", type=Path, help="build folder, e.g. build/dev")
     parser.add_argument("--part", action="append", default=[], help="only the tests of this part; repeatable")
-    parser.add_argument("--leave-out", metavar="LABEL", action="append", default=[], help="no tests with this label")
-    parser.add_argument("--all", action="store_true", help="also programs that have passed as they are")
-    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(), help="tests at a time")
+    parser.add_argument(
+        "--leave-out", metavar="LABEL", action="append", default=[], help="skip tests with this label; repeatable"
+    )
+    parser.add_argument("--all", action="store_true", help="also run programs that have passed and have not changed")
+    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(), help="number of tests to run in parallel")
     options = parser.parse_args(arguments)
     build = options.build.resolve()
     words = " ".join(options.leave_out)
@@ -113,7 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
     contents = {program: program.content(words) for program in programs}
     due = [program for program in programs if not passed.has(program.part, contents[program])]
     if skipped := [program.part for program in programs if program not in due]:
-        print(f"not run, since they passed as they are now: {', '.join(skipped)}", flush=True)
+        print(f"skipped, because unchanged since they passed: {', '.join(skipped)}", flush=True)
     test_filter = "-*Torture*" if "torture" in options.leave_out else "*"
     report = StepReport(note=f"{len(due)} of {len(programs)} programs")
     ok = True

@@ -1,4 +1,4 @@
-"""What a step of scripts/steps.py tells about itself: tests run, a remark, and what failed."""
+"""The report of a step to scripts/steps.py: how many tests ran, a note, and the output of failures."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ VARIABLE = "DROVER_STEP_REPORT"
 
 @dataclass
 class StepReport:
-    """The numbers of a step's row, and the output of what failed, to be shown last."""
+    """The contents of a step's row, and the output of failures, which is shown last."""
 
     tests: int = 0
     note: str = ""
     failure: str = ""
 
     def save(self) -> None:
-        """Write it where the caller wants it; do nothing if none asked."""
+        """Write it to the file that the caller named; do nothing without a caller."""
         if path := os.environ.get(VARIABLE):
             Path(path).write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @staticmethod
     def load(path: Path) -> StepReport:
-        """Read one; an empty one if the step wrote none."""
+        """Read a report; an empty one if the step wrote none."""
         if not path.is_file():
             return StepReport()
         return StepReport(**json.loads(path.read_text(encoding="utf-8")))

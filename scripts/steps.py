@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs the steps of `make test`, `make check` or `make test-all`, and ends with a table of what each took.
+"""Runs the steps of `make test`, `make check` or `make test-all`, and ends with a table of their times.
 
-It stops at the first step that fails; then the output of what failed comes last.
+It stops at the first failing step and prints the output of the failure last.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from repo import ROOT
 from step_report import VARIABLE, StepReport
 
 FOLDER = ROOT / "build" / "steps"
-# What only a plain build can test, and what pytest needs.
+# Parts that only a build without sanitizers can test, and targets that pytest needs.
 PLAIN_PARTS = ("harness", "model", "torture")
 PLAIN_TARGETS = (
     "drover",
@@ -40,7 +40,7 @@ QUICK_GATES = ("format", "ruff-format", "ruff", "shell", "layers", "sizes", "doc
 
 @dataclass(frozen=True)
 class Step:
-    """A command with a name; what it `reads` lets it be left out if it succeeded with the same content."""
+    """A command with a name. A step that succeeded is skipped while the files that it `reads` stay the same."""
 
     name: str
     command: tuple[str, ...]
@@ -50,7 +50,7 @@ class Step:
 
 @dataclass
 class Row:
-    """What a step took."""
+    """The time and the result of a step."""
 
     name: str
     wall_s: float
@@ -65,7 +65,7 @@ def script(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 def without_random_addresses() -> tuple[str, ...]:
-    """Give the prefix that GCC 13's thread sanitizer and older ones need on kernels that spread addresses widely."""
+    """Return the prefix that the thread sanitizer of GCC 13 and older needs under wide address randomisation."""
     command = ("setarch", "-R")
     if shutil.which(command[0]) is None:
         return ()
@@ -73,25 +73,25 @@ def without_random_addresses() -> tuple[str, ...]:
 
 
 def setup(clang: str) -> Step:
-    """Everything that the other steps need, compilers of the fuzzers included."""
+    """Install everything that the other steps need, including the compiler of the fuzzers."""
     packages = ("--with", f"clang-{clang}", "--with", f"libclang-rt-{clang}-dev")
     return Step("setup", (str(ROOT / "scripts" / "setup.sh"), *packages))
 
 
 def build_fuzzers(clang: str) -> Step:
-    """The fuzzers, with clang."""
+    """Build the fuzzers with clang."""
     return Step("build fuzz", script("build.py", "fuzz", "-D", f"CMAKE_CXX_COMPILER=clang++-{clang}"))
 
 
 def fuzz(seconds: int, is_skippable: bool) -> Step:
-    """Each fuzzer for a while; their programs decide whether that was done."""
+    """Run each fuzzer for `seconds`; skippable while the programs stay the same."""
     programs = tuple(sorted((ROOT / "fuzz").glob("*_fuzzer.cpp")))
     built = tuple(ROOT / "build" / "fuzz" / "fuzz" / path.stem for path in programs)
     return Step("fuzz", script("fuzz.py", "--seconds", str(seconds)), reads=built if is_skippable else ())
 
 
 def wheel() -> Step:
-    """The wheel; pip itself builds only what has changed."""
+    """Build the wheel; pip rebuilds only changed files."""
     python = str(ROOT / ".venv" / "bin" / "python")
     options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", "build/wheel")
     folder = "--config-settings=build-dir=build/wheel/cmake"
@@ -99,7 +99,7 @@ def wheel() -> Step:
 
 
 def torture_python() -> Step:
-    """Kills of Python programs, more than in each run of the tests."""
+    """Kill Python programs more often than a normal run of the tests does."""
     command = (str(ROOT / ".venv" / "bin" / "pytest"), "-q", "-s", "tests/python/test_kills.py")
     return Step(
         "torture python", command, variables={"DROVER_PYTHON_KILLS": "300", "DROVER_BUILD_DIR": "build/plain"}
@@ -107,7 +107,7 @@ def torture_python() -> Step:
 
 
 def steps_of_test(base: str, clang: str) -> list[Step]:
-    """What must pass before a change lands."""
+    """The steps that must pass before a change lands."""
     plain = without_random_addresses()
     return [
         setup(clang),
@@ -126,7 +126,7 @@ def steps_of_test(base: str, clang: str) -> list[Step]:
 
 
 def tests_of_python(base: str) -> list[Step]:
-    """The tests of pytest that belong to what has changed: changed ones, and those of a changed folder."""
+    """Run changed tests of pytest, and the tests of changed folders."""
     commit = base_of(ROOT, base)
     changed = changed_since(ROOT, commit) if commit else {"python/", "scripts/", "cli/"}
     tests = {name for name in changed if Path(name).name.startswith("test_") and name.endswith(".py")}
@@ -138,7 +138,7 @@ def tests_of_python(base: str) -> list[Step]:
 
 
 def steps_of_check(base: str, clang: str) -> list[Step]:
-    """The loop of daily work."""
+    """The steps of daily work."""
     del clang
     gates = tuple(f"--only={gate}" for gate in QUICK_GATES)
     return [
@@ -152,7 +152,7 @@ def steps_of_check(base: str, clang: str) -> list[Step]:
 
 
 def steps_of_all(base: str, clang: str) -> list[Step]:
-    """Everything, and nothing left out because it passed before."""
+    """All steps, without skipping any that passed before."""
     del base
     plain = without_random_addresses()
     return [
@@ -178,7 +178,7 @@ PLANS = {"test": steps_of_test, "check": steps_of_check, "test-all": steps_of_al
 
 
 def run_step(step: Step) -> Row:
-    """Run one step with its output shown."""
+    """Run one step and show its output."""
     print(f"== {step.name}", flush=True)
     file = FOLDER / (step.name.replace(" ", "_") + ".json")
     file.unlink(missing_ok=True)
@@ -186,7 +186,7 @@ def run_step(step: Step) -> Row:
     content = content_of(step.reads, repr(step.command)) if step.reads else ""
     name = step.name.replace(" ", "_")
     if step.reads and passed.has(name, content):
-        print("not run, since it passed with the same programs")
+        print("skipped: it passed with the same programs")
         return Row(step.name, 0.0, 0.0, StepReport(note="unchanged"))
     environment = {**os.environ, VARIABLE: str(file), **step.variables}
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -199,7 +199,7 @@ def run_step(step: Step) -> Row:
 
 
 def table_of(rows: list[Row]) -> str:
-    """The rows as text, with their sum."""
+    """The rows and their sum as text."""
     total = Row("total", sum(row.wall_s for row in rows), sum(row.cpu_s for row in rows), StepReport())
     total.report.tests = sum(row.report.tests for row in rows)
     lines = [f"{'step':<16} {'wall s':>8} {'CPU s':>8} {'tests':>7}  "]
@@ -214,9 +214,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the plan."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("plan", choices=PLANS)
-    parser.add_argument("--base", default="", help="commit that the change is compared with, or 'everything'")
+    parser.add_argument("--base", default="", help="commit to compare with, or 'everything'")
     parser.add_argument("--clang", default="16", help="version of clang for the fuzzers")
-    parser.add_argument("--list", action="store_true", help="print the names of the steps only")
+    parser.add_argument("--list", action="store_true", help="only print the names of the steps")
     options = parser.parse_args(arguments)
     steps = PLANS[options.plan](options.base, options.clang)
     if options.list:

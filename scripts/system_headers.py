@@ -1,4 +1,4 @@
-"""Names of the headers that come with the compiler and the system: C, C++, POSIX and Linux."""
+"""Names of the headers of the compiler and the system: C, C++, POSIX and Linux."""
 
 from __future__ import annotations
 

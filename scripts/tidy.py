@@ -1,4 +1,4 @@
-"""clang-tidy over the compile database, several files at a time, leaving out what has not changed."""
+"""Runs clang-tidy over the compile database, in parallel, except on unchanged files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SEARCHED = ("include", "src", "tests", "benchmarks", "")
 
 @dataclass(frozen=True)
 class Unit:
-    """One source and the command that compiles it."""
+    """A source and the command that compiles it."""
 
     source: Path
     command: str
 
 
 def units_of(root: Path, build: Path) -> list[Unit]:
-    """The project's own sources in the compile database, each once."""
+    """The project's own sources in the compile database, without duplicates."""
     ours = {(root / name).resolve() for name in files_of(root)}
     units: dict[Path, Unit] = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
@@ -36,24 +36,24 @@ def units_of(root: Path, build: Path) -> list[Unit]:
 
 
 class Fingerprints:
-    """Hashes of everything in the tree that the findings in a source depend on."""
+    """Hashes of everything in the tree that affects the findings in a source."""
 
     def __init__(self, root: Path, tool_version: str) -> None:
-        """Begin with nothing known. `tool_version` makes a new clang-tidy look at everything again."""
+        """Start with an empty cache. `tool_version` is hashed too, so a new clang-tidy checks everything again."""
         self._root = root
         self._salt = tool_version
         self._texts: dict[Path, bytes] = {}
         self._includes: dict[Path, list[Path]] = {}
 
     def of(self, unit: Unit) -> str:
-        """Hash of the source, the project's headers it reaches, its command and the settings that apply."""
+        """Hash of the source, the project's headers that it reaches, its command and its settings."""
         digest = hashlib.sha256(f"{self._salt}\0{unit.command}".encode())
         for path in [*self._settings(unit.source), *sorted(self._reached(unit.source))]:
             digest.update(f"\0{path}\0".encode() + self._text(path))
         return digest.hexdigest()
 
     def is_reached(self, unit: Unit, changed: set[Path]) -> bool:
-        """Whether one of these files is the source, a header that it reaches, or settings that apply."""
+        """Whether one of these files is the source, a header that it reaches, or its settings."""
         return not changed.isdisjoint([*self._settings(unit.source), *self._reached(unit.source)])
 
     def _text(self, path: Path) -> bytes:
@@ -88,10 +88,10 @@ class Fingerprints:
 
 
 class Cache:
-    """Remembers under which fingerprint a source was last clean."""
+    """Remembers the fingerprint under which a source was last clean."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep the memory in `folder`, one small file per source."""
+        """Store fingerprints in `folder`, in one small file per source."""
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -99,7 +99,7 @@ class Cache:
         return self._folder / (name.replace("/", "+") + ".clean")
 
     def is_clean(self, name: str, fingerprint: str) -> bool:
-        """Whether `name` was clean when everything it depends on was as it is now."""
+        """Whether `name` was clean under this fingerprint."""
         file = self._file(name)
         return file.is_file() and file.read_text(encoding="utf-8") == fingerprint
 
@@ -109,9 +109,9 @@ class Cache:
 
 
 def run_tidy(root: Path, build: Path, tool: str, changed: set[str] | None = None) -> tuple[bool, str]:
-    """Check every source that changed since it was clean; whether all are clean, and what to tell.
+    """Check every source that changed since it was clean; whether all are clean, and the output.
 
-    With `changed` only sources that one of these files reaches.
+    With `changed`, only sources that reach one of these files.
     """
     version = subprocess.run([tool, "--version"], check=True, capture_output=True, text=True).stdout
     fingerprints = Fingerprints(root.resolve(), version)

@@ -1,4 +1,4 @@
-"""The benchmarks between processes: what they write, and what they leave behind."""
+"""The benchmarks between processes: what they report, and that they leave nothing behind."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ PATIENCE_S = 60.0
 
 
 def program(workload: str) -> Path:
-    """Give the benchmark of a workload."""
+    """The program of a workload."""
     path = BUILD / "benchmarks" / f"bench_{workload}"
     if not path.exists():
-        pytest.skip(f"{path} is not built: `make test-all` builds benchmarks, or set DROVER_BUILD_DIR")
+        pytest.skip(f"{path} is not built: run `make test-all`, which builds benchmarks, or set DROVER_BUILD_DIR")
     return path
 
 
 def processes_of(path: Path) -> set[int]:
-    """The processes that run a program, the dead among them left out."""
+    """The live processes that run a program."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -43,14 +43,14 @@ def processes_of(path: Path) -> set[int]:
 
 
 def names() -> set[str]:
-    """Names of shared memory and of message queues that could be a benchmark's."""
-    folders = (Path("/dev/shm"), Path("/dev/mqueue"))  # noqa: S108 (looked at, not written to)
+    """Names of shared memory and message queues that may belong to a benchmark."""
+    folders = (Path("/dev/shm"), Path("/dev/mqueue"))  # noqa: S108 (only read)
     return {str(path) for folder in folders if folder.is_dir() for path in folder.glob("*bench*")}
 
 
 @pytest.mark.parametrize("workload", ["pool", "queue", "sync"])
 def test_smoke_run_writes_every_row_and_leaves_nothing(workload: str, tmp_path: Path) -> None:
-    """One row per contender and metric, in the form all workloads have."""
+    """One row per contender and metric, with the same fields in all workloads."""
     before = names()
     file = tmp_path / "rows.json"
     done = subprocess.run(
@@ -68,8 +68,8 @@ def test_smoke_run_writes_every_row_and_leaves_nothing(workload: str, tmp_path: 
     assert names() <= before
 
 
-def test_rows_can_be_chosen(tmp_path: Path) -> None:
-    """For those who tune one thing."""
+def test_rows_can_be_selected(tmp_path: Path) -> None:
+    """By contender, metric and workload."""
     file = tmp_path / "rows.json"
     choice = ["--contender", "pipe", "--metric", "hop", "--workload", "8 B"]
     subprocess.run(
@@ -81,11 +81,11 @@ def test_rows_can_be_chosen(tmp_path: Path) -> None:
 
 
 def test_killed_benchmark_leaves_no_process() -> None:
-    """Workers and the keeper of the session go with the one who started them."""
+    """Workers and the keeper of the session die with the conductor."""
     path = program("queue")
     with subprocess.Popen([path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as conductor:
         assert conductor.stderr is not None
-        assert conductor.stderr.readline().startswith("round 1 of")  # the workers are there
+        assert conductor.stderr.readline().startswith("round 1 of")  # the workers have started
         assert len(processes_of(path)) > 8
         conductor.send_signal(signal.SIGKILL)
     begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""The tool on three machines: this one, one without a driver, and one with a driver that does as it is told."""
+"""The tool on three machines: this one, one without a driver, and one with the fake driver."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ from drover_tool import FAKE_DRIVER, NO_DRIVER, Drover
 
 @pytest.fixture(scope="session")
 def plain() -> Drover:
-    """Give the tool as it is on this machine."""
+    """Give the tool with this machine's driver."""
     drover = Drover()
-    assert drover.path.exists(), f"{drover.path} is not built; build it, or set DROVER_BUILD_DIR"
+    assert drover.path.exists(), f"{drover.path} does not exist: build it, or set DROVER_BUILD_DIR"
     return drover
 
 
@@ -22,7 +22,7 @@ def host(plain: Drover) -> Drover:
 
 @pytest.fixture(scope="session")
 def gpu(plain: Drover) -> Drover:
-    """Give the tool with the fake driver, which shows one GPU in good order."""
+    """Give the tool with the fake driver, which shows one healthy GPU."""
     for library in FAKE_DRIVER.values():
-        assert Path(library).exists(), f"{library} is not built; build the targets fake_cuda and fake_nvml"
+        assert Path(library).exists(), f"{library} does not exist: build the targets fake_cuda and fake_nvml"
     return plain.with_settings(**FAKE_DRIVER)

@@ -1,4 +1,4 @@
-"""The tool under test, run as a user would run it."""
+"""The tool under test, run as users run it."""
 
 import json
 import os
@@ -15,34 +15,33 @@ FAKE_DRIVER = {
 NO_DRIVER = {"DROVER_LIBCUDA": "/nonexistent/libcuda.so.1", "DROVER_LIBNVML": "/nonexistent/libnvidia-ml.so.1"}
 SETTINGS = ("DROVER_", "CUDA_", "NVIDIA_", "FAKE_", "NO_COLOR")
 
-# Generous: it ends a run that has gone wrong, and says nothing of how fast the tool must be.
-WATCHDOG = 300
+WATCHDOG = 300  # seconds; ends a run that hangs
 
 
 @dataclass
 class Drover:
-    """The tool with an environment; `run` starts it once."""
+    """The tool with an environment."""
 
     environment: dict[str, str] = field(default_factory=dict)
     path: Path = BUILD / "cli/drover"
 
     def variables(self) -> dict[str, str]:
-        """Give the environment: the user's without settings of drover and CUDA, then ours."""
+        """The environment: the user's without settings of drover and CUDA, overridden by ours."""
         return {k: v for k, v in os.environ.items() if not k.startswith(SETTINGS)} | self.environment
 
     def run(self, *arguments: str, **options) -> subprocess.CompletedProcess:
-        """Run to the end and return what it wrote, standard error included."""
+        """Run the tool to its end, and capture its output."""
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
         return subprocess.run(
             [self.path, *arguments], env=self.variables(), text=True, timeout=WATCHDOG, check=False, **options
         )
 
     def read_json(self, *arguments: str, status: int = 0) -> dict:
-        """Run with --json and return what it says; the exit status must be `status`."""
+        """Run with --json and parse the output; the exit status must be `status`."""
         done = self.run(*arguments, "--json")
         assert (done.returncode, done.stderr) == (status, "")
         return json.loads(done.stdout)
 
     def with_settings(self, **settings: str) -> "Drover":
-        """Give the same tool with more variables set."""
+        """The same tool with more variables set."""
         return Drover(self.environment | settings, self.path)

@@ -1,4 +1,4 @@
-"""The tool from outside: version, help, usage, devices, output that goes nowhere."""
+"""The tool end to end: version, help, usage, devices, output that cannot be written."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def test_version_names_release_and_build(plain):
 
 
 def test_no_command_prints_help_and_is_wrong_usage(plain):
-    """A script that forgets the command must notice."""
+    """A script without a command must fail."""
     done = plain.run()
     assert done.returncode == 2
     assert done.stdout == ""
@@ -45,8 +45,8 @@ def test_no_command_prints_help_and_is_wrong_usage(plain):
     [["fly"], ["--fly"], ["devices", "--fly"], ["devices", "cuda:0"], ["doctor", "--timeout"]],
     ids=" ".join,
 )
-def test_unknown_words_are_wrong_usage(plain, arguments):
-    """Nothing is guessed, and the way to the help is shown."""
+def test_unknown_arguments_are_wrong_usage(plain, arguments):
+    """The message refers to --help."""
     done = plain.run(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -54,8 +54,8 @@ def test_unknown_words_are_wrong_usage(plain, arguments):
 
 
 @pytest.mark.parametrize("timeout", ["soon", "0", "-1", "99999"])
-def test_timeout_that_makes_no_sense_is_wrong_usage(plain, timeout):
-    """Neither words nor times that end at once or never."""
+def test_invalid_timeout_is_wrong_usage(plain, timeout):
+    """Neither words, nor zero, nor more than an hour."""
     done = plain.run("doctor", f"--timeout={timeout}")
     assert done.returncode == 2
     assert "--timeout" in done.stderr
@@ -63,7 +63,7 @@ def test_timeout_that_makes_no_sense_is_wrong_usage(plain, timeout):
 
 @pytest.mark.parametrize("command", [[], ["devices"], ["doctor"]], ids=lambda words: " ".join(words) or "drover")
 def test_help_has_examples(plain, command):
-    """Every command has some; what is for the doctor alone stays out of sight."""
+    """Every command has some, and the doctor's internal command is hidden."""
     done = plain.run(*command, "--help")
     assert done.returncode == 0
     assert done.stderr == ""
@@ -71,8 +71,8 @@ def test_help_has_examples(plain, command):
     assert "probe-driver" not in done.stdout
 
 
-def test_devices_table_says_which_backend_and_why(host):
-    """One row per emulated device, under the reason for emulating."""
+def test_devices_table_names_the_backend_and_the_reason(host):
+    """Below them is one row per emulated device."""
     done = host.run("devices")
     assert (done.returncode, done.stderr) == (0, "")
     first, heading, *rows = done.stdout.splitlines()
@@ -86,7 +86,7 @@ def test_devices_table_says_which_backend_and_why(host):
         assert row.endswith("shared")
 
 
-def test_devices_json_has_every_key_and_null_where_nothing_is_known(host):
+def test_devices_json_has_every_key_and_null_for_unknown_values(host):
     """Programs may rely on keys and types."""
     said = host.read_json("devices")
     assert list(said) == ["backend", "reason", "devices"]
@@ -105,7 +105,7 @@ def test_devices_json_has_every_key_and_null_where_nothing_is_known(host):
 
 
 def test_devices_of_a_driver_are_chosen_over_emulated_ones(gpu):
-    """All that NVML tells arrives."""
+    """With everything that NVML reports."""
     said = gpu.with_settings(FAKE_GPU_COUNT="2").read_json("devices")
     assert said["backend"] == "cuda"
     assert "2 GPUs" in said["reason"]
@@ -119,21 +119,21 @@ def test_devices_of_a_driver_are_chosen_over_emulated_ones(gpu):
 
 
 def test_devices_all_shows_every_backend(gpu):
-    """The selected backend stays the first word."""
+    """The selected backend is still the first."""
     said = gpu.with_settings(DROVER_HOST_DEVICES="1").read_json("devices", "--all")
     assert said["backend"] == "cuda"
     assert sorted(device["id"] for device in said["devices"]) == ["cuda:0", "host:0"]
 
 
 def test_devices_does_not_start_cuda(gpu):
-    """Listing costs no context: a cuInit that kills its caller does no harm."""
+    """Listing creates no context: a cuInit that kills its caller is never called."""
     done = gpu.with_settings(FAKE_CUINIT_CRASH="1").run("devices")
     assert (done.returncode, done.stderr) == (0, "")
     assert "cuda:0" in done.stdout
 
 
 def test_devices_shows_modes(gpu):
-    """Exclusive use and partitions are visible; a mode we do not know is null."""
+    """Exclusive use and partitions are visible; an unknown mode is null."""
     exclusive = gpu.with_settings(FAKE_COMPUTE_MODE="3")
     assert "exclusive-process" in exclusive.run("devices").stdout
     partitioned = gpu.with_settings(FAKE_MIG="1", FAKE_MIG_INSTANCES="2")
@@ -145,8 +145,8 @@ def test_devices_shows_modes(gpu):
     assert odd.read_json("devices")["devices"][0]["compute_mode"] is None
 
 
-def test_device_that_does_not_tell_its_memory_is_still_listed(gpu):
-    """A sick GPU is the one people look for."""
+def test_device_that_does_not_report_its_memory_is_still_listed(gpu):
+    """Users look for the faulty GPU."""
     sick = gpu.with_settings(FAKE_MEMORY_RESULT="15")
     device = sick.read_json("devices")["devices"][0]
     assert device["memory_free"] is None
@@ -154,7 +154,7 @@ def test_device_that_does_not_tell_its_memory_is_still_listed(gpu):
 
 
 def test_hidden_gpus_are_the_reason_for_emulation(gpu):
-    """The variable that hides them is named."""
+    """The reason names the variable that hides them."""
     said = gpu.with_settings(CUDA_VISIBLE_DEVICES="").read_json("devices")
     assert said["backend"] == "host"
     assert "CUDA_VISIBLE_DEVICES" in said["reason"]
@@ -172,7 +172,7 @@ def test_hidden_gpus_are_the_reason_for_emulation(gpu):
     ids=str,
 )
 def test_wrong_setting_stops_devices_with_a_remedy(host, settings, words):
-    """The variable and its text are repeated."""
+    """The message has the variable and its value."""
     done = host.with_settings(**settings).run("devices")
     assert done.returncode == 3
     assert done.stdout == ""
@@ -182,7 +182,7 @@ def test_wrong_setting_stops_devices_with_a_remedy(host, settings, words):
 
 
 @pytest.mark.parametrize("arguments", [["devices"], ["devices", "--json"], ["doctor"]], ids=" ".join)
-def test_reader_that_goes_away_is_no_error(host, arguments):
+def test_reader_that_is_gone_is_not_an_error(host, arguments):
     """As in `drover devices | head -0`."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -192,14 +192,14 @@ def test_reader_that_goes_away_is_no_error(host, arguments):
 
 
 def test_full_disk_is_an_error(host):
-    """Half a list must not look like a whole one."""
+    """Truncated output must not look complete."""
     with open("/dev/full", "wb") as full:
         done = host.run("devices", stdout=full)
     assert done.returncode == 3
     assert "No space left on device" in done.stderr
 
 
-def test_reader_that_goes_away_does_not_change_the_doctors_verdict(gpu):
+def test_reader_that_is_gone_does_not_change_the_doctors_verdict(gpu):
     """As in `drover doctor | head -1` under pipefail."""
     sick = gpu.with_settings(FAKE_CUINIT_RESULT="802")
     reading, writing = os.pipe()

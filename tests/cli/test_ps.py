@@ -1,4 +1,4 @@
-"""The pools of this user, seen from outside: boards made by hand, with workers that are any process."""
+"""The pools of this user, on hand-made boards whose workers are arbitrary processes."""
 
 import fcntl
 import json
@@ -21,7 +21,7 @@ MFD_ALLOW_SEALING, ALL_SEALS = 2, 7
 
 
 def board_size() -> tuple[int, int]:
-    """Give the offset of the first worker and the size of one, as the C++ compiler lays them out."""
+    """The offset of the first worker and the size of a worker, as the C++ compiler lays them out."""
     first = (HEAD.size + TASKS * 64 + 63) // 64 * 64
     return first, 64 * 4 + 64 * 2 + (6 * 4 + 64 * 8 + 63) // 64 * 64
 
@@ -30,7 +30,7 @@ class Board:
     """A board in a memory file that this process has open."""
 
     def __init__(self, name: str, magic: int = MAGIC, version: int = 2):
-        """Make one without workers."""
+        """Create a board without workers."""
         self.first, self.stride = board_size()
         self.file = os.memfd_create("drover-board", os.MFD_CLOEXEC | MFD_ALLOW_SEALING)
         size = self.first + WORKERS * self.stride
@@ -57,7 +57,7 @@ class Board:
         self.memory[: HEAD.size] = HEAD.pack(*self.head)
 
     def close(self) -> None:
-        """Give it up."""
+        """Unmap and close the board."""
         self.memory.close()
         os.close(self.file)
 
@@ -80,19 +80,19 @@ def sleeper():
 
 
 def ours(answer: dict) -> list[dict]:
-    """Give the pools of this process."""
+    """The pools of this process."""
     return [pool for pool in answer["pools"] if pool["application_pid"] == os.getpid()]
 
 
-def test_no_pools_is_no_error(plain):
-    """It says so."""
+def test_no_pools_is_not_an_error(plain):
+    """The list is empty."""
     done = plain.run("ps")
     assert (done.returncode, done.stderr) == (0, "")
     assert ours(plain.read_json("ps")) == []
 
 
 def test_table_shows_workers(plain, board, sleeper):
-    """With what each is inside of."""
+    """With the call in which each worker is."""
     board.add(sleeper.pid, RUNNING, task=42, inside="cuStreamSynchronize")
     board.add(2**31 - 20, IDLE)
     done = plain.run("ps")
@@ -106,8 +106,8 @@ def test_table_shows_workers(plain, board, sleeper):
     assert "idle (gone)" in done.stdout
 
 
-def test_json_has_the_same(plain, board, sleeper):
-    """Names are stable."""
+def test_json_has_the_contents_of_the_table(plain, board, sleeper):
+    """Keys are stable."""
     board.add(sleeper.pid, RUNNING, task=42, inside="queue.get")
     (pool,) = ours(plain.read_json("ps"))
     assert (pool["name"], pool["pending"], pool["failed"], pool["problem"]) == ("demo", 3, 2, None)
@@ -124,24 +124,24 @@ def test_json_has_the_same(plain, board, sleeper):
     assert worker["resident_bytes"] > 0
 
 
-def test_stopped_worker_is_seen(plain, board, sleeper):
-    """Whatever it wrote before."""
+def test_stopped_worker_is_shown_as_stopped(plain, board, sleeper):
+    """Regardless of its last entry."""
     board.add(sleeper.pid, RUNNING, task=1)
     sleeper.send_signal(signal.SIGSTOP)
     os.waitpid(sleeper.pid, os.WUNTRACED)
     assert "running (stopped)" in plain.run("ps").stdout
 
 
-def test_stacks_come_with_the_reason_for_none(plain, board, sleeper):
-    """A process that is no worker of the pool is not asked."""
+def test_missing_stack_has_a_reason(plain, board, sleeper):
+    """A process that is not a worker of the pool is not interrupted."""
     board.add(sleeper.pid, RUNNING, task=1)
     done = plain.run("ps", "--stacks")
     assert done.returncode == 0
     assert f"stack of worker-0 ({sleeper.pid}): it has no part in this pool" in done.stdout
 
 
-def test_foreign_memory_is_a_problem_and_no_crash(plain):
-    """Another version, and noise."""
+def test_invalid_board_is_a_problem_and_not_a_crash(plain):
+    """Another version, and random bytes."""
     other = Board("other", version=7)
     (pool,) = ours(plain.read_json("ps"))
     assert "version 7" in pool["problem"]
@@ -155,8 +155,8 @@ def test_foreign_memory_is_a_problem_and_no_crash(plain):
     other.close()
 
 
-def test_watch_ends_by_interrupt(plain, board):
-    """And is a good end; each look is a line of JSON."""
+def test_interrupt_ends_watch_successfully(plain, board):
+    """Each sample is a line of JSON."""
     child = subprocess.Popen(
         [plain.path, "ps", "--watch", "0.1", "--json"], env=plain.variables(), stdout=subprocess.PIPE, text=True
     )
@@ -168,7 +168,7 @@ def test_watch_ends_by_interrupt(plain, board):
 
 
 def test_watch_redraws_a_terminal(plain, board):
-    """Without a number it takes its own."""
+    """With the default pause."""
     ours_end, theirs = pty.openpty()
     child = subprocess.Popen([plain.path, "ps", "--watch"], env=plain.variables(), stdout=theirs)
     os.close(theirs)
@@ -182,13 +182,13 @@ def test_watch_redraws_a_terminal(plain, board):
 
 
 @pytest.mark.parametrize("arguments", [["x"], ["--watch", "0"], ["--watch", "-1"], ["--fly"]], ids=" ".join)
-def test_wrong_words_are_wrong_usage(plain, arguments):
-    """Nothing is guessed."""
+def test_invalid_arguments_are_wrong_usage(plain, arguments):
+    """As everywhere in the tool."""
     assert plain.run("ps", *arguments).returncode == 2
 
 
 def test_doctor_explains_a_process_without_drover(plain, sleeper):
-    """One that is stopped, with the command that lets it go on."""
+    """It is stopped, and the remedy is the command that continues it."""
     sleeper.send_signal(signal.SIGSTOP)
     os.waitpid(sleeper.pid, os.WUNTRACED)
     done = plain.run("doctor", "--pid", str(sleeper.pid), "--no-stacks")
@@ -201,8 +201,8 @@ def test_doctor_explains_a_process_without_drover(plain, sleeper):
     assert answer["processes"][0]["findings"][0]["id"] == "stopped"
 
 
-def test_doctor_finds_a_fork_that_waits_for_a_thread_it_has_not(plain):
-    """As Python programs do that fork while a thread holds a lock."""
+def test_doctor_finds_a_forked_child_that_waits_for_a_missing_thread(plain):
+    """Python programs that fork while a thread holds a lock do that."""
     script = (
         "import os, threading, time\n"
         "lock = threading.Lock()\n"
@@ -226,8 +226,8 @@ def test_doctor_finds_a_fork_that_waits_for_a_thread_it_has_not(plain):
         parent.stdout.close()
 
 
-def test_doctor_of_no_process_is_an_error(plain):
-    """With what to do."""
+def test_doctor_of_an_unknown_process_is_an_error(plain):
+    """An invalid pid is wrong usage."""
     done = plain.run("doctor", "--pid", str(2**31 - 20))
     assert (done.returncode, done.stdout) == (3, "")
     assert "there is no process" in done.stderr
@@ -236,7 +236,7 @@ def test_doctor_of_no_process_is_an_error(plain):
 
 
 def test_help_has_examples(plain):
-    """For people who look for the right words."""
+    """As every command has."""
     done = plain.run("ps", "--help")
     assert done.returncode == 0
     assert "Examples:\n" in done.stdout

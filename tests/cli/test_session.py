@@ -1,4 +1,4 @@
-"""Named sessions from outside: a keeper started by hand, this process as its participant, the tool as its visitor."""
+"""Named sessions end to end: the tool visits a keeper that the test starts and in which it takes part."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = 60  # ends a run that has gone wrong
+SECONDS = 60  # ends a run that hangs
 MAGIC, VERSION = 0x52565244, 2
 JOIN, CREATE, DEPOSIT, KEEP = 2, 3, 7, 15
 SLAB = 11  # the kind of object that has a file
@@ -33,33 +33,33 @@ LIST_KEYS = [
 
 
 def request(kind: int, number: int, name: str, sequence: int = 1) -> bytes:
-    """Give a control message: header, no object, a number and a name."""
+    """Encode a control message: header, no object, a number and a name."""
     header = struct.pack("<IHHQ", MAGIC, VERSION, kind, sequence)
     return header + bytes(80) + struct.pack("<Q", number) + name.encode().ljust(64, b"\0")
 
 
 def create_slab(size: int, sequence: int) -> bytes:
-    """Give the message that makes an object with a file: header, kind and size, no handle, no name."""
+    """Encode the message that creates an object with a file: header, kind and size, no handle, no name."""
     header = struct.pack("<IHHQ", MAGIC, VERSION, CREATE, sequence)
     return header + struct.pack("<7Q", SLAB, size, 0, 0, 0, 0, 0) + bytes(96)
 
 
 def keep(name: str, description: str, sequence: int) -> bytes:
-    """Give the message that keeps a record without blocks under a name."""
+    """Encode the message that keeps a record without blocks under a name."""
     entry = struct.pack("<4I3Q", len(name), len(description), 0, 0, 0, 0, 0)
     return request(KEEP, 0, "", sequence) + entry + name.encode() + description.encode()
 
 
 def own_start_time() -> int:
-    """Give the start time of this process as the kernel shows it."""
+    """The start time of this process in /proc."""
     return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
 
 
 class Keeper:
-    """A keeper of a named session, kept by the tool itself."""
+    """The keeper of a named session, which is the tool itself."""
 
     def __init__(self, drover, name: str, idle_limit: int = 3600):
-        """Start it and wait for its word."""
+        """Start it and wait for its greeting."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = [
             "--drover-role=keeper",
@@ -78,7 +78,7 @@ class Keeper:
         ours.close()
 
     def connect(self) -> socket.socket:
-        """Give a visitor's connection."""
+        """Connect as a visitor."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.settimeout(SECONDS)
         connection.connect(str(self.socket_path))
@@ -105,7 +105,7 @@ class Keeper:
 
 @pytest.fixture
 def drover(plain, tmp_path):
-    """Give the tool with a folder of sessions of its own; what is left in it is ended."""
+    """Give the tool with its own folder of sessions; end all that remain."""
     tool = plain.with_settings(XDG_RUNTIME_DIR=str(tmp_path))
     yield tool
     for each in tool.read_json("session", "list")["sessions"]:
@@ -113,7 +113,7 @@ def drover(plain, tmp_path):
 
 
 def test_no_sessions(drover, tmp_path):
-    """Nothing is listed, and looking makes no folder."""
+    """The list is empty, and listing creates no folder."""
     done = drover.run("session", "list")
     assert (done.returncode, done.stdout, done.stderr) == (0, "no named sessions\n", "")
     assert drover.read_json("session", "list") == {"sessions": []}
@@ -121,7 +121,7 @@ def test_no_sessions(drover, tmp_path):
 
 
 def test_list_has_a_row_for_each_session(drover):
-    """In the order of names, with what each keeps."""
+    """Sorted by name."""
     keepers = [Keeper(drover, "zebra"), Keeper(drover, "ant")]
     done = drover.run("session", "list")
     heading, *rows = done.stdout.splitlines()
@@ -145,8 +145,8 @@ def test_list_as_json(drover):
     assert entry["problem"] is None
 
 
-def test_show_tells_who_takes_part_and_what_is_kept(drover):
-    """Participants by number, slabs by number."""
+def test_show_lists_participants_and_slabs(drover):
+    """Both by number."""
     keeper = Keeper(drover, "train")
     with keeper.join("tester") as connection, open("/dev/zero", "rb") as slab:
         socket.send_fds(connection, [request(DEPOSIT, 3 * 2**20, "weights", sequence=2)], [slab.fileno()])
@@ -171,7 +171,7 @@ def test_show_tells_who_takes_part_and_what_is_kept(drover):
 
 
 def test_files_of_objects_count_as_slabs(drover):
-    """A user sees how much memory a session holds, whoever described it."""
+    """The sum is all memory of the session, described or not."""
     keeper = Keeper(drover, "train")
     with keeper.join("tester") as connection, open("/dev/zero", "rb") as slab:
         socket.send_fds(connection, [create_slab(5 * 2**20, sequence=2)], [slab.fileno()])
@@ -189,8 +189,8 @@ def test_files_of_objects_count_as_slabs(drover):
     assert (entry["objects"], entry["slabs"], entry["slab_bytes"]) == (1, 2, 8 * 2**20)
 
 
-def test_show_lists_what_is_kept_under_names(drover):
-    """By name; without a table where there is nothing."""
+def test_show_lists_kept_items(drover):
+    """Sorted by name; without items there is no table."""
     keeper = Keeper(drover, "train")
     assert "KEPT" not in drover.run("session", "show", "train").stdout
     assert drover.read_json("session", "show", "train")["kept"] == []
@@ -208,8 +208,8 @@ def test_show_lists_what_is_kept_under_names(drover):
     assert before <= weights["since"] <= time.time()
 
 
-def test_drop_ends_one_name(drover):
-    """And only that; a second time it is an error that says what is kept."""
+def test_drop_removes_one_item(drover):
+    """To drop it again is an error that lists the remaining items."""
     keeper = Keeper(drover, "train")
     keeper.keep({"weights": "", "bias": ""})
     done = drover.run("session", "drop", "train", "weights")
@@ -223,8 +223,8 @@ def test_drop_ends_one_name(drover):
     assert "this user has no session 'fly'" in unknown.stderr
 
 
-def test_end_leaves_nothing(drover, tmp_path):
-    """Neither process nor file, and the name is unknown afterwards."""
+def test_end_leaves_nothing_behind(drover, tmp_path):
+    """Neither a process nor a file, and the name is unknown afterwards."""
     keeper = Keeper(drover, "train", idle_limit=0)
     assert "ends never" in drover.run("session", "show", "train").stdout
     done = drover.run("session", "end", "train")
@@ -236,8 +236,8 @@ def test_end_leaves_nothing(drover, tmp_path):
     assert "this user has no session 'train'" in again.stderr
 
 
-def test_end_needs_force_while_somebody_takes_part(drover):
-    """The participant sees the end of its connection."""
+def test_end_needs_force_while_the_session_has_participants(drover):
+    """Then the participant's connection is closed."""
     keeper = Keeper(drover, "train")
     with keeper.join("tester") as connection:
         refused = drover.run("session", "end", "train")
@@ -250,7 +250,7 @@ def test_end_needs_force_while_somebody_takes_part(drover):
 
 
 def test_stopped_keeper_is_listed_with_its_problem(drover):
-    """It is not waited for long, and force ends it."""
+    """The tool waits for it only briefly, and --force kills it."""
     keeper = Keeper(drover, "stuck")
     keeper.process.send_signal(signal.SIGSTOP)
     done = drover.run("session", "list")
@@ -265,7 +265,7 @@ def test_stopped_keeper_is_listed_with_its_problem(drover):
 
 
 def test_killed_keeper_is_not_listed(drover, tmp_path):
-    """What it left is removed by who looks."""
+    """Listing removes its files."""
     keeper = Keeper(drover, "dead")
     keeper.process.kill()
     keeper.process.wait(SECONDS)
@@ -275,7 +275,7 @@ def test_killed_keeper_is_not_listed(drover, tmp_path):
 
 
 def test_second_keeper_of_a_name_gives_up(drover):
-    """It says so to who started it."""
+    """Its greeting has the reason."""
     first = Keeper(drover, "one")
     second = Keeper(drover, "one")
     assert second.process.wait(SECONDS) == 1
@@ -283,8 +283,8 @@ def test_second_keeper_of_a_name_gives_up(drover):
     assert first.process.poll() is None
 
 
-def test_open_folder_is_refused(drover, tmp_path):
-    """A folder in which others may write is no place for sessions."""
+def test_folder_that_others_may_write_is_refused(drover, tmp_path):
+    """Sessions need a private folder."""
     (tmp_path / "drover").mkdir(mode=0o700)
     (tmp_path / "drover").chmod(0o777)
     done = drover.run("session", "list")
@@ -296,22 +296,22 @@ def test_open_folder_is_refused(drover, tmp_path):
 @pytest.mark.parametrize(
     "arguments", [[], ["fly"], ["show"], ["end"], ["list", "x"], ["drop", "x"], ["end", "x", "--json"]], ids=" ".join
 )
-def test_wrong_words_are_wrong_usage(drover, arguments):
-    """Nothing is guessed."""
+def test_invalid_arguments_are_wrong_usage(drover, arguments):
+    """As everywhere in the tool."""
     done = drover.run("session", *arguments)
     assert done.returncode == 2
     assert done.stdout == ""
 
 
-def test_name_that_is_none_is_an_error(drover):
-    """The rules are told."""
+def test_invalid_name_is_an_error(drover):
+    """The message has the rules for names."""
     done = drover.run("session", "show", "../etc")
     assert done.returncode == 3
     assert "letters, digits" in done.stderr
 
 
 def test_help_has_examples(drover):
-    """For people who look for the right words."""
+    """As every command has."""
     done = drover.run("session", "--help")
     assert done.returncode == 0
     assert "Examples:\n" in done.stdout

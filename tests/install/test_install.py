@@ -1,4 +1,4 @@
-"""Installs the build, builds a program of somebody else against it, and looks at what both need."""
+"""Installs the build, builds a foreign program against it, and checks the dependencies of both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VENDOR_LIBRARIES = ("libcuda", "libcudart", "libnvidia", "libnvrtc")
 
 
 def run(*command: str | Path, **environment: str) -> str:
-    """Run a program that must succeed, with further variables; what it printed."""
+    """Run a program that must succeed, with additional variables; its output."""
     done = subprocess.run(
         [str(part) for part in command],
         env={**os.environ, **environment},
@@ -29,17 +29,17 @@ def run(*command: str | Path, **environment: str) -> str:
 
 
 def project_version() -> str:
-    """The version that CMakeLists.txt gives."""
+    """The version in CMakeLists.txt."""
     match = re.search(r"project\(drover VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
     assert match is not None
     return match[1]
 
 
 def libraries_of(program: Path) -> list[str]:
-    """The shared libraries that the loader needs before `main`, direct and indirect."""
+    """The direct and indirect shared libraries that are loaded before `main`."""
     direct = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", program))
     indirect = re.findall(r"^\s*(\S+)", run("ldd", program), re.MULTILINE)
-    assert direct, f"{program} is no dynamic program, so that this test shows nothing"
+    assert direct, f"{program} is not dynamically linked, so this test proves nothing"
     return [*direct, *indirect]
 
 
@@ -47,7 +47,7 @@ def libraries_of(program: Path) -> list[str]:
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the build once."""
     if not (BUILD / "cmake_install.cmake").is_file():
-        pytest.fail(f"{BUILD} holds no build: run `make build`, or set DROVER_BUILD_DIR to a build folder")
+        pytest.fail(f"{BUILD} is not a build folder: run `make build`, or set DROVER_BUILD_DIR")
     folder = tmp_path_factory.mktemp("prefix")
     run("cmake", "--install", BUILD, "--prefix", folder)
     return folder
@@ -64,26 +64,26 @@ def consumer(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_program_against_the_installed_package_runs(consumer: Path) -> None:
-    """It finds the package, links, and sees the devices of the backend it asks for."""
+    """It finds the package, links, and lists the devices of the chosen backend."""
     text = run(consumer, DROVER_BACKEND="host", DROVER_HOST_DEVICES="2")
     assert text == f"{project_version()}\nhost:0\nhost:1\n"
 
 
 def test_installed_tool_runs(prefix: Path) -> None:
-    """It is the same version, and sees the same devices."""
+    """It has the same version, and lists the same devices."""
     assert project_version() in run(prefix / "bin" / "drover", "--version")
     assert "host:0" in run(prefix / "bin" / "drover", "devices", DROVER_BACKEND="host")
 
 
 def test_neither_program_needs_a_driver_to_start(prefix: Path, consumer: Path) -> None:
-    """NVIDIA's libraries are loaded while running, if at all."""
+    """NVIDIA's libraries are only loaded at run time."""
     for program in (prefix / "bin" / "drover", consumer):
         needed = libraries_of(program)
         assert not [name for name in needed if Path(name).name.startswith(VENDOR_LIBRARIES)], needed
 
 
 def test_only_public_headers_are_installed(prefix: Path) -> None:
-    """The include folder is that of the tree, file by file, with nothing of our dependencies."""
+    """The include folder has the files of the tree and includes no dependency."""
     installed = {path.relative_to(prefix).as_posix() for path in (prefix / "include").rglob("*") if path.is_file()}
     ours = {path.relative_to(ROOT).as_posix() for path in (ROOT / "include").rglob("*") if path.is_file()}
     assert installed == ours
@@ -93,13 +93,13 @@ def test_only_public_headers_are_installed(prefix: Path) -> None:
 
 
 def test_nothing_of_the_python_package_is_installed(prefix: Path) -> None:
-    """That is in the wheel; the build has it."""
+    """The wheel installs it, although the build has it."""
     assert any((BUILD / "python" / "drover").glob("_core*.so"))
     assert not [path for path in prefix.rglob("*") if path.name.startswith("_core") or path.suffix == ".py"]
 
 
 def test_package_files_name_no_path_of_the_build(prefix: Path) -> None:
-    """A package that was moved to another machine still works."""
+    """The package still works after it was moved to another machine."""
     files = [*prefix.rglob("*.cmake")]
     assert files
     for path in files:

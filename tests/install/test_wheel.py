@@ -1,4 +1,4 @@
-"""Installs the wheel in an environment that has nothing else but cloudpickle, and uses it there."""
+"""Installs the wheel in an environment with only cloudpickle, and uses it there."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WHEELS = ROOT / "build" / "wheel"
 SOURCES = ROOT / "python" / "drover"
 COMPILED = re.compile(r"drover/_core\.[\w.-]+\.so")
-# Ends a run that has gone wrong; says nothing of how fast it must be.
-TIMEOUT_S = 300
+TIMEOUT_S = 300  # ends a run that hangs
 
 PROGRAM = """
 import drover
@@ -42,14 +41,14 @@ print(worker.exitcode, drover.__version__)
 
 
 def project_version() -> str:
-    """The version that CMakeLists.txt gives."""
+    """The version in CMakeLists.txt."""
     match = re.search(r"project\(drover VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
     assert match is not None
     return match[1]
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """Run a program that must succeed, in a folder from which the tree cannot be imported; what it printed."""
+    """Run a program that must succeed, in a folder from which the tree cannot be imported; its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DROVER_"))}
     done = subprocess.run(
         [str(part) for part in command],
@@ -70,7 +69,7 @@ def wheel() -> Path:
     """Give the wheel that `make wheel` built."""
     found = sorted(WHEELS.glob(f"drover-{project_version()}-*.whl"), key=lambda path: path.stat().st_mtime)
     if not found:
-        pytest.skip(f"{WHEELS} holds no wheel: run `make wheel`")
+        pytest.skip(f"{WHEELS} has no wheel: run `make wheel`")
     if found[-1].stat().st_mtime < max(path.stat().st_mtime for path in SOURCES.glob("*.py*")):
         pytest.skip(f"{found[-1]} is older than the modules in {SOURCES}: run `make wheel`")
     return found[-1]
@@ -78,7 +77,7 @@ def wheel() -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a virtual environment in which the wheel is installed, and beside it what it says it needs."""
+    """Give a virtual environment with the wheel and its dependencies."""
     venv = tmp_path_factory.mktemp("venv")
     run(sys.executable, "-m", "venv", "--without-pip", venv, cwd=venv)
     run(
@@ -98,8 +97,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return venv
 
 
-def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
-    """Every module of the tree, the compiled half, the tool with its right to run, and the metadata."""
+def test_wheel_contains_the_package_and_nothing_else(wheel: Path) -> None:
+    """Every module of the tree, the compiled half, the executable tool, and the metadata."""
     with zipfile.ZipFile(wheel) as archive:
         modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
     inside = {name for name in modes if not name.startswith(f"drover-{project_version()}.dist-info/")}
@@ -110,8 +109,8 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert modes["drover/bin/drover"] & stat.S_IXUSR
 
 
-def test_metadata_says_what_the_package_needs(wheel: Path) -> None:
-    """Cloudpickle alone, and an interpreter that is new enough."""
+def test_metadata_has_the_dependencies(wheel: Path) -> None:
+    """Cloudpickle alone, and the oldest interpreter."""
     with zipfile.ZipFile(wheel) as archive:
         text = archive.read(f"drover-{project_version()}.dist-info/METADATA").decode()
     metadata = Parser().parsestr(text)
@@ -122,21 +121,21 @@ def test_metadata_says_what_the_package_needs(wheel: Path) -> None:
 
 
 def test_processes_and_queues_work(installed: Path, tmp_path: Path) -> None:
-    """A keeper is started from inside the package, and a worker that imports it."""
+    """The package starts its own tool as the keeper, and a worker that imports it."""
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
     text = run(installed / "bin/python", "program.py", cwd=tmp_path)
     assert text == f"[1, 4, 9]\n0 {project_version()}\n"
 
 
 def test_tool_is_installed_under_both_names(installed: Path, tmp_path: Path) -> None:
-    """As a program, and as a module."""
+    """As a program and as a module."""
     for command in ([installed / "bin/drover"], [installed / "bin/python", "-m", "drover"]):
         assert project_version() in run(*command, "--version", cwd=tmp_path)
         assert "devices" in run(*command, "--help", cwd=tmp_path)
 
 
-def test_programs_in_it_need_only_libraries_that_every_system_has(installed: Path, tmp_path: Path) -> None:
-    """No driver, nothing of the machine that built it, no path to look for libraries."""
+def test_its_programs_need_only_libraries_of_every_system(installed: Path, tmp_path: Path) -> None:
+    """No driver, nothing of the build machine, and no search path for libraries."""
     package = installed / Path(sysconfig.get_path("platlib")).relative_to(sys.prefix) / "drover"
     for program in (package / "bin/drover", next(package.glob("_core*.so"))):
         text = run("readelf", "-d", program, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""What the tests of the scripts share: the scripts as modules, and small trees to run checks on."""
+"""Fixtures of the tests of the scripts: the scripts as modules, and small trees on which checks run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scripts/bundle_deps.py: what goes into .deps, and what is said when something is missing."""
+"""scripts/bundle_deps.py: the contents of .deps, and the messages when something is missing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MODULES = (
 
 @pytest.fixture
 def system(tmp_path: Path) -> Path:
-    """Give a system with all packages, and a virtual environment below it, each file holding its own name."""
+    """Give a system with all packages and a virtual environment; each file contains its own name."""
     for name in FILES + MODULES:
         path = tmp_path / "system" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def bundle(system: Path, out: Path) -> int:
 def test_headers_sources_and_licences_are_copied(
     system: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The folder is as cmake/dependencies.cmake and tests/conftest.py look for it, and nothing else is in it."""
+    """The folder has exactly the files that cmake/dependencies.cmake and tests/conftest.py search for."""
     out = tmp_path / ".deps"
     assert bundle(system, out) == 0
     assert sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()) == [
@@ -75,7 +75,7 @@ def test_headers_sources_and_licences_are_copied(
 
 
 def test_second_run_replaces_the_first(system: Path, tmp_path: Path) -> None:
-    """What is no longer in the packages goes."""
+    """Files that the packages no longer have are removed."""
     out = tmp_path / ".deps"
     assert bundle(system, out) == 0
     (system / "usr/include/nlohmann/detail/value_t.hpp").unlink()
@@ -95,7 +95,7 @@ def test_second_run_replaces_the_first(system: Path, tmp_path: Path) -> None:
 def test_missing_package_is_named_and_old_bundle_kept(
     system: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], lost: str, package: str
 ) -> None:
-    """Nothing half-filled takes the place of what was there."""
+    """A partial bundle never replaces a complete one."""
     out = tmp_path / ".deps"
     assert bundle(system, out) == 0
     (system / lost).unlink()
@@ -106,7 +106,7 @@ def test_missing_package_is_named_and_old_bundle_kept(
 
 
 @pytest.mark.parametrize("lost", [MODULES[0], MODULES[2]])
-def test_missing_module_or_its_licence_is_told(
+def test_missing_module_or_licence_is_reported(
     system: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], lost: str
 ) -> None:
     """It comes with the tools in .venv."""

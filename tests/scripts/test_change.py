@@ -1,4 +1,4 @@
-"""scripts/change.py: the base of a change, and what has changed since."""
+"""scripts/change.py: the base of a change, and the files that changed since."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from small_tree import Tree
 
 
 def test_first_commit_has_no_base(tree: Tree) -> None:
-    """Nothing is known, so everything counts as changed."""
+    """So everything counts as changed."""
     assert change.base_of(tree.root) is None
     commit(tree, "one")
     assert change.base_of(tree.root) is None
 
 
-def test_main_branch_is_compared_with_the_commit_before_or_with_what_was_pushed(tree: Tree) -> None:
-    """What was pushed is the branch of the origin."""
+def test_main_branch_is_compared_with_the_parent_or_with_the_last_push(tree: Tree) -> None:
+    """The last push is the origin's main branch."""
     git(tree, "checkout", "--quiet", "-b", "main")
     first, second = commit(tree, "one"), commit(tree, "two")
     assert change.base_of(tree.root) == first
@@ -27,8 +27,8 @@ def test_main_branch_is_compared_with_the_commit_before_or_with_what_was_pushed(
     assert change.base_of(tree.root) == second
 
 
-def test_branch_is_compared_with_where_it_left_the_main_branch(tree: Tree) -> None:
-    """Committed, changed and new files are the change."""
+def test_branch_is_compared_with_the_commit_where_it_left_the_main_branch(tree: Tree) -> None:
+    """The change consists of committed, modified and new files."""
     git(tree, "checkout", "--quiet", "-b", "main")
     left = commit(tree, "one")
     git(tree, "checkout", "--quiet", "-b", "work")
@@ -41,7 +41,7 @@ def test_branch_is_compared_with_where_it_left_the_main_branch(tree: Tree) -> No
 
 
 def test_base_can_be_named(tree: Tree) -> None:
-    """By anything that git knows, and nothing else."""
+    """By any name that git knows."""
     first = commit(tree, "one")
     commit(tree, "two")
     assert change.base_of(tree.root, "HEAD^") == first

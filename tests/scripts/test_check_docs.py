@@ -22,7 +22,7 @@ def check(tree: Tree) -> tuple[int, str]:
 
 @pytest.fixture
 def good(tree: Tree) -> Tree:
-    """Give a tree whose documentation is true."""
+    """Give a tree with correct documentation."""
     tree.write("include/drover/base/errc.hpp", ERRC)
     tree.write("src/base/log.cpp", 'const char* a = std::getenv("DROVER_LOG");\n')
     tree.write("docs/errors.md", "# Errors\n\n## `busy`\n\ntext\n\n## timed_out: too late\n\ntext\n")
@@ -37,7 +37,7 @@ def good(tree: Tree) -> Tree:
     return tree
 
 
-def test_true_documentation_passes(good: Tree) -> None:
+def test_correct_documentation_passes(good: Tree) -> None:
     """Everything that is allowed, in one tree."""
     assert check(good) == (0, "check_docs: ok\n")
 
@@ -90,7 +90,7 @@ def test_true_documentation_passes(good: Tree) -> None:
         ("ARCHITECTURE.md", "All `docs/*.rst`.\n", "ARCHITECTURE.md:1: `docs/*.rst` does not exist: "),
     ],
 )
-def test_untrue_documentation_is_reported_with_its_place(good: Tree, name: str, text: str, message: str) -> None:
+def test_incorrect_documentation_is_reported_with_its_place(good: Tree, name: str, text: str, message: str) -> None:
     """Each rule, broken once."""
     good.write(name, text)
     status, output = check(good)
@@ -100,7 +100,7 @@ def test_untrue_documentation_is_reported_with_its_place(good: Tree, name: str, 
 
 
 def test_missing_pages_are_reported(good: Tree) -> None:
-    """Codes and variables need their pages."""
+    """Codes and variables need pages."""
     (good.root / "docs/errors.md").unlink()
     (good.root / "docs/configuration.md").unlink()
     good.write("README.md", "text\n")
@@ -111,12 +111,12 @@ def test_missing_pages_are_reported(good: Tree) -> None:
 
 
 def test_variable_in_a_comment_is_not_read(good: Tree) -> None:
-    """Only strings in code count."""
+    """Only strings in code count as reads."""
     good.write("src/base/a.cpp", '// getenv("DROVER_OLD")\nconst char* hint = "set DROVER_OTHER=1";\n')
     assert check(good)[0] == 0
 
 
-def test_anchors_are_those_that_github_makes() -> None:
-    """Punctuation goes, spaces become dashes, repeated headings are numbered, HTML anchors count."""
+def test_anchors_are_those_of_github() -> None:
+    """Punctuation is dropped, spaces become dashes, repeated headings are numbered, HTML anchors count."""
     text = '# A `b_c`: d-e!\n## A\n## A\n<a id="own"></a>\n```\n# not this\n```\n## [Link](x.md) text ##\n'
     assert markdown.anchors(text) == {"a-b_c-d-e", "a", "a-1", "own", "link-text"}

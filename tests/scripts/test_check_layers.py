@@ -1,4 +1,4 @@
-"""scripts/check_layers.py: which includes it lets pass and which it refuses."""
+"""scripts/check_layers.py: which includes it accepts and which it refuses."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_forbidden_include_is_reported_with_its_place(tree: Tree, name: str, inc
 
 
 def test_part_without_a_layer_is_reported(tree: Tree) -> None:
-    """A new folder must be given its place."""
+    """A new folder needs a place in the order."""
     tree.write("src/novelty/new.cpp", "int x;\n")
     status, text = check(tree)
     assert status == 1
@@ -163,7 +163,7 @@ def test_room_without_a_line_is_reported(tree: Tree, capsys: pytest.CaptureFixtu
 
 
 def test_includes_in_comments_and_raw_strings_do_not_count(tree: Tree) -> None:
-    """Text that only looks like an include."""
+    """They only look like includes."""
     tree.write(
         "src/base/text.cpp",
         '/*\n#include "drover/ipc/channel.hpp"\n*/\n// #include <cuda.h>\n'
@@ -173,7 +173,7 @@ def test_includes_in_comments_and_raw_strings_do_not_count(tree: Tree) -> None:
 
 
 def test_header_that_lacks_an_include_fails_to_compile_alone(tree: Tree) -> None:
-    """The option --compile finds what the text alone does not show."""
+    """The option --compile finds missing includes."""
     tree.write("include/drover/base/good.hpp", HEADER + "#include <string>\ninline std::string f() { return {}; }\n")
     tree.write("include/drover/base/bad.hpp", HEADER + "inline std::string g() { return {}; }\n")
     assert check(tree)[0] == 0
@@ -185,5 +185,5 @@ def test_header_that_lacks_an_include_fails_to_compile_alone(tree: Tree) -> None
 
 
 def test_this_tree_respects_the_layers() -> None:
-    """The rule holds where it matters."""
+    """The real tree passes too."""
     assert check_layers.main(["--root", str(ROOT)]) == 0

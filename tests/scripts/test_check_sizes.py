@@ -13,7 +13,7 @@ def check(tree: Tree) -> tuple[int, str]:
 
 
 def lines(count: int) -> str:
-    """Give C++ comment lines, which cost length but are no code."""
+    """Return C++ comment lines, which count as lines but not as code."""
     return "// line\n" * count
 
 
@@ -38,7 +38,7 @@ def test_small_files_pass(tree: Tree) -> None:
     ],
 )
 def test_long_file_is_warned_about_and_passes(tree: Tree, name: str, length: int, message: str) -> None:
-    """Between the two limits there is a warning only."""
+    """Between the two limits there is only a warning."""
     tree.write(name, "# x\n" * length if name.endswith(".py") else lines(length))
     status, text = check(tree)
     assert status == 0
@@ -106,7 +106,7 @@ def test_python_function_of_61_lines_is_refused(tree: Tree) -> None:
 
 
 def test_too_little_test_code_is_refused(tree: Tree) -> None:
-    """Seven lines of tests for ten lines of code are too few, eight suffice."""
+    """Seven lines of tests for ten lines of code are too few; eight are enough."""
     tree.write("src/base/a.cpp", "int x;\n" * 10)
     tree.write("tests/base/a_test.cpp", "int y;\n" * 7)
     status, text = check(tree)
@@ -117,14 +117,14 @@ def test_too_little_test_code_is_refused(tree: Tree) -> None:
 
 
 def test_files_that_git_ignores_do_not_count(tree: Tree) -> None:
-    """Build outputs may be as long as they like."""
+    """Build outputs may be of any length."""
     tree.write(".gitignore", "/build/\n")
     tree.write("build/generated.cpp", lines(1000))
     assert check(tree)[0] == 0
 
 
-def test_code_lines_leave_out_blank_lines_comments_and_docstrings() -> None:
-    """What counts as code, in both languages."""
+def test_code_lines_exclude_blank_lines_comments_and_docstrings() -> None:
+    """In both languages."""
     cpp = '/* a\n b */\nint x;  // c\n\n// d\nconst char* s = "// e";\n'
     python = '"""Doc.\n\nMore.\n"""\n# comment\nx = 1\n\n\ndef f():\n    """Doc."""\n    return """a\nb"""\n'
     assert check_sizes.code_lines("a.cpp", cpp) == 2

@@ -1,4 +1,4 @@
-"""docs/Doxyfile: every public name must be documented, and annotations do not get in the way."""
+"""docs/Doxyfile: every public name must be documented, and annotations do not confuse doxygen."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def doxygen(folder: Path, header: str) -> tuple[int, str]:
 
 
 def test_documented_header_passes(tmp_path: Path) -> None:
-    """Private and detail names, deleted functions and annotations need no words."""
+    """Private and detail names, deleted functions and annotations need no documentation."""
     assert doxygen(tmp_path, GOOD % "") == (0, "")
     assert (tmp_path / "out/html/index.html").is_file()
 

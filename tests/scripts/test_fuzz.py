@@ -1,4 +1,4 @@
-"""scripts/fuzz.py on programs that behave like fuzzers."""
+"""scripts/fuzz.py on fake fuzzers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def build(tmp_path: Path) -> Path:
 
 
 def add_fuzzer(build: Path, name: str, text: str) -> None:
-    """Put a program there that notes its arguments."""
+    """Add a program that records its arguments."""
     path = build / "fuzz" / f"{name}_fuzzer"
     path.write_text(f'#!/bin/sh\necho "$@" > {build}/{name}.arguments\n{text}\n', encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
 def test_every_fuzzer_runs_with_its_seeds(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """For the time that was asked for, and one line says how it went."""
+    """For the given time, with one line of result each."""
     add_fuzzer(build, "queue", GOOD)
     add_fuzzer(build, "other", GOOD)
     assert fuzz.main(["--build", str(build), "--seconds", "3"]) == 0
@@ -40,7 +40,7 @@ def test_every_fuzzer_runs_with_its_seeds(build: Path, capsys: pytest.CaptureFix
 
 
 def test_failure_is_shown_and_fails(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With what the fuzzer said, and where to find the input."""
+    """With the fuzzer's output, and the folder of the input."""
     add_fuzzer(build, "pool", BAD)
     add_fuzzer(build, "queue", GOOD)
     assert fuzz.main(["--build", str(build)]) == 1
@@ -52,13 +52,13 @@ def test_failure_is_shown_and_fails(build: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_fuzzer_that_runs_nothing_fails(build: Path) -> None:
-    """An empty success would be none."""
+    """Success without a run is a failure."""
     add_fuzzer(build, "pool", "true")
     assert fuzz.main(["--build", str(build)]) == 1
 
 
 def test_one_fuzzer_can_be_chosen(build: Path) -> None:
-    """And an unknown one, or a build without any, is an error."""
+    """An unknown fuzzer is an error."""
     add_fuzzer(build, "pool", GOOD)
     add_fuzzer(build, "queue", BAD)
     assert fuzz.main(["--build", str(build), "--only", "pool"]) == 0
@@ -66,6 +66,6 @@ def test_one_fuzzer_can_be_chosen(build: Path) -> None:
 
 
 def test_every_fuzzer_of_the_tree_has_seeds() -> None:
-    """The names are those of the sources."""
+    """Seeds and sources have the same names."""
     sources = {path.stem.removesuffix("_fuzzer") for path in (fuzz.ROOT / "fuzz").glob("*_fuzzer.cpp")}
     assert sources == set(fuzz.SEEDS)

@@ -1,4 +1,4 @@
-"""scripts/gpu_suite.py with fake GPUs and fake test programs, and the modules it stands on."""
+"""scripts/gpu_suite.py, and the modules that it uses, with fake GPUs and fake test programs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gpus import Gpu
 from gtest_program import FAILED, PASSED
 from small_tree import SCRIPTS
 
-# Behaves as a GoogleTest program does: lists its tests, or runs them and writes a report. What happens is told by
-# the tests' names.
+# Behaves like a GoogleTest program: lists its tests, or runs them and writes a report. The names of the tests decide
+# what happens.
 PROGRAM = r"""#!{python}
 import json, os, signal, sys, time
 
@@ -56,7 +56,7 @@ sys.exit(3 if any("late" in name for name in TESTS) else status)
 
 
 def write_program(path: Path, text: str) -> None:
-    """Make a file that can be run."""
+    """Write an executable file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -70,13 +70,13 @@ def write_tests(folder: Path, name: str, *tests: str) -> Path:
 
 
 def suite(folder: Path, *arguments: str) -> int:
-    """Run the suite on a build folder as it is."""
+    """Run the suite on a build folder without building."""
     return gpu_suite.main(["--build", str(folder), "--no-build", *arguments])
 
 
 @pytest.fixture
 def one_gpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Give a machine with one GPU; the list holds the bytes in use at each look, the last one for ever."""
+    """Give a machine with one GPU; the list has the bytes in use at each query, and the last one repeats."""
     used = [100 * 2**20]
     monkeypatch.setattr(gpus, "find_gpus", lambda: ([Gpu("Fake 1", used.pop(0) if len(used) > 1 else used[0])], ""))
     monkeypatch.setattr(gpu_suite, "LEAK_PATIENCE_S", 0.0)
@@ -91,7 +91,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_gpu")
 def test_without_a_gpu_every_test_is_listed_as_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The table is there, nothing is run, and that is a success."""
+    """The table is printed, nothing runs, and that is a success."""
     write_tests(tmp_path, "device_test", "Backends/Suite.crashes/cuda", "CudaDriver.loads")
     assert suite(tmp_path) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -101,15 +101,15 @@ def test_without_a_gpu_every_test_is_listed_as_skipped(tmp_path: Path, capsys: p
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_without_a_gpu_and_a_compiler_that_is_said(
+def test_without_a_gpu_and_a_compiler_nothing_is_listed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing can be listed, and that is no failure either."""
+    """The message names the missing programs, and that is a success too."""
     monkeypatch.setenv("PATH", str(tmp_path))
     assert gpu_suite.main(["--build", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "no usable GPU (NVML: no library)" in text
-    assert "nothing can be built without cmake, ninja, a C++ compiler" in text
+    assert "the build needs cmake, ninja, a C++ compiler" in text
     assert text.endswith("0 passed, 0 failed, 0 skipped\n")
 
 
@@ -147,7 +147,7 @@ def test_results_of_all_programs_make_one_table(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.usefixtures("one_gpu")
 def test_machine_with_a_gpu_must_have_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An empty run is no success."""
+    """An empty run is a failure."""
     assert suite(tmp_path) == 1
     assert "no test in" in capsys.readouterr().out
 
@@ -155,18 +155,18 @@ def test_machine_with_a_gpu_must_have_tests(tmp_path: Path, capsys: pytest.Captu
 def test_memory_that_stays_in_use_is_a_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], one_gpu: list[int]
 ) -> None:
-    """More than 16 MiB more than before; the first look prints the GPU, the second is the measure."""
+    """By more than 16 MiB; the first query prints the GPU, the second is the reference."""
     write_tests(tmp_path, "device_test", "CudaDriver.loads")
     one_gpu[:] = [0, 100 * 2**20, 117 * 2**20]
     assert suite(tmp_path) == 1
-    assert "17 MiB of GPU memory more in use than before the suite" in capsys.readouterr().out
+    assert "17 MiB more GPU memory is in use than before the suite" in capsys.readouterr().out
     one_gpu[:] = [0, 100 * 2**20, 116 * 2**20]
     assert suite(tmp_path) == 0
 
 
 @pytest.mark.usefixtures("one_gpu")
-def test_benchmark_runs_unless_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its report is shown, its failure counts."""
+def test_benchmark_runs_unless_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its report is shown, and its failure counts."""
     write_tests(tmp_path, "device_test", "CudaDriver.loads")
     write_program(tmp_path / "benchmarks/bench_device", '#!/bin/sh\necho "copy 55 GB/s $1 $2"\n')
     assert suite(tmp_path) == 0
@@ -181,10 +181,10 @@ def test_benchmark_runs_unless_left_out(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.usefixtures("one_gpu")
-def test_sanitizer_runs_when_asked_for(
+def test_sanitizer_runs_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tests that fault on purpose are left out, and what it finds is a failure."""
+    """Tests that fault on purpose are excluded, and a finding is a failure."""
     write_tests(tmp_path, "device_test", "CudaDriver.loads")
     write_tests(tmp_path, "base_test")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -201,10 +201,10 @@ def test_sanitizer_runs_when_asked_for(
 
 
 @pytest.mark.usefixtures("one_gpu")
-def test_python_package_is_tested_where_it_was_built(
+def test_python_package_is_tested_if_it_was_built(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its rows are in the table, its failures count, and it can be left out."""
+    """Its rows are in the table, its failures count, and it can be skipped."""
     write_tests(tmp_path, "device_test", "CudaDriver.loads")
     monkeypatch.setattr(gpu_suite, "find_python", lambda: ("/usr/bin/python3", ""))
     rows = [gtest_program.Row("python", "test_queue.test_order", FAILED, 0.5, "assert 1 == 2")]
@@ -221,10 +221,10 @@ def test_python_package_is_tested_where_it_was_built(
 
 @pytest.mark.parametrize("python", ["/usr/bin/python3", None])
 @pytest.mark.usefixtures("no_gpu")
-def test_package_is_built_for_the_interpreter_that_can(
+def test_package_is_built_for_an_interpreter_with_the_needed_modules(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, python: str | None
 ) -> None:
-    """Where none can, the rest is built without it, and that is said."""
+    """Without one, the rest is built without the package, and the reason is printed."""
     write_program(tmp_path / "cmake", f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(gpu_suite, "find_python", lambda: (python, "python3: No module named 'nanobind'"))
@@ -233,15 +233,15 @@ def test_package_is_built_for_the_interpreter_that_can(
     said = capsys.readouterr().out
     if python:
         assert configured.endswith(f"-DDROVER_BUILD_PYTHON=ON -DPython_EXECUTABLE={python}")
-        assert "left out" not in said
+        assert "skipping" not in said
     else:
         assert configured.endswith("-DDROVER_BUILD_PYTHON=OFF")
-        assert "the Python package is left out" in said
+        assert "skipping the Python package" in said
         assert "No module named 'nanobind'" in said
 
 
-def test_program_that_crashes_names_its_test_and_those_not_reached(tmp_path: Path) -> None:
-    """There is no report then; the output tells."""
+def test_crash_is_assigned_to_its_test_and_tests_after_it_are_failures(tmp_path: Path) -> None:
+    """Without a report, the results come from the output."""
     program = write_tests(tmp_path, "device_test", "Cuda.works", "Cuda.crashes", "Cuda.comes_after")
     rows = {row.test: row for row in gtest_program.run_tests(program, "*", tmp_path, 60)}
     assert rows["Cuda.works"].result == PASSED
@@ -251,17 +251,17 @@ def test_program_that_crashes_names_its_test_and_those_not_reached(tmp_path: Pat
     assert rows["Cuda.comes_after"].detail == "was not run: the program ended with status -11"
 
 
-def test_program_that_hangs_is_ended_and_its_stacks_are_kept(tmp_path: Path) -> None:
-    """The log holds the process tree."""
+def test_program_that_hangs_is_killed_and_its_stacks_are_kept(tmp_path: Path) -> None:
+    """The log contains the process tree."""
     program = write_tests(tmp_path, "device_test", "Cuda.hangs")
     (row,) = gtest_program.run_tests(program, "*", tmp_path, 0.5)
     assert row.result == FAILED
-    assert row.detail.startswith("ran out of time in this test")
+    assert row.detail.startswith("timed out in this test")
     assert "process tree of " in (tmp_path / "device_test.log").read_text(encoding="utf-8")
 
 
 def test_program_that_dies_after_its_tests_is_a_failure(tmp_path: Path) -> None:
-    """A crash at exit must not hide behind tests that passed."""
+    """Passed tests must not hide a crash at exit."""
     program = write_tests(tmp_path, "device_test", "Cuda.works", "Cuda.works_till_late")
     rows = {row.test: row for row in gtest_program.run_tests(program, "*", tmp_path, 60)}
     assert [row.result for row in rows.values()] == [PASSED, PASSED, FAILED]
@@ -269,7 +269,7 @@ def test_program_that_dies_after_its_tests_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_program_that_cannot_list_its_tests_is_a_failure(tmp_path: Path) -> None:
-    """It is told which one."""
+    """The row names the program."""
     program = tmp_path / "device_test"
     write_program(program, "#!/bin/sh\nexit 1\n")
     (row,) = gtest_program.run_tests(program, "*", tmp_path, 60)
@@ -279,8 +279,8 @@ def test_program_that_cannot_list_its_tests_is_a_failure(tmp_path: Path) -> None
     assert row.result == FAILED
 
 
-def test_interrupt_ends_the_suite_and_what_it_started(tmp_path: Path) -> None:
-    """Ctrl-C, as a terminal sends it to the suite alone here."""
+def test_interrupt_ends_the_suite_and_its_processes(tmp_path: Path) -> None:
+    """Ctrl-C, sent to the suite alone."""
     program = write_tests(tmp_path / "build", "device_test", "Cuda.hangs")
     driver = (
         f"import sys; sys.path.insert(0, {str(SCRIPTS)!r}); import gpus, gpu_suite\n"
@@ -293,16 +293,14 @@ def test_interrupt_ends_the_suite_and_what_it_started(tmp_path: Path) -> None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
-        assert "interrupted; everything the suite started has been ended" in process.stderr.read()
+        assert "interrupted; all processes of the suite were killed" in process.stderr.read()
     assert process.returncode == 130
     running = (Path("/proc", name, "cmdline") for name in os.listdir("/proc") if name.isdigit())
     assert not any(str(program).encode() in line.read_bytes() for line in running if line.exists())
 
 
-def test_gpus_are_found_through_nvidia_smi_where_nvml_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Name and memory in use come from its table; without it there are none, and the reason is told."""
+def test_gpus_are_found_by_nvidia_smi_if_nvml_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name and memory in use come from its table; without it there are none, with a reason."""
     monkeypatch.setattr(gpus, "NVML", "libdoes-not-exist.so.9")
     monkeypatch.setenv("PATH", str(tmp_path))
     found, reason = gpus.find_gpus()
@@ -314,7 +312,7 @@ def test_gpus_are_found_through_nvidia_smi_where_nvml_is_missing(
     assert gpus.gpus_from_smi() == []
 
 
-def test_list_of_tests_is_read_as_googletest_writes_it(tmp_path: Path) -> None:
-    """Suites, parameters and comments; lines of the harness are no tests."""
+def test_list_of_tests_is_parsed(tmp_path: Path) -> None:
+    """With suites, parameters and comments, and without lines of the harness."""
     program = write_tests(tmp_path, "device_test", "A.b", "P/S.c/cuda_1", "P/S.d/cuda")
     assert gtest_program.list_tests(program, "*") == ["A.b", "P/S.c/cuda_1", "P/S.d/cuda"]

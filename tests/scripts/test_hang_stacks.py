@@ -21,7 +21,7 @@ SLEEPER = (
 
 
 def wait_until_asleep(pid: int) -> None:
-    """Return when a process has come to rest."""
+    """Return once a process sleeps."""
     while (fields := hang_stacks.stat_fields(Path("/proc", str(pid), "stat"))) is None or fields[1] != "S":
         time.sleep(0.01)
 
@@ -40,7 +40,7 @@ def sleepers() -> Iterator[tuple[int, int]]:
 
 
 def run(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the script, with another PATH where one is given."""
+    """Run the script, with another PATH if one is given."""
     environment = os.environ if path is None else {**os.environ, "PATH": path}
     command = [sys.executable, str(SCRIPTS / "hang_stacks.py"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -54,7 +54,7 @@ def write_program(folder: Path, name: str, text: str) -> None:
 
 
 def test_tree_of_processes_is_listed_with_states(sleepers: tuple[int, int], tmp_path: Path) -> None:
-    """Both processes, who started whom, and what they wait in; nothing but /proc is needed."""
+    """Both processes with their parents and wait channels, from /proc alone."""
     parent, child = sleepers
     done = run(str(parent), path=str(tmp_path))
     assert done.returncode == 0
@@ -66,28 +66,28 @@ def test_tree_of_processes_is_listed_with_states(sleepers: tuple[int, int], tmp_
 
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
 def test_native_stacks_come_from_gdb(sleepers: tuple[int, int]) -> None:
-    """The thread of `sleep` is found in nanosleep, unless the system forbids attaching, which is then said."""
+    """The thread of `sleep` is in nanosleep; if the system forbids attaching, the hint is printed."""
     done = run(str(sleepers[1]))
     assert done.returncode == 0
     assert "nanosleep" in done.stdout
     assert "Thread 1" in done.stdout or hang_stacks.PERMISSION_HINT in done.stdout
 
 
-def test_cuda_gdb_takes_the_place_of_gdb(sleepers: tuple[int, int], tmp_path: Path) -> None:
-    """Machines for GPUs often have no other debugger."""
+def test_cuda_gdb_replaces_a_missing_gdb(sleepers: tuple[int, int], tmp_path: Path) -> None:
+    """GPU machines often have no other debugger."""
     write_program(tmp_path, "cuda-gdb", 'echo "cuda-gdb was asked: $*"')
     done = run(str(sleepers[1]), path=str(tmp_path))
     assert f"cuda-gdb was asked: -p {sleepers[1]} -batch -nx -ex set pagination off" in done.stdout
 
 
 def test_refused_debugger_leads_to_a_hint(sleepers: tuple[int, int], tmp_path: Path) -> None:
-    """Containers forbid ptrace; the remedy is told."""
+    """Containers forbid ptrace; the hint has the remedy."""
     write_program(tmp_path, "gdb", 'echo "ptrace: Operation not permitted."; exit 1')
     assert hang_stacks.PERMISSION_HINT in run(str(sleepers[1]), path=str(tmp_path)).stdout
 
 
-def test_debugger_that_hangs_is_ended(sleepers: tuple[int, int], tmp_path: Path) -> None:
-    """The report comes all the same, and the debugger does not outlive it, even if it ignores SIGTERM."""
+def test_debugger_that_hangs_is_killed(sleepers: tuple[int, int], tmp_path: Path) -> None:
+    """The report is still complete, and the debugger does not survive, even if it ignores SIGTERM."""
     note = tmp_path / "pid"
     write_program(tmp_path, "gdb", f"trap '' TERM; echo $$ > {note}; while :; do {shutil.which('sleep')} 1; done")
     done = run(str(sleepers[1]), "--timeout", "0.5", path=str(tmp_path))
@@ -97,7 +97,7 @@ def test_debugger_that_hangs_is_ended(sleepers: tuple[int, int], tmp_path: Path)
 
 
 def test_python_stacks_come_from_py_spy(sleepers: tuple[int, int], tmp_path: Path) -> None:
-    """It is asked for the Python process and for no other."""
+    """It runs for the Python process and for no other."""
     write_program(tmp_path, "py-spy", 'echo "py-spy was asked: $*"')
     done = run(str(sleepers[0]), path=str(tmp_path))
     assert done.stdout.count("py-spy was asked: ") == 1
@@ -105,7 +105,7 @@ def test_python_stacks_come_from_py_spy(sleepers: tuple[int, int], tmp_path: Pat
 
 
 def test_report_goes_to_a_file(sleepers: tuple[int, int], tmp_path: Path) -> None:
-    """Nothing is printed then."""
+    """Then nothing is printed."""
     out = tmp_path / "report.txt"
     done = run(str(sleepers[1]), "--out", str(out), path=str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "")
@@ -119,18 +119,18 @@ def test_process_that_is_gone_is_an_error_with_a_message() -> None:
     assert done.stderr == f"hang_stacks: there is no process {2**22 + 1}: check the number\n"
 
 
-def test_ended_process_that_nobody_reaped_is_described() -> None:
-    """A zombie has no stacks, and no debugger is sent after it."""
+def test_zombie_is_described() -> None:
+    """It has no stacks, and no debugger is attached."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         done = run(str(process.pid))
     assert done.returncode == 0
     assert f"pid {process.pid} ppid {os.getpid()} state Z: [" in done.stdout
-    assert "waits to be reaped by its parent: no stacks" in done.stdout
+    assert "no stacks: it has ended, and its parent has not reaped it" in done.stdout
 
 
-def test_process_that_vanishes_between_steps_is_no_error() -> None:
-    """Every reader answers for a process that is not there."""
+def test_process_that_ends_between_steps_is_not_an_error() -> None:
+    """Every reader returns something for a process that is gone."""
     gone = 2**22 + 1
     assert hang_stacks.process_tree(gone) == []
     assert hang_stacks.thread_lines(gone) == ["  gone"]

@@ -14,7 +14,7 @@ from small_tree import Tree
 
 
 class TidyTree:
-    """A tree with one source, two headers it reaches, one it does not, and a fake clang-tidy that notes its calls."""
+    """A tree with a source, two headers that it reaches, one that it does not, and a fake clang-tidy."""
 
     def __init__(self, tree: Tree, tool: Path) -> None:
         """Write the files and the compile database."""
@@ -29,7 +29,7 @@ class TidyTree:
         self.verdict("exit 0")
 
     def command(self, command: str) -> None:
-        """Write the compile database; a source from elsewhere is in it too."""
+        """Write the compile database, which also has a source from outside of the tree."""
         folder = self.tree.root / "build" / "dev"
         folder.mkdir(parents=True, exist_ok=True)
         entries = [
@@ -39,13 +39,13 @@ class TidyTree:
         (folder / "compile_commands.json").write_text(json.dumps(entries), encoding="utf-8")
 
     def verdict(self, text: str) -> None:
-        """Decide what clang-tidy says."""
+        """Set what clang-tidy does; it records its calls too."""
         version = '[ "$1" = --version ] && echo "version 23" && exit 0'
         self.tool.write_text(f'#!/bin/sh\n{version}\necho "$4" >> {self.calls}\n{text}\n', encoding="utf-8")
         self.tool.chmod(self.tool.stat().st_mode | stat.S_IXUSR)
 
     def run(self) -> tuple[bool, str]:
-        """Run what the gate runs."""
+        """Run the gate."""
         return tidy.run_tidy(self.tree.root, self.tree.root / "build" / "dev", str(self.tool))
 
 
@@ -56,30 +56,30 @@ def tidy_tree(tree: Tree, tmp_path: Path) -> TidyTree:
 
 
 def test_clean_source_is_not_checked_again(tidy_tree: TidyTree) -> None:
-    """Only sources of the tree are looked at, and each once."""
+    """Sources of the tree are checked, once each."""
     assert tidy_tree.run() == (True, "1 checked, 0 unchanged")
     assert tidy_tree.run() == (True, "0 checked, 1 unchanged")
     assert tidy_tree.calls.read_text(encoding="utf-8") == f"{tidy_tree.tree.root}/src/base/fd.cpp\n"
 
 
 @pytest.mark.parametrize("name", ["src/base/fd.cpp", "include/drover/base/errc.hpp", ".clang-tidy"])
-def test_change_of_what_a_source_depends_on_has_it_checked_again(tidy_tree: TidyTree, name: str) -> None:
-    """The source, a header it reaches through another, the settings."""
+def test_source_is_checked_again_after_a_dependency_changed(tidy_tree: TidyTree, name: str) -> None:
+    """The source, a header that it reaches through another, the settings."""
     tidy_tree.run()
     path = tidy_tree.tree.root / name
     path.write_text(path.read_text(encoding="utf-8") + "\n// more\n", encoding="utf-8")
     assert tidy_tree.run() == (True, "1 checked, 0 unchanged")
 
 
-def test_change_of_the_command_has_a_source_checked_again(tidy_tree: TidyTree) -> None:
-    """Another macro may change every finding."""
+def test_source_is_checked_again_after_its_command_changed(tidy_tree: TidyTree) -> None:
+    """A macro may change every finding."""
     tidy_tree.run()
     tidy_tree.command("c++ -DX -c src/base/fd.cpp")
     assert tidy_tree.run() == (True, "1 checked, 0 unchanged")
 
 
-def test_change_of_an_unrelated_header_has_nothing_checked_again(tidy_tree: TidyTree) -> None:
-    """Otherwise every edit would cost minutes."""
+def test_source_is_not_checked_again_after_an_unrelated_header_changed(tidy_tree: TidyTree) -> None:
+    """Otherwise every edit would take minutes."""
     tidy_tree.run()
     tidy_tree.tree.write("include/drover/base/other.hpp", "int changed;\n")
     assert tidy_tree.run() == (True, "0 checked, 1 unchanged")
@@ -89,7 +89,7 @@ def test_change_of_an_unrelated_header_has_nothing_checked_again(tidy_tree: Tidy
     ("changed", "checked"),
     [("src/base/fd.cpp", 1), ("include/drover/base/errc.hpp", 1), (".clang-tidy", 1), ("README.md", 0)],
 )
-def test_only_sources_that_a_change_reaches_are_checked(tidy_tree: TidyTree, changed: str, checked: int) -> None:
+def test_only_sources_that_reach_a_change_are_checked(tidy_tree: TidyTree, changed: str, checked: int) -> None:
     """The source itself, a header that it includes, or the settings."""
     root = tidy_tree.tree.root
     assert tidy.run_tidy(root, root / "build" / "dev", str(tidy_tree.tool), {changed}) == (
@@ -98,8 +98,8 @@ def test_only_sources_that_a_change_reaches_are_checked(tidy_tree: TidyTree, cha
     )
 
 
-def test_findings_are_shown_and_never_remembered_as_clean(tidy_tree: TidyTree) -> None:
-    """A source with findings is checked each time until it has none."""
+def test_source_with_findings_is_never_remembered_as_clean(tidy_tree: TidyTree) -> None:
+    """It is checked each time until it has none."""
     tidy_tree.verdict("echo 'fd.cpp:1:1: error: ugly'; exit 1")
     assert tidy_tree.run() == (False, "fd.cpp:1:1: error: ugly\n1 checked, 0 unchanged")
     assert tidy_tree.run()[0] is False
@@ -109,7 +109,7 @@ def test_findings_are_shown_and_never_remembered_as_clean(tidy_tree: TidyTree) -
 
 @pytest.fixture
 def three_gates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give gates that pass, fail, and lack their tool."""
+    """Give gates that pass, fail, and miss a tool."""
 
     def lacking(_: lint.Settings) -> lint.Result:
         lint.find_tool("drover-no-such-tool")
@@ -120,8 +120,8 @@ def three_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("three_gates")
-def test_each_gate_has_its_line_and_one_failure_fails_all(capsys: pytest.CaptureFixture[str]) -> None:
-    """All gates run, whatever fails before them."""
+def test_each_gate_has_a_line_and_one_failure_fails_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """All gates run, even after a failure."""
     assert lint.main([]) == 1
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [line[:3] for line in lines if line[0] == "lint"] == [
@@ -135,7 +135,7 @@ def test_each_gate_has_its_line_and_one_failure_fails_all(capsys: pytest.Capture
 
 @pytest.mark.usefixtures("three_gates")
 def test_only_selects_gates(capsys: pytest.CaptureFixture[str]) -> None:
-    """A gate that was not asked for does not run; an unknown one is an error."""
+    """Other gates do not run; an unknown gate is an error."""
     assert lint.main(["--only", "good"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("lint good")
@@ -144,14 +144,14 @@ def test_only_selects_gates(capsys: pytest.CaptureFixture[str]) -> None:
         lint.main(["--only", "unknown"])
 
 
-def test_gates_say_what_they_check() -> None:
-    """The help lists them by their descriptions."""
+def test_gates_have_descriptions() -> None:
+    """The help prints them."""
     assert set(lint.FIXERS) <= set(lint.GATES)
     assert all(gate.__doc__ for gate in lint.GATES.values())
 
 
-def test_tools_of_the_venv_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pinned versions win over whatever the PATH holds."""
+def test_tools_of_the_venv_take_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their versions are pinned, unlike those in PATH."""
     for folder in (tmp_path / ".venv/bin", tmp_path / "bin"):
         folder.mkdir(parents=True)
         (folder / "sometool").write_text("#!/bin/sh\n", encoding="utf-8")

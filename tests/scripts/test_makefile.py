@@ -30,7 +30,7 @@ PROMISED = {
 
 
 def make(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run make in a folder, free of the settings of a make that runs this test."""
+    """Run make in a folder, without the settings of a make that runs this test."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     return subprocess.run(["make", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
@@ -41,7 +41,7 @@ def targets_in_help() -> set[str]:
 
 
 def test_help_is_the_default_and_lists_every_target() -> None:
-    """Each phony target has its line, and what was promised is among them."""
+    """Each phony target has a line, and the promised targets are among them."""
     assert make().stdout == make("help").stdout
     phony = set(re.findall(r"^\.PHONY: (\S+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert targets_in_help() == phony
@@ -49,32 +49,32 @@ def test_help_is_the_default_and_lists_every_target() -> None:
 
 
 def test_every_target_can_be_planned() -> None:
-    """No recipe refers to a target or a variable that is not there."""
+    """No recipe refers to a missing target or variable."""
     for target in sorted(targets_in_help()):
         done = make("--dry-run", "--warn-undefined-variables", target)
         assert (done.returncode, done.stderr) == (0, ""), target
 
 
 def test_test_check_and_test_all_are_plans_of_the_script() -> None:
-    """And pass the base on; the steps themselves are tested with it."""
+    """They pass the base on; test_steps.py tests the steps."""
     for plan in ("test", "check"):
         assert f'scripts/steps.py {plan} --base "v1"' in make("--dry-run", plan, "BASE=v1").stdout
     assert "scripts/steps.py test-all" in make("--dry-run", "test-all").stdout
 
 
 def test_demo_shows_both_languages_or_says_why_not() -> None:
-    """The same program in C++ and in Python, where there is a Python for the package."""
+    """The same program in C++ and, if there is a suitable Python, in Python."""
     both = make("--dry-run", "demo").stdout
     assert "examples/cpp/pool_map/pool_map" in both
     assert ".venv/bin/python examples/python/pool_map.py" in both
     one = make("--dry-run", "demo", "PYTHON=false").stdout
     assert "examples/python" not in one
     assert "drover_python" not in one
-    assert "pool_map in Python is left out: it needs Python 3.10 or newer" in one
+    assert "skipping pool_map in Python: it needs Python 3.10 or newer" in one
 
 
 def test_bench_takes_one_workload_or_all(tmp_path: Path) -> None:
-    """The folder of shared code is no workload."""
+    """The folder of shared code is not a workload."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     for name in ("device", "ring", "support"):
         (tmp_path / "benchmarks" / name).mkdir(parents=True)
@@ -89,7 +89,7 @@ def test_bench_takes_one_workload_or_all(tmp_path: Path) -> None:
 
 
 def test_bench_of_python_runs_the_programs_with_a_release_build(tmp_path: Path) -> None:
-    """Nothing else is compiled for it, and the tools in .venv are there."""
+    """Nothing else is compiled, and the tools in .venv are installed."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     said = make("--dry-run", "bench", "WORKLOAD=python", cwd=tmp_path).stdout
     assert "--target drover_python drover_cli;" in said
@@ -103,7 +103,7 @@ def test_bench_of_python_runs_the_programs_with_a_release_build(tmp_path: Path) 
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_step_that_fails_is_named(tmp_path: Path, status: int) -> None:
-    """Its output stays visible and nothing after it runs."""
+    """Its output stays visible, and nothing runs after it."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "scripts").mkdir()
     for name, text in (("setup.sh", f"echo installing; exit {status}"), ("bundle_deps.py", "")):
@@ -117,7 +117,7 @@ def test_step_that_fails_is_named(tmp_path: Path, status: int) -> None:
 
 
 def test_continuous_integration_calls_targets_that_exist() -> None:
-    """Every target the workflow names is one of the Makefile's."""
+    """Every target that a workflow names is one of the Makefile's."""
     workflow = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     named = {name.strip() for line in re.findall(r"target: \[([^\]]*)\]", workflow) for name in line.split(",")}
     assert named
@@ -131,7 +131,7 @@ def test_continuous_integration_calls_targets_that_exist() -> None:
 
 
 def test_pre_commit_calls_gates_that_exist() -> None:
-    """Every gate it names is one of lint's."""
+    """Every gate that a hook names is one of lint's."""
     text = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
     named = set(re.findall(r"--only (\S+)", text))
     listed = subprocess.run(

@@ -33,8 +33,8 @@ def run(tmp_path: Path, text: str, timeout_s: float = 120) -> dict[str, Row]:
     return {row.test: row for row in rows}
 
 
-def test_each_test_has_its_row(tmp_path: Path) -> None:
-    """With its result, and what failed in full."""
+def test_each_test_has_a_row(tmp_path: Path) -> None:
+    """With its result, and the full text of a failure."""
     rows = run(tmp_path, MIXED)
     assert {name: row.result for name, row in rows.items()} == {
         "test_small.test_sees_the_build": PASSED,
@@ -46,26 +46,26 @@ def test_each_test_has_its_row(tmp_path: Path) -> None:
 
 
 def test_file_that_cannot_be_imported_is_a_failure(tmp_path: Path) -> None:
-    """With the name of what is missing."""
+    """With the name of the missing module."""
     rows = run(tmp_path, "import no_such_module_of_anybody\n")
     assert [row.result for row in rows.values()] == [FAILED]
     assert "no_such_module_of_anybody" in "".join(row.detail for row in rows.values())
 
 
 def test_crash_and_hang_are_failures_of_the_whole(tmp_path: Path) -> None:
-    """There is no report then; the end of the output is shown."""
+    """Without a report, the end of the output is shown."""
     crashed = run(tmp_path, "import os\ndef test_crashes():\n    os._exit(7)\n")["(program)"]
     assert crashed.result == FAILED
     assert crashed.detail.startswith("pytest ended with status 7")
     hung = run(tmp_path, "import time\ndef test_hangs():\n    time.sleep(600)\n", timeout_s=5)["(program)"]
     assert hung.result == FAILED
-    assert hung.detail.startswith("ran out of time")
+    assert hung.detail.startswith("timed out")
 
 
-def test_interpreter_must_have_what_the_package_is_built_with(
+def test_interpreter_must_have_the_modules_that_the_build_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This one has it; where it is missing, it is named."""
+    """This one has them; a missing one is named."""
     assert pytest_program.find_python() == (sys.executable, "")
     monkeypatch.setattr(pytest_program, "ROOT", tmp_path)
     monkeypatch.setattr(pytest_program, "NEEDED", "import no_such_module_of_anybody")
@@ -74,8 +74,8 @@ def test_interpreter_must_have_what_the_package_is_built_with(
     assert reason == f"{sys.executable}: ModuleNotFoundError: No module named 'no_such_module_of_anybody'"
 
 
-def test_package_is_built_when_its_compiled_half_is_there(tmp_path: Path) -> None:
-    """Whatever the interpreter calls it."""
+def test_package_is_built_if_its_compiled_half_exists(tmp_path: Path) -> None:
+    """Under whatever name the interpreter gives it."""
     assert not pytest_program.is_built(tmp_path)
     (tmp_path / "python/drover").mkdir(parents=True)
     assert not pytest_program.is_built(tmp_path)

@@ -1,4 +1,4 @@
-"""scripts/run_tests.py: what is run again and what is not, and how failures are shown."""
+"""scripts/run_tests.py: which programs run again, and how failures are shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ include(SUITES)
     "${CMAKE_SOURCE_DIR}/${part}_test\\n${CMAKE_SOURCE_DIR}/data\\n")
 endforeach()
 """
-# Two suites; notes which filter it was run with; fails if a file says so.
+# Has two suites, records its filter, and fails if the file `broken` exists.
 PROGRAM = """#!/bin/sh
 if [ "$1" = --gtest_list_tests ]; then
   printf 'Plain.\\n  one\\n  two\\n'
@@ -76,7 +76,7 @@ class Build:
         return done.returncode, done.stdout, json.loads(report.read_text()) if report.exists() else {}
 
     def runs(self) -> list[str]:
-        """What the programs were run with, sorted."""
+        """The arguments of all runs of the programs, sorted."""
         return sorted(self.log.read_text(encoding="utf-8").splitlines()) if self.log.exists() else []
 
 
@@ -89,19 +89,19 @@ def build(tmp_path: Path) -> Build:
 ALL = [f"{part}_test --gtest_filter={suite}.*" for part in "ab" for suite in ("KillTorture", "Plain")]
 
 
-def test_each_suite_runs_once_and_what_passed_is_not_run_again(build: Build) -> None:
-    """Unless everything is asked for."""
+def test_each_suite_runs_once_and_does_not_run_again_after_it_passed(build: Build) -> None:
+    """Unless all are to run."""
     status, text, report = build.run()
     assert (status, build.runs(), report["tests"]) == (0, ALL, 6), text
     status, text, report = build.run()
     assert (status, build.runs(), report["tests"]) == (0, [], 0)
-    assert "not run, since they passed as they are now: a, b" in text
+    assert "skipped, because unchanged since they passed: a, b" in text
     build.run("--all")
     assert build.runs() == ALL
 
 
-def test_changed_program_and_changed_file_are_run_again(build: Build) -> None:
-    """A comment is enough for the program to be another one."""
+def test_program_runs_again_after_it_or_a_file_changed(build: Build) -> None:
+    """Any change of the bytes counts."""
     build.run()
     build.program("b", PROGRAM + "# another\n")
     build.run()
@@ -112,7 +112,7 @@ def test_changed_program_and_changed_file_are_run_again(build: Build) -> None:
 
 
 def test_failure_is_shown_last_and_never_remembered(build: Build) -> None:
-    """With the output of the test, and again in the report for the end of all steps."""
+    """With the output of the test, which is also in the report for the end of all steps."""
     (build.folder / "broken").touch()
     status, text, report = build.run("--part", "a")
     assert status == 1
@@ -123,8 +123,8 @@ def test_failure_is_shown_last_and_never_remembered(build: Build) -> None:
     assert build.runs() == ALL[:2]
 
 
-def test_program_that_failed_is_run_again_even_if_it_passed_before(build: Build) -> None:
-    """A flaky one is not forgiven by an older pass."""
+def test_failed_program_runs_again_even_if_it_passed_before(build: Build) -> None:
+    """An older pass does not excuse a flaky test."""
     build.run()
     (build.folder / "broken").touch()
     assert build.run("--all")[0] == 1
@@ -133,8 +133,8 @@ def test_program_that_failed_is_run_again_even_if_it_passed_before(build: Build)
     assert build.runs() == ALL
 
 
-def test_labels_can_be_left_out(build: Build) -> None:
-    """Those runs are remembered apart, and their tests are not counted."""
+def test_labels_can_be_excluded(build: Build) -> None:
+    """Such runs are remembered separately, and the excluded tests are not counted."""
     _, _, report = build.run("--leave-out", "torture")
     assert (build.runs(), report["tests"]) == ([ALL[1], ALL[3]], 4)
     build.run()
@@ -142,8 +142,8 @@ def test_labels_can_be_left_out(build: Build) -> None:
 
 
 def test_missing_program_and_unknown_part_are_errors(build: Build) -> None:
-    """They say what to do."""
-    assert "has no tests of nonsense" in build.run("--part", "nonsense")[1]
+    """The messages say what to do."""
+    assert "has no tests of nonsense: check the name of the part" in build.run("--part", "nonsense")[1]
     (build.folder / "a_test").unlink()
     status, text, _ = build.run()
     assert status == 1

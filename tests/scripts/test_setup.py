@@ -1,4 +1,4 @@
-"""scripts/setup.sh: what it installs, with which rights, and when it leaves things alone."""
+"""scripts/setup.sh: what it installs, with which rights, and when it does nothing."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ REAL_PROGRAMS = ("bash", "cat", "dirname", "env", "mkdir", "rm", "sha256sum")
 
 
 class Machine:
-    """A machine of fakes: a tree, and a PATH whose programs note how they are called."""
+    """A fake machine: a tree, and a PATH whose programs record their calls."""
 
     def __init__(self, root: Path) -> None:
-        """Begin with nothing installed and an ordinary user without sudo."""
+        """Start with nothing installed and an ordinary user without sudo."""
         self.tree, self.bin = root / "tree", root / "bin"
         self.log, self.installed = root / "log", root / "installed"
         (self.tree / "scripts").mkdir(parents=True)
@@ -45,7 +45,7 @@ class Machine:
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     def python_with_venv(self) -> None:
-        """Put a python3 on the PATH that makes a venv whose pip notes its call."""
+        """Put a python3 on the PATH that creates a venv whose pip records its calls."""
         inner = f'#!/bin/sh\\necho "python $*" >> {self.log}\\n'
         self.program(
             "python3",
@@ -57,7 +57,7 @@ class Machine:
         )
 
     def has(self, packages: str) -> None:
-        """Let packages be installed."""
+        """Mark packages as installed."""
         self.installed.write_text("\n".join(packages.split()) + "\n", encoding="utf-8")
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -66,7 +66,7 @@ class Machine:
         return subprocess.run(command, env={"PATH": str(self.bin)}, capture_output=True, text=True, check=False)
 
     def calls(self) -> list[str]:
-        """Give the calls of apt-get and pip so far."""
+        """The calls of apt-get and pip so far."""
         return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
 
 
@@ -76,8 +76,8 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_root_installs_what_is_missing(machine: Machine) -> None:
-    """Only the missing packages, without questions, and without fetching lists that are good."""
+def test_root_installs_missing_packages(machine: Machine) -> None:
+    """Only those, without questions, and without fetching package lists that work."""
     machine.program("id", "echo 0")
     machine.has("g++ cmake ninja-build git libfmt-dev nlohmann-json3-dev libmsgpack-cxx-dev")
     assert machine.run("--no-venv").returncode == 0
@@ -87,7 +87,7 @@ def test_root_installs_what_is_missing(machine: Machine) -> None:
 
 
 def test_user_with_passwordless_sudo_installs_through_it(machine: Machine) -> None:
-    """Sudo is never allowed to ask."""
+    """Sudo never prompts."""
     machine.program("sudo", f'echo "sudo $1" >> {machine.log}; shift; exec "$@"')
     machine.program("true", "exit 0")
     machine.has(PACKAGES.replace(" libgtest-dev", ""))
@@ -101,7 +101,7 @@ def test_user_with_passwordless_sudo_installs_through_it(machine: Machine) -> No
 
 @pytest.mark.parametrize("sudo", [None, "exit 1"], ids=["absent", "refusing"])
 def test_user_without_rights_gets_the_command_to_run(machine: Machine, sudo: str | None) -> None:
-    """Nothing is tried, and the exit status tells."""
+    """Nothing is installed, and the exit status is 1."""
     if sudo is not None:
         machine.program("sudo", sudo)
     done = machine.run("--no-venv")
@@ -111,7 +111,7 @@ def test_user_without_rights_gets_the_command_to_run(machine: Machine, sudo: str
 
 
 def test_lists_are_fetched_only_after_a_failure(machine: Machine) -> None:
-    """The first install fails as on a fresh machine; after an update it works."""
+    """The first install fails, as on a fresh machine; after an update it succeeds."""
     machine.program("id", "echo 0")
     updated = machine.log.with_name("updated")
     machine.program(
@@ -123,17 +123,17 @@ def test_lists_are_fetched_only_after_a_failure(machine: Machine) -> None:
 
 
 def test_install_that_fails_twice_is_an_error(machine: Machine) -> None:
-    """With the command, so that it can be tried by hand."""
+    """The message has the command to run by hand."""
     machine.program("id", "echo 0")
     machine.program("apt-get", '[ "$1" = update ]')
     machine.has(PACKAGES.replace(" libgtest-dev", ""))
     done = machine.run("--no-venv")
     assert done.returncode == 1
-    assert "could not be installed; see the lines above, then run: apt-get install" in done.stderr
+    assert "failed to install packages: see the lines above, then run: apt-get install" in done.stderr
 
 
-def test_nothing_is_done_where_all_is_present(machine: Machine) -> None:
-    """Neither network nor rights are needed then."""
+def test_nothing_is_done_if_everything_is_present(machine: Machine) -> None:
+    """That needs neither a network nor rights."""
     machine.has(PACKAGES)
     done = machine.run("--no-venv")
     assert (done.returncode, done.stdout, done.stderr, machine.calls()) == (0, "", "", [])
@@ -159,8 +159,8 @@ def test_programs_from_elsewhere_and_the_folder_deps_count_as_present(machine: M
     assert machine.run("--no-venv").returncode == 0
 
 
-def test_offline_ok_says_what_it_skipped_and_succeeds(machine: Machine) -> None:
-    """Nothing is tried that needs a network."""
+def test_offline_ok_prints_what_it_skipped_and_succeeds(machine: Machine) -> None:
+    """It runs nothing that needs a network."""
     machine.program("id", "echo 0")
     machine.has(f"{PACKAGES} {TOOLS}".replace("libcli11-dev ", ""))
     done = machine.run("--offline-ok")
@@ -170,15 +170,15 @@ def test_offline_ok_says_what_it_skipped_and_succeeds(machine: Machine) -> None:
     assert machine.calls() == []
 
 
-def test_building_alone_needs_no_tools_for_linting_and_hangs(machine: Machine) -> None:
-    """A demo does not wait for doxygen."""
+def test_building_needs_no_tools_for_linting_and_stacks(machine: Machine) -> None:
+    """A demo need not install doxygen."""
     machine.has(PACKAGES)
     assert machine.run("--no-venv").returncode == 0
     assert f"apt-get install -y --no-install-recommends {TOOLS}\n" in machine.run().stderr
 
 
-def test_further_packages_can_be_asked_for(machine: Machine) -> None:
-    """As `make test-clang` does."""
+def test_option_with_adds_a_package(machine: Machine) -> None:
+    """As `make test-clang` uses it."""
     machine.has(PACKAGES)
     done = machine.run("--no-venv", "--with", "clang-16")
     assert "apt-get install -y --no-install-recommends clang-16\n" in done.stderr
@@ -187,7 +187,7 @@ def test_further_packages_can_be_asked_for(machine: Machine) -> None:
 
 
 def test_peers_of_benchmarks_are_installed_only_for_benchmarks(machine: Machine) -> None:
-    """Tests and builds do without them."""
+    """Tests and builds need none of them."""
     machine.program("id", "echo 0")
     machine.has(PACKAGES)
     assert machine.run("--no-venv").returncode == 0
@@ -201,31 +201,32 @@ def test_peers_of_benchmarks_are_installed_only_for_benchmarks(machine: Machine)
 
 @pytest.mark.parametrize("user", [0, 1000], ids=["no network", "no rights"])
 def test_peers_of_benchmarks_may_be_missing(machine: Machine, user: int) -> None:
-    """A benchmark runs without a contender sooner than not at all."""
+    """A benchmark without one contender is better than none."""
     machine.program("id", f"echo {user}")
     machine.program("apt-get", "exit 1")
     machine.has(f"{PACKAGES} libzmq5")
     done = machine.run("--no-venv", "--benchmarks")
     assert done.returncode == 0
-    assert "setup: going on without libboost-dev: benchmarks leave out what needs them\n" in done.stdout
+    assert "setup: continuing without libboost-dev: benchmarks skip the contenders that need them\n" in done.stdout
     machine.has(PEERS)
     done = machine.run("--no-venv", "--benchmarks")
     assert done.returncode == 1
-    assert "going on without" not in done.stdout
+    assert "continuing without" not in done.stdout
 
 
-def test_machine_without_apt_is_told_what_to_provide(machine: Machine) -> None:
-    """Other distributions are not guessed at."""
+def test_machine_without_apt_gets_the_list_of_packages(machine: Machine) -> None:
+    """Other package managers are not supported."""
     (machine.bin / "apt-get").unlink()
     done = machine.run("--no-venv")
     assert done.returncode == 1
     assert (
-        f"apt-get was not found: install what these packages hold, then use --offline-ok: {PACKAGES}" in done.stderr
+        f"apt-get was not found: install the contents of these packages, then use --offline-ok: {PACKAGES}"
+        in done.stderr
     )
 
 
 def test_venv_is_made_once_and_again_when_requirements_change(machine: Machine) -> None:
-    """The stamp holds the hash of the requirements."""
+    """The stamp contains the hash of the requirements."""
     machine.has(f"{PACKAGES} {TOOLS}")
     pip = f"python -m pip install --quiet --disable-pip-version-check -r {machine.tree}/requirements-dev.txt"
     assert machine.run().returncode == 0
@@ -238,8 +239,8 @@ def test_venv_is_made_once_and_again_when_requirements_change(machine: Machine) 
     assert machine.calls() == [pip, pip]
 
 
-def test_demo_installs_little_and_setup_adds_the_rest(machine: Machine) -> None:
-    """No tools, the same folder, and nothing again where the tools are there."""
+def test_demo_installs_few_tools_and_setup_adds_the_rest(machine: Machine) -> None:
+    """Both use the same folder, and the demo installs nothing after a setup."""
     machine.has(PACKAGES)
     pip = f"python -m pip install --quiet --disable-pip-version-check -r {machine.tree}/requirements"
     assert (machine.run("--demo").returncode, machine.run("--demo").stdout) == (0, "")
@@ -252,18 +253,18 @@ def test_demo_installs_little_and_setup_adds_the_rest(machine: Machine) -> None:
     assert (machine.run("--demo").stdout, len(machine.calls())) == ("", 2)
 
 
-def test_demo_goes_on_without_a_python_for_the_package(machine: Machine) -> None:
-    """It says so in one line."""
+def test_demo_continues_without_a_python_for_the_package(machine: Machine) -> None:
+    """It prints one line about that."""
     machine.has(PACKAGES)
     machine.program("python3", 'case "$*" in *version_info*) exit 1 ;; *) exit 0 ;; esac')
     done = machine.run("--demo")
     assert done.returncode == 0
-    assert done.stdout == "setup: there is no Python 3.10 or newer: going on without the Python package\n"
+    assert done.stdout == "setup: continuing without the Python package: it needs Python 3.10 or newer\n"
     assert machine.calls() == []
 
 
 def test_python_without_venv_needs_a_package(machine: Machine) -> None:
-    """Debian keeps ensurepip apart, the headers that the Python package is compiled with, and CPython's own tests."""
+    """Debian packages ensurepip, Python's headers and CPython's own tests separately."""
     machine.has(f"{PACKAGES} {TOOLS}")
     machine.program("python3", "exit 1")
     done = machine.run()
@@ -276,7 +277,7 @@ def test_python_without_venv_needs_a_package(machine: Machine) -> None:
 
 
 def without_pool_tests(machine: Machine) -> None:
-    """Let the interpreter have its test package, but for the tests of process pools."""
+    """Give the interpreter its test package without the tests of process pools."""
     python = machine.bin / "python3"
     case = "  *test_concurrent_futures*) exit 1 ;;\n  *version_info*) echo 3.11 ;;\n  --version)"
     python.write_text(python.read_text(encoding="utf-8").replace("  --version)", case, 1), encoding="utf-8")
@@ -284,7 +285,7 @@ def without_pool_tests(machine: Machine) -> None:
 
 
 def test_pool_tests_are_unpacked_once(machine: Machine) -> None:
-    """From the package for the interpreter's version, after lists were fetched if need be; nothing is installed."""
+    """From the package for the interpreter's version, if necessary after fetching lists; nothing is installed."""
     without_pool_tests(machine)
     machine.program("id", "echo 0")
     machine.program(
@@ -308,19 +309,19 @@ def test_pool_tests_are_unpacked_once(machine: Machine) -> None:
 
 @pytest.mark.parametrize("user", [0, 1000], ids=["no such package", "no rights"])
 def test_pool_tests_may_be_missing(machine: Machine, user: int) -> None:
-    """One test is skipped then; it is not tried with each call of make."""
+    """Then one test is skipped, and later calls of make do not retry."""
     without_pool_tests(machine)
     machine.program("id", f"echo {user}")
     machine.program("apt-get", f'echo "apt-get $1" >> {machine.log}; exit 100')
     done = machine.run()
     assert done.returncode == 0
-    assert "setup: going on without: a test is skipped. To try again: rm -r .venv/cpython-tests\n" in done.stdout
+    assert "setup: continuing without them: one test is skipped; to retry, run `rm -r .venv/" in done.stdout
     calls = machine.calls()
     assert (machine.run().stdout, machine.calls()) == ("", calls)
 
 
 def test_offline_ok_unpacks_no_pool_tests(machine: Machine) -> None:
-    """And says so, where there is a .venv."""
+    """It prints what it skipped if there is a .venv."""
     without_pool_tests(machine)
     (machine.tree / ".venv").mkdir()
     done = machine.run("--offline-ok")
@@ -330,7 +331,7 @@ def test_offline_ok_unpacks_no_pool_tests(machine: Machine) -> None:
 
 
 def test_failing_pip_leaves_no_stamp(machine: Machine) -> None:
-    """The next call tries again."""
+    """The next call retries."""
     machine.has(f"{PACKAGES} {TOOLS}")
     machine.program(
         "python3",
@@ -339,11 +340,11 @@ def test_failing_pip_leaves_no_stamp(machine: Machine) -> None:
     )
     done = machine.run()
     assert done.returncode == 1
-    assert "pip could not install the tools" in done.stderr
+    assert "pip failed to install the tools" in done.stderr
     assert not (machine.tree / ".venv/.stamp").exists()
 
 
 def test_help_and_unknown_options(machine: Machine) -> None:
-    """Help succeeds, nonsense does not."""
+    """Help succeeds, an unknown option fails."""
     assert "usage: setup.sh" in machine.run("--help").stdout
     assert machine.run("--nonsense").returncode == 2

@@ -1,4 +1,4 @@
-"""scripts/steps.py: the plans, the table, and what is shown when a step fails."""
+"""scripts/steps.py: the plans, the table, and the output when a step fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def names(plan: str) -> list[str]:
 
 
 def test_plans_begin_with_setup_and_build_before_they_test() -> None:
-    """Gates first, then the sanitizers, then what only a plain build can test."""
+    """Gates come first, then the sanitizers, then the tests of a plain build."""
     assert names("test") == [
         "setup", "lint", "build asan", "test asan", "build tsan", "test tsan", "build dev", "test dev", "build fuzz",
         "fuzz", "wheel", "pytest",
@@ -26,7 +26,7 @@ def test_plans_begin_with_setup_and_build_before_they_test() -> None:
 
 
 def test_test_all_skips_nothing() -> None:
-    """No step is left out for what it reads, and every run of tests is told to run all."""
+    """No step is skipped for the files that it reads, and every run of tests runs all of them."""
     for step in steps.PLANS["test-all"]("", "16"):
         assert step.reads == ()
         if any(name in text for text in step.command for name in ("run_tests.py", "run_pytest.py")):
@@ -35,7 +35,7 @@ def test_test_all_skips_nothing() -> None:
 
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[steps.Step]:
-    """Give a plan whose steps a test can choose."""
+    """Give a plan to which a test can add steps."""
     chosen: list[steps.Step] = []
     monkeypatch.setattr(steps, "FOLDER", tmp_path / "steps")
     monkeypatch.setattr(steps, "PLANS", {"test": lambda _base, _clang: chosen})
@@ -43,12 +43,12 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[steps.Step]:
 
 
 def report(**fields: object) -> str:
-    """A shell command that writes a report."""
+    """Return a shell command that writes a report."""
     return f"printf '%s' '{json.dumps(fields)}' > $DROVER_STEP_REPORT"
 
 
 def test_table_has_a_row_for_each_step_and_the_sum(plan: list[steps.Step], capfd: pytest.CaptureFixture[str]) -> None:
-    """Wall and processor time, and the tests that were run."""
+    """With wall time, processor time and the number of tests."""
     busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
     plan += [
         steps.Step("busy", ("sh", "-c", f"{busy}; {report(tests=7, note='2 of 3 programs')}")),
@@ -66,7 +66,7 @@ def test_table_has_a_row_for_each_step_and_the_sum(plan: list[steps.Step], capfd
 def test_failure_ends_the_run_and_its_output_comes_last(
     plan: list[steps.Step], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """After the table, so that it need not be searched."""
+    """After the table, where it is easy to find."""
     plan += [
         steps.Step("bad", ("sh", "-c", f"echo early; {report(failure='---- a.B failed')}; exit 3")),
         steps.Step("never", ("echo", "unreachable")),
@@ -79,10 +79,10 @@ def test_failure_ends_the_run_and_its_output_comes_last(
     assert said.err == "make test: the step 'bad' failed (status 3)\n"
 
 
-def test_step_that_reads_files_is_left_out_until_they_change(
+def test_step_that_reads_files_is_skipped_until_they_change(
     plan: list[steps.Step], capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """And only if it passed."""
+    """But only after it passed."""
     file = tmp_path / "program"
     file.write_text("1", encoding="utf-8")
     plan.append(steps.Step("fuzz", ("sh", "-c", f"echo ran; test $(cat {file}) != 2"), reads=(file,)))
@@ -93,5 +93,5 @@ def test_step_that_reads_files_is_left_out_until_they_change(
 
 
 def test_report_of_a_step_that_wrote_none_is_empty(tmp_path: Path) -> None:
-    """As for steps that run no tests."""
+    """Steps that run no tests write no report."""
     assert StepReport.load(tmp_path / "missing") == StepReport()
