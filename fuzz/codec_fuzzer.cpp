@@ -1,4 +1,4 @@
-// Arguments and results of tasks, and the messages that carry them: read, described and passed over.
+// Arguments and results of tasks, and the messages that carry them: parsed, described and skipped.
 #include <array>
 #include <map>
 #include <optional>
@@ -28,7 +28,7 @@ struct Outer {
   std::tuple<bool, std::uint64_t> tuple;
 };
 
-// What was read and written again reads the same.
+// A value that is written again parses to the same value.
 template <class Type>
 void read_both_ways(std::span<const std::byte> bytes) {
   try {
@@ -49,7 +49,7 @@ void describe(std::span<const std::byte> bytes, std::size_t most) {
   fuzz::check(describe_values(bytes, {}, most).size() <= most + kEnding);
 }
 
-// A message as a worker reads it; it has no leases, so that tensors are always too many.
+// A message as a worker parses it, without leases, so that any tensor is one too many.
 void read_batch(std::span<const std::byte> bytes) {
   auto objects = std::make_shared<fuzz::SpoiledObjects>(Owner{1});
   Queue queue(objects, QueueOptions{.capacity = 2, .bytes = 16 * 1024});

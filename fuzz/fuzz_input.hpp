@@ -1,4 +1,4 @@
-// fuzz/fuzz_input.hpp: the bytes of a fuzzer's input, taken one after the other.
+// fuzz/fuzz_input.hpp: reads values from the bytes of a fuzzer's input.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace drover::fuzz {
 
-/// Every take succeeds; what lies beyond the end is zero.
+/// Reading always succeeds: beyond the end are zeros.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : rest_(data, size) {}
@@ -29,14 +29,14 @@ class Input {
   }
   /// A number from 0 to `most`.
   std::uint64_t take_up_to(std::uint64_t most) { return most == 0 ? 0 : take<std::uint32_t>() % (most + 1); }
-  /// All that is left.
+  /// The remaining bytes.
   [[nodiscard]] std::span<const std::byte> rest() const { return std::as_bytes(rest_); }
 
  private:
   std::span<const std::uint8_t> rest_;
 };
 
-/// Ends the run with a report, and the input is kept.
+/// Aborts the run with a report; libFuzzer saves the input.
 [[noreturn]] inline void fail() { __builtin_trap(); }
 /// Fails unless `holds`.
 inline void check(bool holds) {

@@ -1,4 +1,4 @@
-// .npy files: what is read fits the file, and reads the same when it is written again.
+// .npy files: a parsed array fits in the file, and parses to the same array when written again.
 #include "drover/base/error.hpp"
 #include "drover/tensor/npy.hpp"
 #include "drover/tensor/tensor_text.hpp"
@@ -17,7 +17,7 @@ void use(std::span<const std::byte> file, const NpyHeader& header) {
   const auto data = file.subspan(header.data_offset);
   fuzz::check(format_tensor(header.layout, data).size() < 100'000);
 
-  // Row after row, then through a file of our own.
+  // In row-major order, then through a file.
   const auto whole = TensorLayout::contiguous(header.layout.dtype(), header.layout.shape());
   std::vector<std::byte> copy(whole.bytes());
   copy_strided(copy, whole, data, header.layout);
@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read(input.rest());
     return 0;
   }
-  // With the right beginning a dictionary gets further; as many data follow as the input says.
+  // With a valid prefix the parser reaches the dictionary; the input decides how much data follows.
   const auto rest = input.rest();
   const std::size_t text = std::min<std::size_t>(rest.size(), 255);
   std::vector<std::byte> file;

@@ -1,5 +1,4 @@
-// A pool of blocks: against a plain list of what was given out while its state is whole, then in a state that
-// somebody has spoiled.
+// A pool of blocks: compared with a plain list of its blocks while its state is intact, then with a corrupted state.
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -102,7 +101,7 @@ class PoolRun {
       case 1: pool().adopt(wrong, 1); break;
       default: static_cast<void>(pool().offset_of(wrong)); break;
     }
-    fuzz::check(is_spoiled_);  // it must have thrown
+    fuzz::check(is_spoiled_);  // it should have thrown
   }
 
   void recover() {
@@ -116,7 +115,7 @@ class PoolRun {
   void spoil() {
     is_spoiled_ = true;
     fuzz::spoil({state(), state_.size() * sizeof(Line)}, input_);
-    std::memset(state(), 0, sizeof(CellLockLayout));  // its owner would be waited for, and that is right
+    std::memset(state(), 0, sizeof(CellLockLayout));  // otherwise the pool would rightly wait for the owner
   }
 
   void free_everything() {

@@ -1,4 +1,4 @@
-// Control messages: what the keeper reads from participants and visitors, and they from it.
+// Control messages between the keeper and participants or visitors, in both directions.
 #include "drover/base/error.hpp"
 #include "fuzz/fuzz_input.hpp"
 #include "session/wire/protocol.hpp"
@@ -7,7 +7,7 @@ namespace {
 
 using namespace drover;
 
-// What was read and written again reads the same.
+// A message that is written again parses to the same message.
 template <class Parse>
 void read_both_ways(std::span<const std::byte> bytes, Parse parse) {
   try {
@@ -19,7 +19,7 @@ void read_both_ways(std::span<const std::byte> bytes, Parse parse) {
   }
 }
 
-// A message of the right length, with the right beginning, gets further.
+// With the right length and a valid prefix, the parser gets further.
 std::string dressed(std::span<const std::byte> bytes, const std::string& model) {
   std::string text = model;
   constexpr std::size_t kKept = 8;  // magic, version and type

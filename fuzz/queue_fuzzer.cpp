@@ -1,4 +1,4 @@
-// A queue in memory that somebody spoils: every operation is right or throws drover::Error, and ends.
+// A queue in corrupted memory: every operation is correct or throws drover::Error, and ends.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -28,7 +28,7 @@ class QueueRun {
       try {
         step();
       } catch (const Error& error) {
-        // In memory that nobody has spoiled nothing may go wrong.
+        // In intact memory every operation must succeed.
         fuzz::check(is_spoiled_);
       }
     }
@@ -105,14 +105,14 @@ class QueueRun {
     owed_ += queue_.publish(loan, Deadline::after({})) == PutResult::put ? 1 : 0;
   }
 
-  // As the keeper, for somebody who holds nothing, or after spoiling perhaps something.
+  // As the keeper does for a process that holds nothing, or after corruption perhaps something.
   void recover() {
     const auto dead = static_cast<Owner>(2 + input_.take_up_to(3));
     const OpenObject object = objects_->open(queue_.handle());
     queue_kind.recover(layout_of(object.data), object.spec, dead);
   }
 
-  // The lock of the pool is left alone: who finds it taken waits for its owner, and that is right.
+  // The lock of the pool stays intact: a process that finds it held rightly waits for its owner.
   void spoil() {
     is_spoiled_ = true;
     const OpenObject object = objects_->open(queue_.handle());

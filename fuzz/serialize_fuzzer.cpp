@@ -1,4 +1,4 @@
-// Serialized arrays: what is read lies within the bytes, and reads the same when it is written again.
+// Serialized arrays: parsed arrays lie within the bytes, and parse to the same arrays when written again.
 #include "drover/base/error.hpp"
 #include "drover/tensor/serialize.hpp"
 #include "drover/tensor/tensor_text.hpp"
@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read(input.rest());
     return 0;
   }
-  // With the right beginning a header gets further; as many data follow as the input says.
+  // With a valid prefix the parser reaches the header; the input decides how much data follows.
   const auto header = input.rest();
   std::vector<std::byte> bytes;
   for (const unsigned byte : {0x89U, 0x44U, 0x52U, 0x4fU, 0x56U, 0x45U, 0x52U, 0x0aU, 1U, 0U, 0U, 0U}) {

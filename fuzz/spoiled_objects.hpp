@@ -1,4 +1,4 @@
-// fuzz/spoiled_objects.hpp: a session in one process whose shared memory the fuzzer may spoil.
+// fuzz/spoiled_objects.hpp: a session in one process whose shared memory the fuzzer corrupts.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace drover::fuzz {
 
-/// Objects in ordinary memory of exactly the size they need, so that the address sanitizer sees every step beyond.
-/// A wait that would last ends at once: the session is over as soon as anybody asks.
+/// Objects in ordinary memory of exactly their size, so that the address sanitizer detects every access beyond it. A
+/// blocking wait ends at once: the session always reports that it is over.
 class SpoiledObjects final : public Membership {
  public:
   explicit SpoiledObjects(Owner owner) { set_self(owner); }
@@ -36,7 +36,7 @@ class SpoiledObjects final : public Membership {
     header.version = kLayoutVersion;
     header.kind = static_cast<std::uint16_t>(spec.kind);
     header.generation = handle.generation;
-    header.openers = 2;  // so that nobody ever seems alone
+    header.openers = 2;  // so that no process seems to be alone
     header.ever_opened = 2;
     info.format(layout_of(object.open.data), spec);
     return object.open;
@@ -47,7 +47,7 @@ class SpoiledObjects final : public Membership {
     if (at == objects_.end() || at->second.open.handle != handle) throw Error(Errc::not_found, "no such object");
     return at->second.open;
   }
-  void close(const ObjectHandle&) noexcept override {}  // a record may refer to it; all go at the end
+  void close(const ObjectHandle&) noexcept override {}  // a record may refer to it; all are freed at the end
   void check() const override { throw Error(Errc::peer_lost, "the fuzzer does not wait"); }
   [[nodiscard]] Population population() const noexcept override {
     return {.present = 2, .starting = 0, .departed = 0};
@@ -75,7 +75,7 @@ class SpoiledObjects final : public Membership {
   std::uint64_t last_generation_ = 0;
 };
 
-/// Overwrites one to eight bytes somewhere in `memory`, as a participant gone wild could.
+/// Overwrites one to eight bytes anywhere in `memory`, as a faulty participant could.
 inline void spoil(std::span<std::byte> memory, Input& input) {
   const auto bytes = static_cast<std::size_t>(1 + input.take_up_to(7));
   const auto offset = static_cast<std::size_t>(input.take_up_to(memory.size() - bytes));

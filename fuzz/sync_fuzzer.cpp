@@ -1,4 +1,4 @@
-// Locks, semaphores, conditions, events, barriers and values in memory that somebody spoils.
+// Locks, semaphores, conditions, events, barriers and values in corrupted memory.
 #include <memory>
 
 #include "drover/base/error.hpp"
@@ -18,7 +18,7 @@ namespace {
 
 using namespace drover;
 
-// Not to wait at all: a wait for somebody who does not exist ends by the fuzzer's session, but takes its time.
+// Never waits: the fuzzer's session would end a wait for a process that does not exist, but only after some time.
 Deadline now() { return Deadline::after({}); }
 
 class SyncRun {
@@ -30,7 +30,7 @@ class SyncRun {
       try {
         step();
       } catch (const Error& error) {
-        continue;  // a clear answer
+        continue;  // a valid outcome
       }
     }
   }
@@ -115,7 +115,7 @@ class SyncRun {
     }
   }
 
-  // As the keeper would: of the fuzzer itself, or of others.
+  // As the keeper does, for the fuzzer itself or for others.
   void recover() {
     const OpenObject object = objects_->open(any_handle());
     info_of(object.spec.kind)

@@ -1,4 +1,4 @@
-// The keeper's table of objects: specs and handles as participants send them, and memory that they have spoiled.
+// The keeper's table of objects: specs and handles from participants, and memory that they have corrupted.
 #include <fcntl.h>
 
 #include <string>
@@ -24,12 +24,12 @@ class TableRun {
       try {
         step();
       } catch (const Error& error) {
-        continue;  // a clear answer
+        continue;  // a valid outcome
       }
     }
     for (Owner owner = 1; owner <= kOwners; ++owner) table_.depart(owner, 1);
     while (const KeptEntry* const entry = kept_.next("")) kept_.drop(std::string(entry->info.name));
-    // With its last opener everything goes but the timelines, which are the session's.
+    // When its last opener closes, everything is freed but the timelines, which belong to the session.
     fuzz::check(table_.size() <= 1 && table_.file_count() == 0);
   }
 
@@ -51,7 +51,7 @@ class TableRun {
     }
   }
 
-  // Mostly with the file that the kind wants; sometimes it is missing, or too much.
+  // Mostly with the file that the kind requires; sometimes without it, or with one too many.
   void create(Owner owner) {
     const ObjectSpec spec = take_spec();
     const bool is_wrong = input_.take<std::uint8_t>() % 8 == 0;
@@ -61,7 +61,7 @@ class TableRun {
     if (has_file) fuzz::check(table_.file_of(handles_.back(), owner).is_open());
   }
 
-  // Mostly leases that are on offer; sometimes what a participant gone wild may name.
+  // Mostly leases that exist; sometimes names that only a faulty participant uses.
   void keep(Owner owner) {
     KeptEntry entry{.info = {.name = take_name()}, .record = {}, .leases = {}};
     const auto count = input_.take_up_to(3);
@@ -86,7 +86,7 @@ class TableRun {
     const bool is_wild = input_.take<std::uint8_t>() % 4 == 0;
     for (auto& parameter : spec.parameters)
       parameter = is_wild ? input_.take<std::uint64_t>() : input_.take_up_to(40);
-    if (spec.kind == ObjectKind::slab && !is_wild) spec.parameters[0] += 512;  // less is refused
+    if (spec.kind == ObjectKind::slab && !is_wild) spec.parameters[0] += 512;  // smaller ones are refused
     return spec;
   }
 
@@ -100,7 +100,7 @@ class TableRun {
     return handles_[input_.take_up_to(handles_.size() - 1)];
   }
 
-  // Headers and layouts lie in memory that every participant can write; what the table keeps for itself does not.
+  // Headers and layouts are in memory that every participant can write; the table's private data is not.
   void spoil() {
     if (handles_.empty()) return;
     const ObjectHandle handle = handles_[input_.take_up_to(handles_.size() - 1)];

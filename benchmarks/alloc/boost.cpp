@@ -1,4 +1,4 @@
-// Boost.Interprocess: an allocator in shared memory, which is lost when a process dies in an operation.
+// Boost.Interprocess: an allocator in shared memory, which is lost if a process dies during an operation.
 #include "alloc/workload.hpp"
 
 #ifdef DROVER_BENCH_BOOST

@@ -1,4 +1,4 @@
-// Blocks of a session's memory: any process may be killed with them.
+// Blocks of a session's memory, which survive the death of any process.
 #include <utility>
 
 #include "alloc/workload.hpp"

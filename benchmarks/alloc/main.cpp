@@ -16,12 +16,12 @@ namespace drover::bench {
 namespace {
 
 constexpr std::size_t kLargest = 16 * kKiB;
-constexpr int kBatch = 16;  // pairs per sample, so that the clock does not count
+constexpr int kBatch = 16;  // pairs per sample, so that the cost of the clock is negligible
 constexpr const char* kAny = "release + allocate";
 constexpr const char* kNewest = "release + allocate the newest";
 
-// While `live` blocks are in use, one is released and another size allocated in its place: one at random, whose
-// bookkeeping the processor may have forgotten, or always the same, which shows what the number of others costs.
+// While `live` blocks are in use, releases one and allocates another size in its place: a random one, whose
+// bookkeeping may be out of the cache, or always the same, which shows the cost of the number of others.
 std::vector<double> measure(Allocator& allocator, std::size_t live, std::size_t samples, bool at_random) {
   std::minstd_rand random(7);  // NOLINT(*-msc32-c,*-msc51-cpp,*-generator-seed): the same for all contenders
   const auto any_size = [&] { return 1 + random() % kLargest; };
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   using namespace drover;
   try {
     init(argc, argv);
-    bench::run(bench::parse_options(argc, argv, "Blocks of memory that are taken and given back."));
+    bench::run(bench::parse_options(argc, argv, "Allocation and release of memory blocks."));
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

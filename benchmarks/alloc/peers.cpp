@@ -1,4 +1,4 @@
-// The peers that are always there: memory of one process, of the host and of a device.
+// The peers that are always available: memory of one process, on the host and on a device.
 #include <cstdlib>
 #include <new>
 

@@ -7,7 +7,7 @@
 namespace drover::bench {
 namespace {
 
-// A memory file with every page present, as the host slabs of a session will be.
+// A memory file with every page present, like the host slabs of a session.
 Mapping prefaulted_memory_file(std::size_t bytes) {
   Mapping memory = Mapping::shared(make_memory_file("drover-bench", bytes), bytes);
   std::memset(memory.data(), 1, bytes);

@@ -1,4 +1,4 @@
-// The peer: memory that the driver itself allocates for copies, called as a program without drover would.
+// The peer: memory that the driver itself allocates for copies, without drover.
 #include "device/workload.hpp"
 #include "drover/base/bytes.hpp"
 #include "support/bare_driver.hpp"

@@ -37,7 +37,7 @@ void measure_slabs(Backend& backend, bool is_smoke, std::vector<Row>& rows) {
   for (const auto bytes : sizes) {
     if (bytes > backend.memory_info(0).free / 2) continue;
     Samples samples;
-    one_life(backend, device, bytes, samples);  // not counted: the first pays for what later ones find ready
+    one_life(backend, device, bytes, samples);  // not counted: the first one includes one-time costs
     samples = {};
     for (int round = 0; round < (is_smoke ? 2 : 30); ++round) one_life(backend, device, bytes, samples);
     const auto name = workload_name(backend, bytes);

@@ -14,10 +14,10 @@ void measure_slabs(Backend& backend, bool is_smoke, std::vector<Row>& rows);
 /// Copies from and to host memory, unregistered and registered.
 void measure_copies(Backend& backend, bool is_smoke, std::vector<Row>& rows);
 
-/// The peers of the above where there is a GPU: host memory from the driver itself.
+/// The peer of the above on a GPU: host memory from the driver itself.
 void measure_driver_memory(Backend& backend, bool is_smoke, std::vector<Row>& rows);
 
-/// A value from one stream to another and to the CPU over timelines, and blocking waits.
+/// Timelines from stream to stream to the CPU, and blocking waits.
 void measure_timelines(Backend& backend, bool is_smoke, std::vector<Row>& rows);
 
 /// "cuda:0, 64.0 MiB".

@@ -1,4 +1,4 @@
-// What frameworks do today: CUDA's own handles between processes, sent through a pipe, without drover.
+// The way of frameworks: CUDA's own handles between processes, sent through a pipe, without drover.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -21,10 +21,10 @@ struct Handle {
   char bytes[64];
 };
 
-// What goes through the pipe; less than PIPE_BUF, so that it arrives whole.
+// A message in the pipe, shorter than PIPE_BUF, so that it is written atomically.
 struct Offer {
   enum class Kind : std::uint8_t { open, keep, open_and_close, done };
-  Kind kind;  // open: map it and keep it; keep: it is mapped; open_and_close: map it for this once
+  Kind kind;  // open: map and keep it; keep: already mapped; open_and_close: map it for this message
   Handle handle;
   std::uint64_t bytes;
 };
@@ -47,7 +47,8 @@ class Allocation {
   }
   void write_last(std::uint64_t number) const {
     driver_upload(address_ + bytes_ - sizeof(number), &number, sizeof(number));
-    check_driver(driver_symbol<int (*)()>("cuCtxSynchronize")(), "cuCtxSynchronize");  // small copies may be late
+    check_driver(driver_symbol<int (*)()>("cuCtxSynchronize")(),
+                 "cuCtxSynchronize");  // small copies may be asynchronous
   }
 
  private:
@@ -55,7 +56,7 @@ class Allocation {
   Address address_ = 0;
 };
 
-// Another process's allocation at an address of this one.
+// Another process's allocation, mapped into this one.
 class Opened {
  public:
   explicit Opened(const Handle& handle) {
@@ -82,7 +83,7 @@ class Opened {
 Fd open_pipe(const Lane& lane) { return Fd(::open(lane.pipe.c_str(), O_RDWR | O_CLOEXEC)); }
 
 void offer(int pipe, const Offer& what) {
-  if (::write(pipe, &what, sizeof(what)) != sizeof(what)) throw std::runtime_error("the pipe takes nothing");
+  if (::write(pipe, &what, sizeof(what)) != sizeof(what)) throw std::runtime_error("cannot write to the pipe");
 }
 
 // The sender's side of one pipe.
@@ -98,14 +99,14 @@ class Sender {
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
-  // Nanoseconds until the reader could use it, and what it said.
+  // Nanoseconds until the reader could use it, and its answer.
   std::pair<double, Answer> hand_over(const Allocation& memory, Offer::Kind kind) {
     memory.write_last(++number_);
     const std::int64_t begin = now_ns();
     const bool is_kept = kind == Offer::Kind::keep;
     offer(pipe_.get(), {.kind = kind, .handle = is_kept ? Handle{} : memory.handle(), .bytes = memory.bytes()});
     const Answer answer = await(lane_.back);
-    if (answer.last != number_) throw std::runtime_error("the reader read something else");
+    if (answer.last != number_) throw std::runtime_error("the reader read a wrong number");
     return {static_cast<double>(answer.usable_at - begin), answer};
   }
 
@@ -159,7 +160,7 @@ void serve_cuda_ipc(int pipe, Queue& back) {
   for (Offer next{}; ::read(pipe, &next, sizeof(next)) == sizeof(next);) {
     if (next.kind == Offer::Kind::done) break;
     if (next.kind != Offer::Kind::keep) {
-      kept.reset();  // older drivers refuse to open what is open
+      kept.reset();  // older drivers refuse to open a handle twice
       kept = std::make_unique<Opened>(next.handle);
     }
     Answer answer = kept->use(next.bytes);

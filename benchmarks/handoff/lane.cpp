@@ -1,4 +1,4 @@
-// What both sides share.
+// Common code of both sides.
 #include <cstring>
 #include <span>
 #include <stdexcept>
@@ -13,16 +13,16 @@ namespace drover::bench {
 
 void send(Queue& queue, const Answer& answer) {
   if (queue.put(std::as_bytes(std::span(&answer, 1))) != PutResult::put)
-    throw std::runtime_error("nobody reads answers");
+    throw std::runtime_error("the sender does not read answers");
 }
 
 Answer await(Queue& queue) {
   Message message;
   if (queue.get(message, Deadline::after(std::chrono::minutes(2))) != GetResult::got) {
-    throw std::runtime_error("the reader does not answer; its own output says why");
+    throw std::runtime_error("the reader does not answer: see its output");
   }
   Answer answer;
-  if (message.bytes().size() != sizeof(answer)) throw std::runtime_error("the reader said something else");
+  if (message.bytes().size() != sizeof(answer)) throw std::runtime_error("the reader sent a malformed answer");
   std::memcpy(&answer, message.bytes().data(), sizeof(answer));
   return answer;
 }

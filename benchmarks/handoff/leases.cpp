@@ -1,4 +1,4 @@
-// drover: whatever the size, a lease of some words goes with a message.
+// drover: a lease of a few words goes with a message, whatever the size of the memory.
 #include <span>
 #include <stdexcept>
 
@@ -20,7 +20,7 @@ Sample hand_over(Lane& lane, const Block& block, std::uint64_t bytes, std::uint6
   leases.push_back(block.share());
   if (lane.to.put(std::as_bytes(std::span(&bytes, 1)), leases) != PutResult::put) throw std::runtime_error("not put");
   const Answer answer = await(lane.back);
-  if (answer.last != number) throw std::runtime_error("the reader read something else");
+  if (answer.last != number) throw std::runtime_error("the reader read a wrong number");
   return {static_cast<double>(answer.usable_at - begin), static_cast<double>(answer.read_at - answer.usable_at)};
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t kLargestInPipe = kGiB;
 
-// A named pipe that goes with this object.
+// A named pipe that exists as long as this object.
 class NamedPipe {
  public:
   NamedPipe() : path_(std::filesystem::temp_directory_path() / fmt::format("drover-handoff-{}", ::getpid())) {
@@ -40,7 +40,7 @@ std::vector<Place> places() {
   return all;
 }
 
-// A quarter of what is free, since contenders have copies.
+// A quarter of the free memory, since contenders have copies.
 bool fits(const Place& place, std::uint64_t bytes) {
   if (place.is_device) return bytes <= backend_of(place.backend).memory_info(place.index).free / 4;
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_AVPHYS_PAGES));
@@ -99,7 +99,7 @@ void run(const Plan& plan) {
     measure_at(session, place, plan, rows);
     if (wants_uploads(place, plan)) measure_uploads(session, place, plan.options.is_smoke, rows);
   }
-  if (std::ranges::none_of(all, is_gpu)) fmt::print(stderr, "CUDA IPC is left out: there is no GPU here\n");
+  if (std::ranges::none_of(all, is_gpu)) fmt::print(stderr, "skipped: CUDA IPC: there is no GPU\n");
   report(rows, plan.options);
 }
 
@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
   try {
     init(argc, argv);
     bench::Plan plan;
-    plan.options = bench::parse_options(argc, argv, "Memory of one process in the hands of another.", &plan.limits);
+    plan.options = bench::parse_options(argc, argv, "Handing memory of one process to another.", &plan.limits);
     bench::run(plan);
     return 0;
   } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-// What programs do today: the bytes go through a pipe, from and to host memory where they lie on a device.
+// The usual way: the bytes go through a pipe, by way of host memory if they are on a device.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 void write_all(int file, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(file, bytes.data(), bytes.size());
-    if (count <= 0) throw std::runtime_error("the pipe takes nothing");
+    if (count <= 0) throw std::runtime_error("cannot write to the pipe");
     bytes = bytes.subspan(static_cast<std::size_t>(count));
   }
 }
@@ -46,7 +46,7 @@ void measure_pipe(const Step& step, std::vector<Row>& rows) {
     if (lane.to.put(std::as_bytes(std::span(&bytes, 1))) != PutResult::put) throw std::runtime_error("not put");
     send_bytes(pipe.get(), block, bytes);
     const Answer answer = await(lane.back);
-    if (answer.last != number) throw std::runtime_error("the reader read something else");
+    if (answer.last != number) throw std::runtime_error("the reader read a wrong number");
     if (round > 0) nanoseconds.push_back(static_cast<double>(answer.usable_at - begin));
   }
   rows.push_back(nanosecond_row(workload_name(place, bytes), "bytes through a pipe", "hand over", nanoseconds));

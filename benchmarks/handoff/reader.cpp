@@ -1,5 +1,5 @@
-// The process that receives. A message with a lease is drover's; a number of bytes announces as many in the
-// pipe, or handles of CUDA.
+// The receiving process. A message with a lease is drover's; a number announces so many bytes in the pipe, or CUDA
+// handles.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ Answer use(const Block& block, std::uint64_t bytes) {
   return answer;
 }
 
-// As a program does that gets bytes and wants them on its device.
+// As in a program that needs received bytes on its device.
 Answer take_from_pipe(int file, Memory& memory, const Place& place, std::uint64_t bytes) {
   const Block block = memory.allocate(place, bytes);
   if (!place.is_device) {

@@ -1,4 +1,4 @@
-// drover: a tensor that the session keeps under a name, recalled by a process that has nothing of it yet.
+// drover: a tensor that the session keeps under a name, recalled by a process that has not mapped it.
 #include <span>
 #include <stdexcept>
 
@@ -25,14 +25,14 @@ void measure_recall(const Step& step, std::vector<Row>& rows) {
     if (lane.to.put(std::as_bytes(std::span(&kRecallFollows, 1))) != PutResult::put)
       throw std::runtime_error("not put");
     const Answer answer = await(lane.back);
-    if (answer.last != number) throw std::runtime_error("the reader read something else");
+    if (answer.last != number) throw std::runtime_error("the reader read a wrong number");
     recalls.push_back(static_cast<double>(answer.usable_at - answer.begun_at));
   }
   Session(session).drop(kName);
   rows.push_back(nanosecond_row(workload_name(place, bytes), "drover, a tensor", "recall", recalls));
 }
 
-// With a memory of its own each time, so that nothing is mapped already.
+// With a new Memory each time, so that nothing is mapped.
 Answer recall_tensor(const Session& session) {
   const Memory memory(session);
   Answer answer;

@@ -1,4 +1,4 @@
-// drover as users have it: a tensor on which work was submitted just before, put in a queue.
+// drover as users call it: puts a tensor in a queue right after submitting work on it.
 #include <stdexcept>
 
 #include "drover/tensor/send.hpp"
@@ -10,16 +10,16 @@ namespace {
 
 struct Sample {
   double hand_over;  // nanoseconds until the reader had the tensor
-  double read;       // and until it had read the last number, which the work had to write first
+  double read;       // then until it had read the last number, which the submitted work writes
 };
 
-// The number is written by the stream, without waiting for it.
+// The stream writes the number, and nobody waits for it here.
 Sample hand_over(Lane& lane, const Tensor& tensor, const Tensor& number) {
   tensor.slice(0, -1).copy_from(number);
   const std::int64_t begin = now_ns();
   if (put(lane.to, tensor) != PutResult::put) throw std::runtime_error("not put");
   const Answer answer = await(lane.back);
-  if (answer.last != number.item<std::uint64_t>()) throw std::runtime_error("the reader read something else");
+  if (answer.last != number.item<std::uint64_t>()) throw std::runtime_error("the reader read a wrong number");
   return {static_cast<double>(answer.usable_at - begin), static_cast<double>(answer.read_at - answer.usable_at)};
 }
 

@@ -1,4 +1,4 @@
-// Host memory that processes share against memory the driver makes for one process: what a copy to the device costs.
+// Copies to the device from host memory that processes share, and from memory that the driver allocates for one.
 #include <cstring>
 
 #include "drover/base/bytes.hpp"

@@ -1,4 +1,4 @@
-// benchmarks/handoff/workload.hpp: memory of one process in the hands of another.
+// benchmarks/handoff/workload.hpp: handing memory of one process to another.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace drover::bench {
 
-/// What the reader answers: when it could use the memory, when it had read the last number in it, and that number;
-/// and when it began, or had given the memory up, where that is measured.
+/// The reader's answer: when it could use the memory, when it had read its last number, and that number; and, where
+/// measured, when it began or had released the memory.
 struct Answer {
   std::int64_t begun_at = 0;
   std::int64_t usable_at = 0;
@@ -23,25 +23,25 @@ struct Answer {
   std::uint64_t last = 0;
 };
 
-/// Both ways between this process and the reader.
+/// The queues between this process and the reader.
 struct Lane {
-  Queue to;          ///< what is handed over
-  Queue back;        ///< answers
-  std::string pipe;  ///< path of a named pipe, for what goes through one
+  Queue to;          ///< to the reader
+  Queue back;        ///< answers of the reader
+  std::string pipe;  ///< path of a named pipe, for contenders that use one
 };
 
-/// Sends an answer, or waits for the next.
+/// Sends an answer; waits for the next answer.
 void send(Queue& queue, const Answer& answer);
 [[nodiscard]] Answer await(Queue& queue);
 
-/// The last number in the first `bytes` of a block, wherever it lies.
+/// The last number in the first `bytes` of a block at any place.
 void write_last(const Block& block, std::uint64_t bytes, std::uint64_t number);
 [[nodiscard]] std::uint64_t read_last(const Block& block, std::uint64_t bytes);
 
-/// The worker that receives, for all contenders: place, handles of both queues, path of the pipe.
+/// The reader for all contenders. Arguments: place, handles of both queues, path of the pipe.
 [[nodiscard]] const Entry& reader();
 
-/// What is measured next.
+/// One step of the benchmark.
 struct Step {
   const Session& session;
   Lane& lane;
@@ -52,22 +52,21 @@ struct Step {
 
 /// drover: a lease goes with a message.
 void measure_leases(const Step& step, std::vector<Row>& rows);
-/// drover: a tensor, with work on it that is not waited for; and the reader's side of it.
+/// drover: a tensor with unfinished work on it; and the reader's side.
 void measure_tensors(const Step& step, std::vector<Row>& rows);
 [[nodiscard]] Answer use_tensor(const Memory& memory, Message& message);
-/// drover: a tensor that the session keeps; and the reader's side of it, announced in place of a number of bytes.
+/// drover: a tensor that the session keeps; and the reader's side, announced instead of a number of bytes.
 void measure_recall(const Step& step, std::vector<Row>& rows);
 [[nodiscard]] Answer recall_tensor(const Session& session);
 inline constexpr std::uint64_t kRecallFollows = ~std::uint64_t{0} - 1;
-/// What programs do today: to host memory where it lies on a device, through a pipe, and back to the device.
+/// The usual way: through a pipe, from a device by way of host memory on both sides.
 void measure_pipe(const Step& step, std::vector<Row>& rows);
 
-/// CUDA's own handles through a pipe, without drover: kept open by the reader, and opened each time. Requires:
-/// cuda:0.
+/// CUDA's own handles through a pipe, without drover: kept open by the reader, or opened each time. Requires: cuda:0.
 void measure_cuda_ipc(const Step& step, std::vector<Row>& rows);
-/// The reader's side of it, until the sender is done.
+/// The reader's side, until the sender finishes.
 void serve_cuda_ipc(int pipe, Queue& back);
-/// Announces it to the reader, in place of a number of bytes.
+/// Announces it to the reader, instead of a number of bytes.
 inline constexpr std::uint64_t kIpcFollows = ~std::uint64_t{0};
 
 /// Copies to a device from a block at `cpu`, and at cuda:0 from the driver's own memory.

@@ -1,4 +1,4 @@
-// How soon the death of a worker is known, and how soon another answers in its place.
+// The time until the death of a worker is known, and until its replacement answers.
 #include <unistd.h>
 
 #include <chrono>
@@ -26,7 +26,7 @@ const auto death_answer = task("death_answer", [](int number) { return number; }
 void measure_deaths(const Options& options, std::vector<Row>& rows) {
   if (!options.wants(kKilled, "drover", kKnown) && !options.wants(kKilled, "drover", kReplaced)) return;
   const LogLevel before = log_threshold();
-  set_log_threshold(LogLevel::off);  // each death is told there
+  set_log_threshold(LogLevel::off);  // each death is logged
   Pool pool({.workers = 2, .devices = "none"});
   std::vector<double> known;
   std::vector<double> replaced;

@@ -1,4 +1,4 @@
-// Workers made by fork, with messages of fixed size in pipes: one pipe to each, one that all answer into.
+// Forked workers with messages of fixed size in pipes: one pipe to each, and one for all answers.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace drover::bench {
 namespace {
 
 constexpr std::size_t kMostAtOnce = 64;
-constexpr std::size_t kInFlight = 1024;  // of each worker; far less than a pipe holds
+constexpr std::size_t kInFlight = 1024;  // per worker; far less than the capacity of a pipe
 
 struct Request {
   std::uint64_t number = 0;
@@ -21,7 +21,7 @@ struct Request {
 };
 using Requests = std::array<Request, kMostAtOnce>;
 
-// As many as are there, at least one; none at the end. Whole ones: all that is written is a multiple of them.
+// Reads the available messages, at least one, or none at the end. Writes are multiples of messages, and so are reads.
 std::span<Request> read_some(const Fd& from, Requests& into, std::size_t most) {
   const ssize_t count = ::read(from.get(), into.data(), most * sizeof(Request));
   if (count < 0) throw_errno("read", "from a pipe");
@@ -40,7 +40,7 @@ class ForkRunner final : public Runner {
       }
     };
     for (std::size_t i = 0; i < workers; ++i) workers_.emplace_back(answers_.write, serve);
-    run(workers);  // all are there
+    run(workers);  // waits until all have started
   }
 
   void run(std::size_t count) override {
@@ -60,7 +60,7 @@ class ForkRunner final : public Runner {
   }
 
  private:
-  // Fills up what the worker has to do. Returns how many were sent.
+  // Sends a worker as much as it may have in flight. Returns the number of messages.
   std::size_t send(std::size_t worker, std::size_t first, std::size_t count) {
     std::size_t sent = 0;
     Requests requests;

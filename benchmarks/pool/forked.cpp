@@ -17,7 +17,7 @@ namespace {
 constexpr int kRequests = 3;
 constexpr int kAnswers = 4;
 
-// Nothing of the parent stays open but what is talked through.
+// Closes all descriptors of the parent but the two pipes.
 [[noreturn]] void be_child(const Fd& requests, const Fd& answers,
                            const std::function<void(const Fd&, const Fd&)>& serve) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);

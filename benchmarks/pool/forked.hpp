@@ -1,4 +1,4 @@
-// benchmarks/pool/forked.hpp: workers as they are written by hand: fork, and a pipe in either direction.
+// benchmarks/pool/forked.hpp: hand-written workers: fork, and a pipe in each direction.
 #pragma once
 
 #include <sys/types.h>
@@ -18,21 +18,21 @@ struct PipeEnds {
 };
 [[nodiscard]] PipeEnds make_pipe();
 
-/// Writes or reads all of it. `read_whole` is false at the end of the pipe; both throw for what fails.
+/// Write or read all bytes; throw on errors. `read_whole` returns false at the end of the pipe.
 void write_whole(const Fd& to, std::span<const std::byte> bytes);
 [[nodiscard]] bool read_whole(const Fd& from, std::span<std::byte> bytes);
 
 /// A child made by fork, which ends when its requests end. Move-only.
 class ForkedWorker {
  public:
-  /// Forks; `serve` runs in the child, which has only these two ends open, and must not allocate memory that others
-  /// could be allocating while the fork happens.
+  /// Forks; `serve` runs in the child, which has only these two ends open. It must not allocate memory if another
+  /// thread may have been allocating during the fork.
   ForkedWorker(const Fd& answers, const std::function<void(const Fd& requests, const Fd& answers)>& serve);
   ForkedWorker(ForkedWorker&& other) noexcept;
   ForkedWorker& operator=(ForkedWorker&&) = delete;
   ForkedWorker(const ForkedWorker&) = delete;
   ForkedWorker& operator=(const ForkedWorker&) = delete;
-  /// Closes its requests and waits for it.
+  /// Closes the pipe of requests and waits for the child.
   ~ForkedWorker();
 
   [[nodiscard]] const Fd& requests() const noexcept { return requests_; }

@@ -15,12 +15,12 @@ namespace {
 constexpr const char* kTasks = "tasks";
 constexpr const char* kOne = "submit + get";
 
-// How much is done.
+// The amount of work.
 struct Pace {
   int rounds = 1;
-  std::size_t tasks = 0;    // that are timed together
-  std::size_t samples = 0;  // such times in a round
-  std::size_t singles = 0;  // tasks that are timed alone in a round
+  std::size_t tasks = 0;    // timed together
+  std::size_t samples = 0;  // of these in a round
+  std::size_t singles = 0;  // tasks timed one by one in a round
 };
 
 Pace pace(bool is_smoke) {
@@ -28,7 +28,7 @@ Pace pace(bool is_smoke) {
   return {.rounds = 3, .tasks = 200'000, .samples = 3, .singles = 2000};
 }
 
-// What was found of a contender with so many workers.
+// The results of a contender with a number of workers.
 struct Found {
   std::vector<double> rates;        // tasks per second
   std::vector<double> nanoseconds;  // of one task
@@ -48,7 +48,7 @@ void measure_one(Runner& runner, const Pace& pace, bool is_timed_alone, Found& f
   }
 }
 
-using AllFound = std::map<std::pair<std::size_t, std::size_t>, Found>;  // by workers and place of the contender
+using AllFound = std::map<std::pair<std::size_t, std::size_t>, Found>;  // by workers and index of the contender
 
 void measure_round(const Pace& pace, const Options& options, AllFound& all) {
   for (const std::size_t workers : {1U, 2U, 4U}) {
@@ -66,7 +66,7 @@ void measure_round(const Pace& pace, const Options& options, AllFound& all) {
   }
 }
 
-// Contenders take turns within every round, so that what disturbs the machine hits all of them alike.
+// Contenders take turns within every round, so that disturbances affect all of them alike.
 void measure_tasks(const Options& options, std::vector<Row>& rows) {
   const Pace how = pace(options.is_smoke);
   AllFound all;
@@ -89,7 +89,7 @@ void measure_tasks(const Options& options, std::vector<Row>& rows) {
 }
 
 void run(const Options& options) {
-  if (boost_asio().empty()) fmt::print("left out: Boost.Asio: it was not found when this was built\n");
+  if (boost_asio().empty()) fmt::print("skipped: Boost.Asio: it was missing when this program was built\n");
   std::vector<Row> rows;
   measure_tasks(options, rows);
   fmt::print(stderr, "start\n");

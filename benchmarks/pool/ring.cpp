@@ -1,4 +1,4 @@
-// The limit of drover's own queues: messages as long as the pool's go to workers that answer them, and nothing else.
+// The limit that drover's queues set: workers answer messages of the size of the pool's, and do nothing else.
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -21,7 +21,7 @@ constexpr std::size_t kBatch = 64;
 constexpr std::size_t kMostAtOnce = 256;
 constexpr std::chrono::minutes kPatience{2};
 
-// As long as a task and a result of a pool.
+// Of the size of a task and a result of a pool.
 struct Item {
   std::uint64_t number = 0;
   std::array<std::uint64_t, 3> rest{};
@@ -31,16 +31,16 @@ struct Answer {
   std::array<std::uint64_t, 4> rest{};
 };
 
-// As those of a pool.
+// Like those of a pool.
 constexpr QueueOptions kInbox{.capacity = 256, .bytes = std::uint64_t{16} << 20U, .waits_alone = true};
 constexpr QueueOptions kResults{.capacity = 4096, .bytes = std::uint64_t{64} << 20U, .waits_alone = true};
 
 template <class Kind>
 void put(Queue& queue, std::span<const Kind> some) {
-  if (queue.put(std::as_bytes(some)) != PutResult::put) throw std::runtime_error("the ring takes no more");
+  if (queue.put(std::as_bytes(some)) != PutResult::put) throw std::runtime_error("cannot put into the ring");
 }
 
-// Arguments: where items come from, where answers go, and whether those of a message go together.
+// Arguments: the queues of items and of answers, and whether the answers of a message go together.
 void answer(Worker& worker) {
   const auto& arguments = worker.arguments();
   Queue inbox(worker.session(), ObjectHandle::parse(arguments.at(0)));
@@ -82,7 +82,7 @@ class RingRunner final : public Runner {
   RingRunner(const RingRunner&) = delete;
   RingRunner& operator=(const RingRunner&) = delete;
 
-  // A thread sends and another takes in, as in a pool.
+  // One thread sends and another receives, as in a pool.
   void run(std::size_t count) override {
     std::thread sender([&] { send(count); });
     const std::uint64_t sum = collect(count);
@@ -97,7 +97,7 @@ class RingRunner final : public Runner {
  private:
   void take(std::vector<Message>& into, std::size_t most) {
     if (results_.get_many(into, most, Deadline::after(kPatience)) != GetResult::got)
-      throw std::runtime_error("the ring does not answer; its workers' output says why");
+      throw std::runtime_error("the ring does not answer: see the output of its workers");
   }
   void send(std::size_t count) {
     std::array<Item, kBatch> items;
@@ -107,7 +107,7 @@ class RingRunner final : public Runner {
       put(inboxes_[turn % inboxes_.size()], std::span<const Item>(items).first(some));
     }
   }
-  // The sum of the numbers that came back.
+  // The sum of the returned numbers.
   [[nodiscard]] std::uint64_t collect(std::size_t count) {
     std::uint64_t sum = 0;
     std::vector<Message> messages;

@@ -1,4 +1,4 @@
-// From nothing to workers that are ready, with devices and without.
+// The start of workers until they are ready, with and without devices.
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::chrono::minutes kPatience{2};
 
-// Arguments: the queue in which it says that it has the device, and the device; none to do without.
+// Arguments: the queue for its report, and optionally the device to open first.
 void open_device(Worker& worker) {
   const auto& arguments = worker.arguments();
   Queue ready(worker.session(), ObjectHandle::parse(arguments.at(0)));
@@ -37,10 +37,10 @@ void open_device(Worker& worker) {
 
 const Entry the_opener = entry("pool device opener", open_device);
 
-// The first device of the backend that a pool would take.
+// The first device of the backend that a pool would select.
 Place first_device() { return Place::device(select_backend().backend.kind(), 0); }
 
-// Seconds since a moment.
+// Seconds since a time.
 double since(std::int64_t begin) { return static_cast<double>(now_ns() - begin) / 1e9; }
 
 double start_pool(std::size_t workers, const Place& place, const Session* session = nullptr) {
@@ -48,11 +48,11 @@ double start_pool(std::size_t workers, const Place& place, const Session* sessio
   Pool pool(session != nullptr ? *session : Session::start(),
             {.workers = workers, .devices = place.is_device ? "all" : "none"});
   if (pool.wait_ready(Deadline::after(kPatience)) != WaitResult::done)
-    throw std::runtime_error("the workers of a pool are not ready in two minutes");
+    throw std::runtime_error("the workers of a pool are not ready after two minutes");
   return since(begin);
 }
 
-// Has a variable of the environment for a while. No other thread of a benchmark looks at the environment.
+// Sets an environment variable for a scope. No other thread of a benchmark reads the environment.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {
@@ -68,14 +68,14 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-// With as many of the GPU's queues for each worker as a process alone has, which makes contexts later.
+// Gives each worker as many of the GPU's queues as a process has by default, which delays the creation of contexts.
 double start_pool_with_all_connections(std::size_t workers, const Place& place) {
   const Variable connections("CUDA_DEVICE_MAX_CONNECTIONS", "8");
   const Variable copies("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "4");
   return start_pool(workers, place);
 }
 
-// What the workers of a pool are at least: processes of the program that join the session and open the device.
+// The minimum for workers of a pool: processes of the program that join the session and open the device.
 double start_processes(const Session& session, const Place& place, std::size_t count) {
   Queue ready(session);
   const std::int64_t begin = now_ns();
@@ -95,7 +95,7 @@ double start_processes(const Session& session, const Place& place, std::size_t c
   return seconds;
 }
 
-// All at once, until the last has ended: the least that so many processes take.
+// All at once, until the last has ended: the minimum for this number of processes.
 double run_trivial_programs(std::size_t count) {
   const std::int64_t begin = now_ns();
   std::vector<pid_t> children(count, -1);

@@ -1,4 +1,4 @@
-// A map over large tensors, against workers that are sent the bytes through pipes.
+// A map over large tensors, compared with workers that receive the bytes through pipes.
 #include <array>
 #include <cstdint>
 #include <numeric>
@@ -17,12 +17,12 @@ namespace drover::bench {
 namespace {
 
 constexpr std::size_t kWorkers = 4;
-constexpr std::size_t kTensors = 4;  // that exist; each is an argument several times
+constexpr std::size_t kTensors = 4;  // each is an argument several times
 constexpr std::size_t kTimes = 4;
 
 using Words = std::span<const std::uint64_t>;
 
-// What is done with the elements.
+// How workers read the elements.
 enum class Use : std::uint64_t { last, sum };
 
 std::uint64_t use_words(Use use, Words words) {
@@ -32,7 +32,7 @@ std::uint64_t use_words(Use use, Words words) {
 const auto use_tensor = task(
     "bench.tensor", [](Use use, const Tensor& tensor) { return use_words(use, tensor.elements<std::uint64_t>()); });
 
-// Tensors of as many words, each filled with its number.
+// Tensors of this many words, each filled with its number.
 std::vector<Tensor> make_tensors(const Memory& memory, std::size_t words) {
   std::vector<Tensor> tensors;
   for (std::size_t i = 0; i < kTensors; ++i)
@@ -51,7 +51,7 @@ void map_tensors(Pool& pool, Use use, const std::vector<Tensor>& tensors, std::s
   for (std::size_t i = 0; i < results.size(); ++i) check_result(results[i], wanted(use, i % kTensors, words));
 }
 
-// Workers with a pipe in either direction each, and a thread of ours for each, so that all can be written to at once.
+// Workers with a pipe in each direction, each with a thread of ours, so that all are written to at once.
 class PipedWorkers {
  public:
   explicit PipedWorkers(std::size_t words) : memory_(words) {
@@ -90,7 +90,7 @@ class PipedWorkers {
     return result;
   }
 
-  std::vector<std::uint64_t> memory_;  // of the parent until a child writes to it
+  std::vector<std::uint64_t> memory_;  // shared with the children until they write to it
   std::array<PipeEnds, kWorkers> answers_{make_pipe(), make_pipe(), make_pipe(), make_pipe()};
   std::vector<ForkedWorker> workers_;
 };

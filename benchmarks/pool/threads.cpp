@@ -1,4 +1,4 @@
-// Threads instead of processes: what a task costs where nothing can crash alone.
+// Threads instead of processes: the cost of a task without isolation.
 #include <condition_variable>
 #include <cstdint>
 #include <deque>

@@ -1,4 +1,4 @@
-// What is wanted of pools, beside what was measured.
+// The targets of pools, compared with the measurements.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -22,7 +22,7 @@ const Row* find(const std::vector<Row>& rows, std::string_view workload, std::st
 }
 
 void print_line(const std::string& what, const char* wanted, const Row* ours, const Row* theirs) {
-  fmt::print("{:<52} wanted {:<8}", what, wanted);
+  fmt::print("{:<52} target {:<8}", what, wanted);
   if (ours == nullptr || theirs == nullptr) {
     fmt::print(" not measured\n");
     return;
@@ -32,7 +32,7 @@ void print_line(const std::string& what, const char* wanted, const Row* ours, co
 }
 
 void print_rate(const std::string& what, double wanted, const Row* ours) {
-  fmt::print("{:<52} wanted {:<8.0f}", what, wanted);
+  fmt::print("{:<52} target {:<8.0f}", what, wanted);
   if (ours == nullptr) {
     fmt::print(" not measured\n");
   } else {
@@ -43,7 +43,7 @@ void print_rate(const std::string& what, double wanted, const Row* ours) {
 }  // namespace
 
 void print_verdict(const std::vector<Row>& rows) {
-  fmt::print("\nwanted / measured, by medians\n");
+  fmt::print("\ntarget / measured, by medians\n");
   print_rate("empty tasks per second, 4 workers", kBatched, find(rows, "4 workers", "tasks", "drover, map"));
   print_rate("the same without batching", kUnbatched, find(rows, "4 workers", "tasks", "drover, map, unbatched"));
   for (const char* const workload : {"1 worker", "2 workers", "4 workers"}) {

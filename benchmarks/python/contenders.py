@@ -1,4 +1,4 @@
-"""The ways to start processes and to hand objects between them, each behind the same few words."""
+"""Ways to start processes and to pass objects between them, behind the same small interfaces."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ RAY_ENDS_S = 3.0
 
 @dataclass(frozen=True)
 class Messenger:
-    """A way to make queues, and processes that have them."""
+    """A way to make queues and the processes that use them."""
 
     name: str
     make_queue: Callable[[], Any]
     start: Callable[..., Any]
-    running: Callable[[], AbstractContextManager[Any]] = nullcontext  # around everything else
-    slowness: int = 1  # so many times fewer messages are sent, that the others need not wait for it
+    running: Callable[[], AbstractContextManager[Any]] = nullcontext  # entered around everything else
+    slowness: int = 1  # divides the number of messages, so that others need not wait for it
 
 
 @dataclass(frozen=True)
 class Crew:
-    """A way to map a function over items with some workers."""
+    """A way to map a function over items with workers."""
 
     name: str
     start: Callable[[int], Any]
     map: Callable[[Any, Callable[[Any], Any], list[Any], int], list[Any]]
     stop: Callable[[Any], None]
-    share: Callable[[Any], Any] = lambda array: array  # give it as one that workers can see, where there is such
+    share: Callable[[Any], Any] = lambda array: array  # makes an array visible to workers, if the contender can
 
 
 def _module(name: str) -> Any:
-    """Give a module, or nothing where it is not installed: its contenders are left out."""
+    """Import a module; None if it is not installed, which skips its contenders."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -60,27 +60,27 @@ def _started(context: Any) -> Callable[..., Any]:
 
 
 def _ray() -> Any:
-    """Give Ray, which is imported only when it is its turn, so that programs without it need not wait for that."""
+    """Import Ray, but only for its turn, so that it does not slow down programs without it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     return importlib.import_module("ray")
 
 
 def start_ray(workers: int) -> Any:
-    """Start a cluster of Ray on this machine, with its server, its store and so many workers."""
+    """Start a Ray cluster on this machine, with its server, its store and this many workers."""
     ray = _ray()
     ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     return ray
 
 
 def stop_ray() -> None:
-    """End the cluster, and wait a moment: its servers end after that, and would disturb whose turn is next."""
+    """End the cluster, and wait for its servers to end, which would disturb the next contender."""
     _ray().shutdown()
     time.sleep(RAY_ENDS_S)
 
 
 @contextmanager
 def ray_cluster() -> Iterator[None]:
-    """Have a cluster of Ray, which must not run while others are measured."""
+    """Run a Ray cluster for a scope; it must not run while others are measured."""
     start_ray(2)
     try:
         yield
@@ -93,23 +93,23 @@ def _ray_queue() -> Any:
 
 
 class RayTask:
-    """A task of Ray that serves queues, as a process would."""
+    """A Ray task that serves queues like a process."""
 
     def __init__(self, target: Callable[..., Any], *args: Any) -> None:
         """Start it."""
         self._result = _ray().remote(target).remote(*args)
 
     def join(self, timeout: float) -> None:
-        """Wait until it has ended."""
+        """Wait for its end."""
         _ray().wait([self._result], timeout=timeout)
 
 
 @functools.cache
 def _ray_task(function: Callable[[Any], Any], is_of_many: bool) -> Any:
-    """Make a task of a function once, as programs do: each is sent to the workers when it is first used."""
+    """Make a task of a function once, as programs do: each new task is sent to the workers at its first use."""
 
     def one(item: Any) -> Any:
-        return function(item)  # by a function of Python, since Ray takes none of C
+        return function(item)  # Ray accepts Python functions only
 
     def many(items: list[Any]) -> list[Any]:
         return [function(item) for item in items]
@@ -118,7 +118,7 @@ def _ray_task(function: Callable[[Any], Any], is_of_many: bool) -> Any:
 
 
 def _ray_map(ray: Any, function: Callable[[Any], Any], items: list[Any], chunk: int) -> list[Any]:
-    """Call a function by tasks of Ray; an item that is a reference is seen by its task as what it refers to."""
+    """Call a function in Ray tasks; Ray passes the value of an item that is a reference."""
     task = _ray_task(function, is_of_many=chunk > 1)
     if chunk == 1:
         return ray.get([task.remote(item) for item in items])
@@ -128,7 +128,7 @@ def _ray_map(ray: Any, function: Callable[[Any], Any], items: list[Any], chunk: 
 
 @functools.cache
 def _ray_pools() -> Any:
-    """Give Ray's pools without joblib, which they import if they can: its copy of loky would then serve loky."""
+    """Import Ray's pools without joblib, whose copy of loky would otherwise replace loky."""
     sys.modules["joblib"] = None  # type: ignore[assignment]
     try:
         _ray()
@@ -148,7 +148,7 @@ def _close_ray_pool(pool: Any) -> None:
 
 
 def messengers() -> list[Messenger]:
-    """Give all that can run here; drover first."""
+    """All contenders that can run here, drover first."""
     spawn = multiprocessing.get_context("spawn")
     found = [
         Messenger("drover", drover.Queue, _started(drover.get_context())),
@@ -172,7 +172,7 @@ def _close(pool: Any) -> None:
 
 
 def crews() -> list[Crew]:
-    """Give all that can run here; drover first."""
+    """All contenders that can run here, drover first."""
     spawn = multiprocessing.get_context("spawn")
 
     def pool_map(pool: Any, function: Callable[[Any], Any], items: list[Any], chunk: int) -> list[Any]:

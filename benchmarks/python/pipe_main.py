@@ -19,14 +19,14 @@ STREAM = 20_000
 
 @dataclass(frozen=True)
 class Plumber:
-    """A way to make pipes, and processes that have an end of them."""
+    """A way to make pipes and the processes at their other ends."""
 
     name: str
     context: Any
 
 
 def plumbers() -> list[Plumber]:
-    """Give all that can run here; drover first."""
+    """All contenders that can run here, drover first."""
     return [
         Plumber("drover", drover.get_context()),
         Plumber("multiprocessing.Pipe", multiprocessing.get_context("spawn")),
@@ -34,7 +34,7 @@ def plumbers() -> list[Plumber]:
 
 
 def echo(end: Any) -> None:
-    """Send back what comes, until nobody is left to send more."""
+    """Echo objects until the other end is closed."""
     while True:
         try:
             end.send(end.recv())
@@ -43,7 +43,7 @@ def echo(end: Any) -> None:
 
 
 def answer_last(end: Any) -> None:
-    """Send back one number of what comes, as one who reads it would."""
+    """Send back one number of each array, as a reader would."""
     while True:
         try:
             end.send(float(end.recv()[-1]))
@@ -52,7 +52,7 @@ def answer_last(end: Any) -> None:
 
 
 def answer_length(end: Any) -> None:
-    """Send back how many bytes came."""
+    """Send back the number of received bytes."""
     while True:
         try:
             end.send(len(end.recv_bytes()))
@@ -61,7 +61,7 @@ def answer_length(end: Any) -> None:
 
 
 def count(end: Any) -> None:
-    """Take so many as the first message says, and say so."""
+    """Receive as many objects as the first message says, then answer."""
     while True:
         try:
             expected = end.recv()
@@ -73,7 +73,7 @@ def count(end: Any) -> None:
 
 
 class Pair:
-    """A pipe, and a child at its other end."""
+    """A pipe with a child process at its other end."""
 
     def __init__(self, plumber: Plumber, target: Callable[[Any], None]) -> None:
         """Start the child."""
@@ -83,27 +83,27 @@ class Pair:
         other.close()
 
     def trip(self, thing: Any) -> Any:
-        """Go there and back."""
+        """Make one round trip."""
         self.end.send(thing)
         return self.end.recv()
 
     def trip_of_bytes(self, thing: bytes) -> Any:
-        """Go there as bytes, and have an answer."""
+        """Send bytes and wait for the answer."""
         self.end.send_bytes(thing)
         return self.end.recv()
 
     def __enter__(self) -> Pair:
-        """Begin."""
+        """Start using it."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let the child see the end."""
+        """Close the pipe, which ends the child."""
         self.end.close()
         self._child.join(30)
 
 
 def round_trips(plumber: Plumber, thing: Any, trips: int) -> list[float]:
-    """Give microseconds of single round trips."""
+    """Measure single round trips in microseconds."""
     with Pair(plumber, echo) as pair:
         for _ in range(max(1, trips // 10)):
             assert pair.trip(thing) == thing
@@ -111,7 +111,7 @@ def round_trips(plumber: Plumber, thing: Any, trips: int) -> list[float]:
 
 
 def throughput(plumber: Plumber, total: int) -> list[float]:
-    """Give messages per second of a stream of small objects."""
+    """Measure a stream of small objects in messages per second."""
     with Pair(plumber, count) as pair:
         assert pair.trip(0) == 0
         begin = time.perf_counter()
@@ -123,7 +123,7 @@ def throughput(plumber: Plumber, total: int) -> list[float]:
 
 
 def arrays(plumber: Plumber, megabytes: int, trips: int) -> list[float]:
-    """Give milliseconds from before an array is sent until its reader has answered."""
+    """Measure milliseconds from the send of an array until its reader has answered."""
     array = numpy.ones(megabytes * 131_072)
     with Pair(plumber, answer_last) as pair:
         assert pair.trip(array) == 1.0
@@ -131,7 +131,7 @@ def arrays(plumber: Plumber, megabytes: int, trips: int) -> list[float]:
 
 
 def many_bytes(plumber: Plumber, megabytes: int, trips: int) -> list[float]:
-    """Give milliseconds from before bytes are sent until their reader, who has a copy, has answered."""
+    """Measure milliseconds from the send of bytes until their reader, which has a copy, has answered."""
     whole = bytes(megabytes << 20)
     with Pair(plumber, answer_length) as pair:
         assert pair.trip_of_bytes(whole) == len(whole)
@@ -139,7 +139,7 @@ def many_bytes(plumber: Plumber, megabytes: int, trips: int) -> list[float]:
 
 
 def measure(is_smoke: bool, only: str) -> Iterator[Row]:
-    """Let all contenders take turns."""
+    """Run all contenders in turn."""
     trips = 5 if is_smoke else TRIPS
     few = 1 if is_smoke else 3
     cases = {

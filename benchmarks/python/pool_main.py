@@ -16,12 +16,12 @@ WORKERS = 4
 
 
 def same(number: int) -> int:
-    """Give it back."""
+    """Return the argument."""
     return number
 
 
 def total(array: Any) -> float:
-    """Read all of an array."""
+    """Sum an array."""
     return float(array.sum())
 
 
@@ -31,7 +31,7 @@ def last(array: Any) -> float:
 
 
 def tiny_tasks(crew: Crew, tasks: int, chunk: int) -> list[float]:
-    """Give tasks per second of a map over numbers."""
+    """Measure a map over numbers in tasks per second."""
     pool = crew.start(WORKERS)
     try:
         items = list(range(tasks))
@@ -47,7 +47,7 @@ def tiny_tasks(crew: Crew, tasks: int, chunk: int) -> list[float]:
 
 
 def start_up(crew: Crew) -> list[float]:
-    """Give milliseconds until every worker has done something."""
+    """Measure milliseconds until every worker has run a task."""
 
     def run() -> None:
         pool = crew.start(WORKERS)
@@ -61,7 +61,7 @@ def start_up(crew: Crew) -> list[float]:
 
 
 def large_arrays(crew: Crew, function: Any, arrays: list[Any], is_shared: bool = False) -> list[float]:
-    """Give milliseconds of a map over four arrays, which workers can see before it if they are to be shared."""
+    """Measure milliseconds of a map over four arrays, which if shared are visible to workers beforehand."""
     pool = crew.start(WORKERS)
     try:
         items = [crew.share(array) for array in arrays] if is_shared else arrays
@@ -73,7 +73,7 @@ def large_arrays(crew: Crew, function: Any, arrays: list[Any], is_shared: bool =
 
 
 def cases(is_smoke: bool) -> dict[tuple[str, str, str], Any]:
-    """Give what is measured."""
+    """All measurements."""
     numbers = 131_072 * (1 if is_smoke else 100)
     plain = [numpy.full(numbers, float(i)) for i in range(4)]
     tasks = 200 if is_smoke else TASKS
@@ -90,7 +90,7 @@ def cases(is_smoke: bool) -> dict[tuple[str, str, str], Any]:
 
 
 def measure(is_smoke: bool, only: str) -> Iterator[Row]:
-    """Let all contenders take turns."""
+    """Run all contenders in turn."""
     for (workload, metric, unit), case in cases(is_smoke).items():
         samples: dict[str, list[float]] = {}
         for _ in range(1 if is_smoke else ROUNDS):

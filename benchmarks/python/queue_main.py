@@ -17,7 +17,7 @@ STOP = "stop"
 
 
 def echo(incoming: Any, outgoing: Any) -> None:
-    """Send back what comes, until told to stop."""
+    """Echo objects until the end marker."""
     while True:
         got = incoming.get()
         outgoing.put(got)
@@ -26,7 +26,7 @@ def echo(incoming: Any, outgoing: Any) -> None:
 
 
 def answer_sums(incoming: Any, outgoing: Any) -> None:
-    """Send back one number of what comes, as one who reads it would."""
+    """Send back one number of each array, as a reader would."""
     while True:
         got = incoming.get()
         if isinstance(got, str) and got == STOP:
@@ -35,7 +35,7 @@ def answer_sums(incoming: Any, outgoing: Any) -> None:
 
 
 def count(incoming: Any, outgoing: Any) -> None:
-    """Take so many as the first message says, and say so; until that is nothing."""
+    """Receive as many objects as each first message says, then answer; end after an empty one."""
     while expected := incoming.get():
         for _ in range(expected):
             incoming.get()
@@ -43,7 +43,7 @@ def count(incoming: Any, outgoing: Any) -> None:
 
 
 class Pair:
-    """Two queues and a child that serves them."""
+    """Two queues and a child process that serves them."""
 
     def __init__(self, messenger: Messenger, target: Any, last: Any) -> None:
         """Start the child."""
@@ -52,22 +52,22 @@ class Pair:
         self._child = messenger.start(target, self.there, self.back)
 
     def trip(self, thing: Any) -> Any:
-        """Go there and back."""
+        """Make one round trip."""
         self.there.put(thing)
         return self.back.get()
 
     def __enter__(self) -> Pair:
-        """Begin."""
+        """Start using it."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let the child end."""
+        """End the child."""
         self.there.put(self._last)
         self._child.join(30)
 
 
 def round_trips(messenger: Messenger, thing: Any, trips: int) -> list[float]:
-    """Give microseconds of single round trips."""
+    """Measure single round trips in microseconds."""
     trips = max(1, trips // messenger.slowness)
     with Pair(messenger, echo, STOP) as pair:
         for _ in range(max(1, trips // 10)):
@@ -76,7 +76,7 @@ def round_trips(messenger: Messenger, thing: Any, trips: int) -> list[float]:
 
 
 def throughput(messenger: Messenger, total: int) -> list[float]:
-    """Give messages per second of a stream of small objects."""
+    """Measure a stream of small objects in messages per second."""
     total = max(1, total // messenger.slowness)
     with Pair(messenger, count, 0) as pair:
         pair.there.put(100)
@@ -92,7 +92,7 @@ def throughput(messenger: Messenger, total: int) -> list[float]:
 
 
 def arrays(messenger: Messenger, megabytes: int, trips: int) -> list[float]:
-    """Give milliseconds from before an array is put until its reader has answered."""
+    """Measure milliseconds from the put of an array until its reader has answered."""
     array = numpy.ones(megabytes * 131_072)
     with Pair(messenger, answer_sums, STOP) as pair:
         pair.trip(array)
@@ -100,7 +100,7 @@ def arrays(messenger: Messenger, megabytes: int, trips: int) -> list[float]:
 
 
 def measure(is_smoke: bool, only: str) -> Iterator[Row]:
-    """Let all contenders take turns."""
+    """Run all contenders in turn."""
     rounds = 1 if is_smoke else ROUNDS
     trips = 5 if is_smoke else TRIPS
     cases = {

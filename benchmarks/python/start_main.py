@@ -1,4 +1,4 @@
-"""Start-up: how long it takes until every worker of a new pool has done something, with a library imported."""
+"""Start-up: the time until every worker of a new pool has run a task, with a library imported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BUSY_S = 0.005
 
 @dataclass(frozen=True)
 class Starter:
-    """A way to start workers. It makes something whose `submit` gives futures, and is ended by the second."""
+    """A way to start workers: a function that makes an executor, and one that ends it."""
 
     name: str
     start: Callable[[int], Any]
@@ -39,10 +39,10 @@ def _shut_down(pool: Any) -> None:
 
 
 def _drover(is_warm: bool, has_template: bool = True) -> Starter:
-    import drover  # noqa: PLC0415 (the others do without)
+    import drover  # noqa: PLC0415 (other contenders run without it)
 
     def prepare(modules: list[str]) -> None:
-        del modules  # drover sees what the program has imported
+        del modules  # drover knows which modules the program has imported
         drover.use_template(has_template)
         if is_warm and not drover.warm_up():
             raise RuntimeError("there is no template, which was to be measured")
@@ -72,7 +72,7 @@ def _loky() -> Starter:
 
 
 class _RayTasks:
-    """A cluster of Ray, whose tasks give futures."""
+    """A Ray cluster with an interface of futures."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
@@ -102,16 +102,16 @@ STARTERS: dict[str, Callable[[], Starter]] = {
 
 
 def first_task(module: str, uses_cuda: bool) -> int:
-    """Be what a program does first in a worker: have the library, and with it a GPU if that is asked for."""
+    """Do what programs do first in a worker: use the library and, on request, a GPU."""
     library = importlib.import_module(module) if module else None
     if uses_cuda:
         library.zeros(1, device="cuda").item()
-    time.sleep(BUSY_S)  # so that no worker takes the task of one that is late
+    time.sleep(BUSY_S)  # keeps fast workers from taking the tasks of slow ones
     return os.getpid()
 
 
 def measure_one(name: str, module: str, workers: int, uses_cuda: bool) -> float:
-    """Give the milliseconds until as many processes as there are workers have answered."""
+    """Measure milliseconds until as many processes as there are workers have answered."""
     if module:
         importlib.import_module(module)
     starter = STARTERS[name]()
@@ -128,17 +128,17 @@ def measure_one(name: str, module: str, workers: int, uses_cuda: bool) -> float:
 
 
 def run_one(name: str, module: str, workers: int, uses_cuda: bool) -> float | None:
-    """Measure in a process of its own, since templates and fork servers stay for the life of a program."""
+    """Measure in a new process, since templates and fork servers live as long as a program."""
     command = [sys.executable, __file__, CHILD, json.dumps([name, module, workers, uses_cuda])]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=300)
     if done.returncode != 0:
-        say(f"{name} is left out: it ended with status {done.returncode}")
+        say(f"{name} was skipped: it ended with status {done.returncode}")
         return None
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def measure(told: argparse.Namespace) -> Iterator[Row]:
-    """Let all contenders take turns."""
+    """Run all contenders in turn."""
     modules = ["torch"] if told.torch_cuda else ["", "numpy"] if told.smoke else ["", "numpy", "torch"]
     for module in modules:
         library = "torch with a CUDA context" if told.torch_cuda else module or "nothing"
@@ -160,17 +160,17 @@ def measure(told: argparse.Namespace) -> Iterator[Row]:
 def options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="one short round, to see that everything runs")
+    parser.add_argument("--smoke", action="store_true", help="one short round to check that everything runs")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     parser.add_argument("--only", default="", help="run contenders and workloads whose names contain this")
-    parser.add_argument("--workers", type=int, default=4, help="how many")
-    parser.add_argument("--torch-cuda", action="store_true", help="torch alone, and each worker makes a CUDA context")
+    parser.add_argument("--workers", type=int, default=4, help="number of workers")
+    parser.add_argument("--torch-cuda", action="store_true", help="only torch, with a CUDA context in each worker")
     parser.add_argument("--limit-ms", type=float, default=0, help="fail if drover's median is above this")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Measure everything, or one contender for that."""
+    """Measure everything, or in a child process one contender."""
     if CHILD in sys.argv[1:2]:
         print(json.dumps(measure_one(*json.loads(sys.argv[2]))))
         return

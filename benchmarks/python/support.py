@@ -1,4 +1,4 @@
-"""What the benchmarks in Python share: samples, tables with ratios, options."""
+"""Shared code of the benchmarks in Python: samples, tables with ratios, options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Row:
-    """One figure; the same fields as those of the benchmarks in C++."""
+    """One figure, with the fields of the benchmarks in C++."""
 
     workload: str
     contender: str
@@ -29,33 +29,33 @@ class Row:
 def options(text: str) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=text)
-    parser.add_argument("--smoke", action="store_true", help="one short round, to see that everything runs")
+    parser.add_argument("--smoke", action="store_true", help="one short round to check that everything runs")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     parser.add_argument("--only", default="", help="run contenders and workloads whose names contain this")
     return parser.parse_args()
 
 
 def row(workload: str, contender: str, metric: str, unit: str, samples: list[float]) -> Row:
-    """Make a figure of samples; the bad end of rates is the low one."""
+    """Compute a figure from samples; the bad end of rates is the low one."""
     ordered = sorted(samples, reverse=unit.endswith("/s"))
     bad = ordered[min(len(ordered) - 1, math.ceil(0.99 * len(ordered)) - 1)]
     return Row(workload, contender, metric, unit, statistics.median(samples), bad, len(samples))
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Give the seconds that a call takes."""
+    """Time a call in seconds."""
     begin = time.perf_counter()
     call()
     return time.perf_counter() - begin
 
 
 def say(text: str) -> None:
-    """Tell the person who waits what is going on."""
+    """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def report(rows: Iterable[Row], file: Path | None) -> None:
-    """Print a table for each workload, with how many times better drover is than each contender."""
+    """Print a table for each workload, with the factor by which drover is better than each contender."""
     rows = list(rows)
     for key in dict.fromkeys((one.workload, one.metric, one.unit) for one in rows):
         same = [one for one in rows if (one.workload, one.metric, one.unit) == key]

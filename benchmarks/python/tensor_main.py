@@ -1,4 +1,4 @@
-"""Hand-over of torch's tensors to another process: on a GPU, or without one in shared memory of the host."""
+"""Hand-over of torch's tensors to another process, on a GPU or otherwise in shared memory of the host."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ Maker = Callable[[int], torch.Tensor]
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to make tensors, and a context with the queues and processes that hand them over."""
+    """A way to make tensors, and the context of the queues and processes that hand them over."""
 
     name: str
     make: Maker
     context: Callable[[], Any]
     prepare: Callable[[], None] = lambda: None
     needs_cuda: bool = False
-    copies: bool = False  # every time, where there is no GPU
+    copies: bool = False  # every time, without a GPU
 
 
 def device() -> str:
-    """Name where the tensors lie."""
+    """The place of the tensors."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -61,7 +61,7 @@ def _in_slab(count: int) -> torch.Tensor:
 
 
 def contenders() -> list[Contender]:
-    """Give all that can run here; drover first."""
+    """All contenders that can run here, drover first."""
     found = [
         Contender("drover", _in_slab, lambda: _drover().get_context()),
         Contender("drover, tensors as torch makes them", _plain, lambda: _drover().get_context(), copies=True),
@@ -82,9 +82,9 @@ def contenders() -> list[Contender]:
 
 
 def answer(incoming: Any, outgoing: Any) -> None:
-    """Take tensors until nothing comes; say when each could be used, when its last number was read, and that."""
+    """Receive tensors until None; answer when each was usable, when its last number was read, and that number."""
     if torch.cuda.is_available():
-        torch.zeros(1, device="cuda").item()  # the start of CUDA is no part of a hand-over
+        torch.zeros(1, device="cuda").item()  # the initialisation of CUDA is not part of a hand-over
     outgoing.put("ready")
     while (got := incoming.get()) is not None:
         usable = time.perf_counter_ns()
@@ -95,9 +95,9 @@ def answer(incoming: Any, outgoing: Any) -> None:
 
 
 def trip(tensor: torch.Tensor, number: int, queues: tuple[Any, Any]) -> tuple[float, float]:
-    """Give microseconds of one hand-over; the clock is the same in all processes.
+    """Measure one hand-over in microseconds; all processes have the same clock.
 
-    The last number is written by a stream, and nobody waits for that here: it must be right where it is read.
+    A stream writes the last number, and this process does not wait for it: the reader must still read it correctly.
     """
     tensor[-1] = number
     begin = time.perf_counter_ns()
@@ -109,7 +109,7 @@ def trip(tensor: torch.Tensor, number: int, queues: tuple[Any, Any]) -> tuple[fl
 
 
 def measure_one(name: str, names: list[str], trips: int) -> dict[str, list[list[float]]]:
-    """Give the samples of both metrics for each size: what a process of its own does for one contender."""
+    """Measure both metrics of one contender for each size, in a new process."""
     contender = next(one for one in contenders() if one.name == name)
     contender.prepare()
     context = contender.context()
@@ -129,28 +129,28 @@ def measure_one(name: str, names: list[str], trips: int) -> dict[str, list[list[
 
 
 def run_one(name: str, names: list[str], trips: int) -> dict[str, list[list[float]]]:
-    """Measure in a process of its own: allocators of CUDA are chosen once for a process.
+    """Measure in a new process, since a process chooses its CUDA allocator once.
 
-    One that fails has told why, and does not keep the others from being measured.
+    A contender that fails prints the reason, and the others are still measured.
     """
     command = [sys.executable, __file__, CHILD, json.dumps([name, names, trips])]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=600)
     if done.returncode != 0:
         failed.add(name)
-        say(f"{name} is left out: it ended with status {done.returncode}")
+        say(f"{name} was skipped: it ended with status {done.returncode}")
         return {}
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def sizes_for(contender: Contender, is_smoke: bool, only: str) -> list[str]:
-    """Leave out what is not asked for, and what would only measure how fast memory is copied."""
+    """Skip what is not selected, and what would only measure how fast memory is copied."""
     is_slow = contender.copies and device() == "cpu"
     most = MIB if is_smoke else 100 * MIB if is_slow else max(SIZES.values())
     return [name for name, size in SIZES.items() if size <= most and only in f"{name} {contender.name}"]
 
 
 def measure(is_smoke: bool, only: str) -> Iterator[Row]:
-    """Let all contenders take turns."""
+    """Run all contenders in turn."""
     if device() == "cpu":
         say("torch has no CUDA here: tensors in shared memory of the host are handed over instead")
     samples: dict[tuple[str, str, str], list[float]] = {}
@@ -171,7 +171,7 @@ def measure(is_smoke: bool, only: str) -> Iterator[Row]:
 
 
 def main() -> None:
-    """Measure everything, or one contender for that."""
+    """Measure everything, or in a child process one contender."""
     if CHILD in sys.argv[1:2]:
         print(json.dumps(measure_one(*json.loads(sys.argv[2]))))
         return

@@ -14,11 +14,11 @@ namespace {
 
 namespace interprocess = boost::interprocess;
 
-// It maps without asking whether there is room, and touching what is not there ends a process.
+// Boost maps without checking for room, and touching a missing page kills the process.
 std::string refusal(const Cell& cell) {
   struct statvfs room{};
-  if (::statvfs("/dev/shm", &room) != 0) return "/dev/shm cannot be looked at";
-  const auto needed = 2 * depth_of(cell) * (cell.bytes + 128);  // two ways at most
+  if (::statvfs("/dev/shm", &room) != 0) return "/dev/shm cannot be examined";
+  const auto needed = 2 * depth_of(cell) * (cell.bytes + 128);  // at most two lanes
   return room.f_bavail * room.f_frsize > needed ? "" : "/dev/shm is too small";
 }
 

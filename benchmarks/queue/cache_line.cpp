@@ -1,4 +1,4 @@
-// The physical limit of passing anything between two cores: one line written by one and read by the other, and back.
+// The physical limit of passing data between two cores: each writes a cache line that the other reads.
 #include "queue/parts.hpp"
 #include "queue/shared_lines.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 constexpr std::uint64_t kOver = kEnd;
 
 std::string refusal(const Cell& cell) {
-  return cell.metric == Metric::polled_hop && cell.bytes == 8 ? "" : "one word on a line, looked at without pause";
+  return cell.metric == Metric::polled_hop && cell.bytes == 8 ? "" : "one word on a cache line, polled";
 }
 
 Endpoint make(const Cell&, const Session&) { return make_shared_memory<Lines>(); }

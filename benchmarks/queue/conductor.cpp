@@ -14,7 +14,7 @@
 namespace drover::bench {
 namespace {
 
-// Of large messages: enough for every piece of memory that a lane uses.
+// For large messages: enough to touch all memory of a lane.
 constexpr std::uint32_t kFewWarm = 4;
 
 bool is_sender(Part part) { return part == Part::produce || part == Part::ping || part == Part::wake; }
@@ -24,7 +24,7 @@ bool has_return(const Cell& cell, const Contender& contender) {
 }
 
 void write_name(Order& order, std::size_t way, const std::string& name) {
-  require(name.size() <= kMostName, "the name of a way is too long");
+  require(name.size() <= kMostName, "the name of a lane is too long");
   std::ranges::copy(name, order.names[way].begin());
 }
 
@@ -63,7 +63,7 @@ std::vector<Conductor::Role> Conductor::roles_of(const Cell& cell, const Contend
   return roles;
 }
 
-// Receivers first: some contenders can only be connected to once they are there.
+// Receivers first: in some contenders only existing receivers can be connected to.
 void Conductor::open(const Cell& cell, std::uint32_t contender, const std::vector<Role>& roles, const Ways& ways) {
   Order order;
   order.contender = contender;
@@ -102,7 +102,7 @@ void Conductor::tell_all(const std::vector<Role>& roles, const char* text) {
 std::vector<double> Conductor::rates(const Cell& cell) {
   const Watched consumers{.first = cell.producers, .count = cell.consumers, .is_noted = cell.bytes >= kNoted};
   RatePace pace = pace_.rates;
-  // Until every piece of the queue's memory was used once.
+  // Until all memory of the queue was used once.
   if (consumers.is_noted && pace.window_least > 1) pace.warm_least = depth_of(cell) + 2;
   auto found = watch_rates(crew_.board(), consumers, pace);
   stop(cell, consumers);
@@ -117,7 +117,7 @@ void Conductor::stop(const Cell& cell, const Watched& consumers) {
   for (std::size_t worker = 0; worker < cell.producers; ++worker) crew_.say(worker, "finish");
   for (std::uint32_t i = 0; i < cell.consumers; ++i) crew_.expect(cell.producers + i, "done");
   const auto came = count_all(crew_.board(), consumers);
-  if (came != sent) throw std::runtime_error(fmt::format("{} messages were sent and {} came", sent, came));
+  if (came != sent) throw std::runtime_error(fmt::format("{} messages were sent, and {} arrived", sent, came));
 }
 
 }  // namespace drover::bench

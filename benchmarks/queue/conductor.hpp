@@ -1,4 +1,4 @@
-// benchmarks/queue/conductor.hpp: one step of the benchmark, that is one cell of one contender, with its workers.
+// benchmarks/queue/conductor.hpp: a step of the benchmark: one cell of one contender, with its workers.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace drover::bench {
 
-/// How long steps take.
+/// The length of steps.
 struct Pace {
   RatePace rates;                  ///< of messages
-  std::int64_t sampling_ns = 0;    ///< for everything that workers sample
-  std::uint32_t warm_samples = 0;  ///< not recorded, of small messages; of large ones a few at most
-  std::uint32_t most_samples = 0;  ///< recorded at most
+  std::int64_t sampling_ns = 0;    ///< for all samples of workers
+  std::uint32_t warm_samples = 0;  ///< unrecorded samples of small messages; fewer of large ones
+  std::uint32_t most_samples = 0;  ///< limit of recorded samples
 };
 
 /// Runs steps, one at a time.
@@ -23,7 +23,7 @@ class Conductor {
   /// Requires: the crew has workers for the largest cell.
   Conductor(Crew& crew, const Pace& pace);
 
-  /// Measures once: messages per second for Metric::messages, else nanoseconds. Throws if a message is lost.
+  /// Measures once: messages per second for Metric::messages, otherwise nanoseconds. Throws if a message is lost.
   [[nodiscard]] std::vector<double> measure(const Cell& cell, std::uint32_t contender);
 
  private:

@@ -10,13 +10,13 @@
 namespace drover::bench {
 
 Fd own_fd(int number, const char* call) {
-  if (number < 0) throw_errno(call, "a way for messages");
+  if (number < 0) throw_errno(call, "a lane for messages");
   return Fd(number);
 }
 
 void set_nonblocking(const Fd& fd) {
   const int flags = ::fcntl(fd.get(), F_GETFL);
-  if (flags < 0 || ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) != 0) throw_errno("fcntl", "a way for messages");
+  if (flags < 0 || ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) != 0) throw_errno("fcntl", "a lane for messages");
 }
 
 void write_all(const Fd& fd, std::span<const std::byte> bytes) {

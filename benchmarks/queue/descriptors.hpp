@@ -1,4 +1,4 @@
-// benchmarks/queue/descriptors.hpp: what pipes and sockets have in common.
+// benchmarks/queue/descriptors.hpp: common code of pipes and sockets.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,17 @@
 
 namespace drover::bench {
 
-/// A descriptor that was made as a number; throws with the name of the call if there is none.
+/// Owns the descriptor that a call returned; throws with the name of the call if it failed.
 [[nodiscard]] Fd own_fd(int number, const char* call);
-/// Makes reading and writing return at once when there is nothing or no room.
+/// Makes reading and writing non-blocking.
 void set_nonblocking(const Fd& fd);
 
 /// Writes all bytes.
 void write_all(const Fd& fd, std::span<const std::byte> bytes);
-/// How reading whole messages from a stream of bytes ended.
+/// The result of reading a whole message from a byte stream.
 enum class ReadResult { filled, nothing, end };
-/// Fills `into`, in as many calls as it takes. `nothing` only from a descriptor that does not block, and only when
-/// not even the first byte is there; once there is one, waits for the rest.
+/// Fills `into`, in several calls if necessary. `nothing` if a non-blocking descriptor has not a single byte; after
+/// the first byte, waits for the rest.
 [[nodiscard]] ReadResult read_all(const Fd& fd, std::span<std::byte> into);
 
 }  // namespace drover::bench

@@ -1,4 +1,4 @@
-// drover's own queue: put a ready message, get it.
+// drover's queue: put a complete message, get it.
 #include "queue/drover_lane.hpp"
 
 namespace drover::bench {

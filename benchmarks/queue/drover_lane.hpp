@@ -1,4 +1,4 @@
-// benchmarks/queue/drover_lane.hpp: what the two ways to use drover's queue have in common.
+// benchmarks/queue/drover_lane.hpp: common code of the contenders that use drover's queue.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace drover::bench {
 
-/// A queue as deep as the others', with room for its messages and those that are being read and written.
+/// A queue as deep as the others', with room for its messages and for those being read and written.
 [[nodiscard]] inline Endpoint make_drover_queue(const Cell& cell, const Session& session) {
   const auto messages = depth_of(cell) + cell.producers + cell.consumers;
   const QueueOptions options{.capacity = depth_of(cell),
@@ -22,7 +22,7 @@ namespace drover::bench {
   return {.producer = {}, .consumer = {}, .name = std::move(name), .keep = std::move(queue)};
 }
 
-/// One end: everything but sending.
+/// One end, without sending.
 class DroverLane {
  public:
   explicit DroverLane(const LaneEnd& end) : queue_(end.post.session(), ObjectHandle::parse(end.name)) {}

@@ -1,4 +1,4 @@
-// drover's own queue without copies: a message is written where it will be read.
+// drover's queue without copies: a message is written where it will be read.
 #include "queue/drover_lane.hpp"
 
 namespace drover::bench {
@@ -6,7 +6,7 @@ namespace {
 
 class LoanLane : public DroverLane {
  public:
-  // The point is that the size of a loan costs nothing, so what is in it is left alone; Metric::whole reads it.
+  // Shows that the size of a loan costs nothing, so only the first word is read; Metric::whole reads all.
   static constexpr bool kIsRead = false;
 
   explicit LoanLane(const LaneEnd& end) : DroverLane(end), bytes_(end.order.cell.bytes) {}

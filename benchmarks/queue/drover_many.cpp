@@ -1,4 +1,4 @@
-// drover's own queue, several messages at a time: put_many, get_many.
+// drover's queue with several messages at a time: put_many, get_many.
 #include <vector>
 
 #include "queue/drover_lane.hpp"

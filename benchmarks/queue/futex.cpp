@@ -1,4 +1,4 @@
-// What the kernel needs to wake a process: FUTEX_WAIT and FUTEX_WAKE on a word, and nothing around it.
+// The kernel's cost to wake a process: FUTEX_WAIT and FUTEX_WAKE on a word, and nothing around them.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ struct Mailbox {
 
 std::string refusal(const Cell& cell) {
   const bool is_wait = cell.metric == Metric::wake || cell.metric == Metric::waited_hop;
-  return is_wait && cell.bytes == 8 ? "" : "one word, waited for asleep";
+  return is_wait && cell.bytes == 8 ? "" : "one word, always waited for asleep";
 }
 
 Endpoint make(const Cell&, const Session&) { return make_shared_memory<Mailbox>(); }

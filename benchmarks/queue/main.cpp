@@ -54,7 +54,7 @@ std::vector<Cell> cells(bool is_smoke) {
   return all;
 }
 
-// What was found, by place of the cell and number of the contender.
+// The results, by index of the cell and number of the contender.
 using Samples = std::map<std::pair<std::size_t, std::uint32_t>, std::vector<double>>;
 
 bool takes_part(const Cell& cell, const Contender& contender, const Options& options) {
@@ -73,7 +73,7 @@ void measure_one(Conductor& conductor, const Cell& cell, std::uint32_t number, s
   }
 }
 
-// Contenders take turns within every round, so that what disturbs the machine hits all of them alike.
+// Contenders take turns within every round, so that disturbances affect all of them alike.
 Samples measure_all(const std::vector<Cell>& cells, const Options& options) {
   Samples samples;
   Crew crew(Session::start(), kMostWorkers);
@@ -114,13 +114,13 @@ void print_left_out(const std::vector<Cell>& cells) {
   for (const auto& contender : contenders()) {
     bool takes_part = false;
     for (const auto& cell : cells) takes_part = takes_part || contender.refusal(cell).empty();
-    if (!takes_part) fmt::print("left out: {}: {}\n", contender.name, contender.refusal(cells.front()));
+    if (!takes_part) fmt::print("skipped: {}: {}\n", contender.name, contender.refusal(cells.front()));
   }
 }
 
 void handle_order(ChannelMessage& message, Post& post) {
   Order order;
-  if (message.bytes.size() != sizeof(order)) throw std::runtime_error("what came is no order");
+  if (message.bytes.size() != sizeof(order)) throw std::runtime_error("received a message that is not an order");
   std::memcpy(&order, message.bytes.data(), sizeof(order));
   std::array<Fd, 2> fds;
   for (std::size_t i = 0; i < message.fds.size() && i < fds.size(); ++i) fds[i] = std::move(message.fds[i]);

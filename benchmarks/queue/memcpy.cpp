@@ -7,7 +7,7 @@
 namespace drover::bench {
 namespace {
 
-std::string refusal(const Cell& cell) { return cell.metric == Metric::whole ? "" : "one copy is no queue"; }
+std::string refusal(const Cell& cell) { return cell.metric == Metric::whole ? "" : "a copy is not a queue"; }
 
 Endpoint make(const Cell& cell, const Session&) {
   Fd file = make_memory_file("drover-bench-copy", 2 * cell.bytes);

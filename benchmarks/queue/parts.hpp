@@ -1,5 +1,5 @@
-// benchmarks/queue/parts.hpp: what workers do, the same for every contender. Templates, so that no contender pays
-// for a virtual call.
+// benchmarks/queue/parts.hpp: the parts of workers, the same for every contender. Templates, so that no
+// contender pays for a virtual call.
 #pragma once
 
 #include <array>
@@ -19,18 +19,18 @@ namespace drover::bench {
 
 /// First word of the last message.
 inline constexpr std::uint64_t kEnd = ~std::uint64_t{0};
-/// From this size the arrival of every message is noted: what that costs is nothing beside the message.
+/// From this size on, the arrival of each message is recorded: the cost is negligible then.
 inline constexpr std::uint64_t kNoted = 64 * std::uint64_t{1024};
 
-/// One end of a way, as a class L has it:
+/// One end of a lane is a class L with:
 ///   L(LaneEnd end)                          opens it
 ///   std::span<std::byte> draft()            memory to write the next message in, of the cell's size
-///   void send()                             sends what was written; waits for room
-///   std::span<const std::byte> receive()    waits for a message, valid until the next call; empty: no more will come
-///   std::span<const std::byte> try_receive()  the same without waiting; empty: none is there
-///   void finish(bool is_first)              called by every producer when all are done sending: `receive` is to end
-///   void flush()                            if `send` keeps messages back: sends them
-///   static constexpr bool kIsRead           whether consumers read messages whole, or their first word only
+///   void send()                             sends the draft; waits for room
+///   std::span<const std::byte> receive()    waits for a message, valid until the next call; empty at the end
+///   std::span<const std::byte> try_receive()  the same without waiting; empty if there is none
+///   void finish(bool is_first)              called by every producer after the last message: ends `receive`
+///   void flush()                            sends messages that `send` has held back
+///   static constexpr bool kIsRead           whether consumers read whole messages or only their first words
 
 /// The first word of a message.
 [[nodiscard]] inline std::uint64_t first_word(std::span<const std::byte> message) noexcept {
@@ -53,7 +53,7 @@ inline void read_whole(std::span<const std::byte> message) noexcept {
   keep(sum);
 }
 
-/// Memory of this process for messages of `bytes`, every page present; one per process and number.
+/// Memory of this process for messages of `bytes`, with every page present; one per process and number.
 [[nodiscard]] std::span<std::byte> arena(std::size_t number, std::size_t bytes);
 
 template <class Lane>
@@ -65,11 +65,11 @@ void send_word(Lane& lane, std::uint64_t word) {
 /// Throws unless a message has the size of the cell.
 inline void check_size(std::span<const std::byte> message, const Order& order) {
   if (message.size() != order.cell.bytes) {
-    throw std::runtime_error("a message of " + std::to_string(message.size()) + " bytes came");
+    throw std::runtime_error("received a message of " + std::to_string(message.size()) + " bytes");
   }
 }
 
-/// Opens what a part needs, and says so; then waits for the start.
+/// Opens the lanes of a part, reports that, and waits for the start.
 template <class Lane>
 class Stage {
  public:
@@ -82,7 +82,7 @@ class Stage {
                         .name = order_.names[way].data(),
                         .is_producer = is_producer});
   }
-  // Bound to a processor only now: threads a library started meanwhile may run anywhere.
+  // Bound to a processor only now, so that threads that a library has started may run anywhere.
   void wait_for_start() {
     post_.say("ready");
     post_.expect("go");
@@ -119,7 +119,7 @@ void consume(const Order& order, Stage<Lane>& stage, Post& post) {
     const auto message = in.receive();
     if (message.empty() || first_word(message) == kEnd) break;
     check_size(message, order);
-    if (is_ordered && first_word(message) != number) throw std::runtime_error("a message came out of turn");
+    if (is_ordered && first_word(message) != number) throw std::runtime_error("received a message out of order");
     if constexpr (Lane::kIsRead) read_whole(message);
     if (is_noted) {
       progress.step(now_ns());
@@ -131,7 +131,7 @@ void consume(const Order& order, Stage<Lane>& stage, Post& post) {
   post.expect("close");
 }
 
-/// Waits for a message as the metric wants it: by looking again and again, or as the contender waits.
+/// Waits for a message as the metric requires: by polling, or in the contender's own way.
 template <class Lane>
 [[nodiscard]] std::span<const std::byte> receive_as(Lane& in, Metric metric) {
   if (metric != Metric::polled_hop) return in.receive();
@@ -141,7 +141,7 @@ template <class Lane>
   }
 }
 
-/// Sends one message of a hop, written whole if that is measured.
+/// Sends one message of a hop; writes all of it if the metric requires that.
 template <class Lane>
 void send_hop(Lane& out, const Order& order, std::uint64_t word) {
   const auto draft = out.draft();
@@ -150,7 +150,7 @@ void send_hop(Lane& out, const Order& order, std::uint64_t word) {
   out.send();
 }
 
-/// Takes one message of a hop and gives its first word.
+/// Receives one message of a hop and returns its first word.
 template <class Lane>
 [[nodiscard]] std::uint64_t receive_hop(Lane& in, const Order& order) {
   const auto message = receive_as(in, order.cell.metric);
@@ -159,8 +159,7 @@ template <class Lane>
   return first_word(message);
 }
 
-/// Round trips, a few first that are not recorded. The clock is read while the message is on its way, so that it
-/// costs nothing.
+/// Round trips, the first few unrecorded. The clock is read while the message is in flight, so that it costs nothing.
 template <class Lane>
 void ping(const Order& order, Stage<Lane>& stage, Post& post) {
   Lane out = stage.open(0, true);
@@ -174,7 +173,7 @@ void ping(const Order& order, Stage<Lane>& stage, Post& post) {
     const std::int64_t sent = now_ns();
     if (trip > warm) post.board().samples.add(static_cast<double>(sent - before) / 2);
     before = sent;
-    if (receive_hop(in, order) != trip) throw std::runtime_error("another message came back");
+    if (receive_hop(in, order) != trip) throw std::runtime_error("received a different message in reply");
     const bool is_late = sent - begin > order.budget_ns && trip > warm + 2;
     if (is_late || trip == warm + order.most_samples) break;
   }
@@ -204,7 +203,7 @@ void sleep(const Order&, Stage<Lane>& stage, Post& post) {
   for (;;) {
     const auto message = in.receive();
     const std::int64_t moment = now_ns();
-    if (message.empty()) throw std::runtime_error("the way ended");
+    if (message.empty()) throw std::runtime_error("the lane ended early");
     if (first_word(message) == kEnd) break;
     post.progress().step(moment);
   }

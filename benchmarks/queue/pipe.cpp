@@ -1,4 +1,4 @@
-// The oldest way: pipe(2), its buffer as large as the system lets it be.
+// pipe(2), with the largest buffer that the system allows.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,19 +12,19 @@
 namespace drover::bench {
 namespace {
 
-// What an ordinary user may ask for (fs.pipe-max-size).
+// The limit for ordinary users (fs.pipe-max-size).
 constexpr int kLargest = 1024 * 1024;
 
 std::string refusal(const Cell& cell) {
   const bool is_shared = cell.producers > 1 || cell.consumers > 1;
-  return is_shared && cell.bytes > PIPE_BUF ? "messages over 4 KiB of several writers are not kept apart" : "";
+  return is_shared && cell.bytes > PIPE_BUF ? "messages over 4 KiB of several writers get mixed up" : "";
 }
 
 Endpoint make(const Cell& cell, const Session&) {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw_errno("pipe2", "a way for messages");
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw_errno("pipe2", "a lane for messages");
   Endpoint endpoint{.producer = Fd(ends[1]), .consumer = Fd(ends[0]), .name = {}, .keep = {}};
-  ::fcntl(ends[1], F_SETPIPE_SZ, kLargest);  // smaller where the system says no
+  ::fcntl(ends[1], F_SETPIPE_SZ, kLargest);  // stays smaller if the system refuses
   if (cell.metric == Metric::polled_hop) set_nonblocking(endpoint.consumer);
   return endpoint;
 }
@@ -42,7 +42,7 @@ class PipeLane {
     return read_all(fd_, message_) == ReadResult::filled ? message_ : std::span<std::byte>{};
   }
   [[nodiscard]] std::span<const std::byte> try_receive() const { return receive(); }
-  void finish(bool) { fd_.reset(); }  // the last writer that does so ends it
+  void finish(bool) { fd_.reset(); }  // the last writer to do so ends the lane
 
  private:
   Fd fd_;

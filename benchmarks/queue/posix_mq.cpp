@@ -21,7 +21,7 @@ void lift_limit() {
   ::setrlimit(RLIMIT_MSGQUEUE, &all);
 }
 
-// An empty Fd if the system does not allow it. A queue is a descriptor on Linux, so its name can go at once.
+// An empty Fd if the system refuses it. On Linux a queue is a descriptor, so its name can be removed at once.
 Fd try_open(const Cell& cell, std::uint64_t depth) {
   static std::uint64_t serial = 0;
   const auto name = fmt::format("/drover-bench-{}-{}", ::getpid(), ++serial);
@@ -46,7 +46,7 @@ Endpoint make(const Cell& cell, const Session&) {
     Fd second = queue.duplicate();
     return {.producer = std::move(queue), .consumer = std::move(second), .name = {}, .keep = {}};
   }
-  throw_errno("mq_open", "a queue that could be made before");
+  throw_errno("mq_open", "a queue that was allowed before");
 }
 
 class MqLane {

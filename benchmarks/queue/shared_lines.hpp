@@ -1,4 +1,4 @@
-// benchmarks/queue/shared_lines.hpp: a few words in shared memory, for contenders that need no more.
+// benchmarks/queue/shared_lines.hpp: a few words in shared memory, for contenders that need nothing else.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace drover::bench {
 
-/// Two words on lines of their own, one per direction.
+/// Two words on separate cache lines, one per direction.
 struct Lines {
   alignas(kFarApart) std::atomic<std::uint64_t> there;
   alignas(kFarApart) std::atomic<std::uint64_t> back;

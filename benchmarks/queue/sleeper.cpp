@@ -29,7 +29,7 @@ Fd open_status(pid_t pid) {
   return status;
 }
 
-// The letter behind the name, which is in brackets and may hold any other sign.
+// The letter after the name, which is in brackets and may contain any character.
 bool is_asleep(const Fd& status) {
   std::array<char, 512> text{};
   const auto length = ::pread(status.get(), text.data(), text.size(), 0);
@@ -44,7 +44,7 @@ Sleeper::Sleeper(const Order& order, Post& post) : order_(order), post_(post), s
 
 void Sleeper::wait_until_asleep() const {
   const std::int64_t begin = now_ns();
-  while (!is_asleep(status_)) check_patience(begin, "the other process does not fall asleep");
+  while (!is_asleep(status_)) check_patience(begin, "the partner does not fall asleep");
   const std::int64_t asleep = now_ns();
   while (now_ns() - asleep < kRest) {
   }
@@ -53,7 +53,7 @@ void Sleeper::wait_until_asleep() const {
 std::int64_t Sleeper::wait_until_awake(std::uint64_t number) const {
   const Progress& progress = post_.board().progress[kPartner];
   const std::int64_t begin = now_ns();
-  while (progress.count.load(std::memory_order_acquire) <= number) check_patience(begin, "a sleeper did not wake");
+  while (progress.count.load(std::memory_order_acquire) <= number) check_patience(begin, "the partner did not wake");
   return progress.moments[number % Progress::kMoments].load(std::memory_order_relaxed);
 }
 

@@ -1,4 +1,4 @@
-// benchmarks/queue/sleeper.hpp: waking a process that is asleep, provably.
+// benchmarks/queue/sleeper.hpp: wakes a process that is known to be asleep.
 #pragma once
 
 #include <sys/types.h>
@@ -10,14 +10,14 @@
 
 namespace drover::bench {
 
-/// The partner that sleeps, as the one who wakes it sees it.
+/// The sleeping partner of a process that wakes it.
 class Sleeper {
  public:
   /// Requires: the partner is worker 1, as in every step of two.
   Sleeper(const Order& order, Post& post);
 
-  /// Again and again: waits until the kernel says that the partner sleeps, and a while longer, since a core that
-  /// rests only a moment wakes sooner; then calls `wake(number)` and samples how long the partner took to note it.
+  /// Repeatedly waits until the kernel reports that the partner sleeps, and a little longer, since a core that has
+  /// idled only briefly wakes sooner; then calls `wake(number)` and samples the time until the partner recorded it.
   template <class Wake>
   void wake_often(Wake wake) const {
     const std::int64_t begin = now_ns();
@@ -32,7 +32,7 @@ class Sleeper {
   }
 
  private:
-  // The first sleep may be that of a worker that waits for the start.
+  // The first sleep may be the wait for the start.
   static constexpr std::uint64_t kWarm = 3;
 
   void wait_until_asleep() const;

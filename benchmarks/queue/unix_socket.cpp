@@ -1,4 +1,4 @@
-// Pairs of Unix sockets: SOCK_SEQPACKET, which keeps messages apart, and SOCK_STREAM, which two can share.
+// Unix socket pairs: SOCK_SEQPACKET, which preserves message boundaries, and SOCK_STREAM, for one to one.
 #include <sys/socket.h>
 
 #include <array>
@@ -13,14 +13,14 @@ namespace drover::bench {
 namespace {
 
 constexpr int kBuffer = 4 * 1024 * 1024;
-// Beyond, a packet needs more contiguous memory of the kernel than it likes to give.
+// Larger packets need more contiguous kernel memory than is usually available.
 constexpr std::uint64_t kLargestPacket = kMiB;
 
 Endpoint make_pair(const Cell& cell, int kind) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, kind | SOCK_CLOEXEC, 0, ends.data()) != 0) throw_errno("socketpair", "messages");
   Endpoint endpoint{.producer = Fd(ends[0]), .consumer = Fd(ends[1]), .name = {}, .keep = {}};
-  ::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &kBuffer, sizeof(kBuffer));  // as much of it as the system allows
+  ::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &kBuffer, sizeof(kBuffer));  // up to the limit of the system
   if (cell.metric == Metric::polled_hop) set_nonblocking(endpoint.consumer);
   return endpoint;
 }
@@ -34,12 +34,12 @@ std::string refusal_of_packets(const Cell& cell) {
   const Endpoint probe = make_pair(cell, SOCK_SEQPACKET);
   ::getsockopt(probe.producer.get(), SOL_SOCKET, SO_SNDBUF, &buffer, &length);
   const bool fits = cell.bytes <= kLargestPacket && 2 * cell.bytes <= static_cast<std::uint64_t>(buffer);
-  return fits ? "" : "larger than a packet may be (net.core.wmem_max)";
+  return fits ? "" : "larger than the limit of packets (net.core.wmem_max)";
 }
 
 std::string refusal_of_stream(const Cell& cell) {
   const bool is_shared = cell.producers > 1 || cell.consumers > 1;
-  return is_shared ? "a stream does not keep the messages of several apart" : "";
+  return is_shared ? "a stream mixes the messages of several producers" : "";
 }
 
 class StreamLane {
@@ -55,7 +55,7 @@ class StreamLane {
     return read_all(fd_, message_) == ReadResult::filled ? message_ : std::span<std::byte>{};
   }
   [[nodiscard]] std::span<const std::byte> try_receive() const { return receive(); }
-  void finish(bool) { fd_.reset(); }  // the last producer that does so ends it
+  void finish(bool) { fd_.reset(); }  // the last producer to do so ends the lane
 
  protected:
   // NOLINTBEGIN(readability-identifier-naming): as private ones, for the two kinds of socket

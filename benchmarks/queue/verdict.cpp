@@ -18,7 +18,7 @@ const Row* find(const std::vector<Row>& rows, std::string_view workload, std::st
   return found == rows.end() ? nullptr : &*found;
 }
 
-// The contender other than drover that moves most messages.
+// The fastest contender other than drover.
 const Row* best_peer(const std::vector<Row>& rows, std::string_view workload) {
   const Row* best = nullptr;
   for (const auto& row : rows) {
@@ -30,7 +30,7 @@ const Row* best_peer(const std::vector<Row>& rows, std::string_view workload) {
 }
 
 void print_line(const std::string& what, const char* wanted, const Row* ours, const Row* theirs) {
-  fmt::print("{:<44} wanted {:<8}", what, wanted);
+  fmt::print("{:<44} target {:<8}", what, wanted);
   if (ours == nullptr || theirs == nullptr) {
     fmt::print(" not measured\n");
     return;
@@ -42,7 +42,7 @@ void print_line(const std::string& what, const char* wanted, const Row* ours, co
 }  // namespace
 
 void print_verdict(const std::vector<Row>& rows) {
-  fmt::print("\nwanted / measured, by medians\n");
+  fmt::print("\ntarget / measured, by medians\n");
   for (const char* const workload : {"1:1, 8 B", "1:1, 64 B", "1:1, 256 B"}) {
     print_line(fmt::format("messages against the best peer, {}", workload), ">= 3",
                find(rows, workload, "messages", "drover"), best_peer(rows, workload));

@@ -1,4 +1,4 @@
-// benchmarks/queue/verdict.hpp: what was wanted of the queue, beside what was measured.
+// benchmarks/queue/verdict.hpp: the targets of the queue, compared with the measurements.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace drover::bench {
 
-/// Prints the ratios drover is held to. Says so where the rows for one are missing; never fails.
+/// Prints the target ratios and the measured ones, or "not measured" for missing rows. Never fails.
 void print_verdict(const std::vector<Row>& rows);
 
 }  // namespace drover::bench

@@ -1,4 +1,4 @@
-// benchmarks/queue/workload.hpp: what is measured of every way to pass messages between processes.
+// benchmarks/queue/workload.hpp: measurements of ways to pass messages between processes.
 #pragma once
 
 #include <sys/types.h>
@@ -16,10 +16,10 @@
 
 namespace drover::bench {
 
-/// What is measured; see README.md.
+/// The metrics; see README.md.
 enum class Metric : std::uint32_t { messages, polled_hop, waited_hop, wake, whole };
 
-/// One thing to measure, of every contender that can.
+/// One measurement, taken of every contender that supports it.
 struct Cell {
   Metric metric = Metric::messages;
   std::uint32_t producers = 1;
@@ -32,64 +32,65 @@ struct Cell {
 /// "1:1, 8 B" and "messages".
 [[nodiscard]] std::string workload_name(const Cell& cell);
 [[nodiscard]] std::string metric_name(Metric metric);
-/// Messages a queue holds, for contenders that can choose: 1024, and fewer when they are large.
+/// The depth of a queue in messages, for contenders that can choose: 1024, fewer for large messages.
 [[nodiscard]] std::uint64_t depth_of(const Cell& cell) noexcept;
 
-/// A way for messages in one direction, before its ends are handed out. Goes when every worker has opened its end.
+/// A lane for messages in one direction, before its ends are handed out. Destroyed once every worker has opened its
+/// end.
 struct Endpoint {
-  Fd producer;                 ///< what producers are given, if anything
-  Fd consumer;                 ///< what consumers are given, if anything
-  std::string name;            ///< by which both find it, if it has a name; at most kMostName
-  std::shared_ptr<void> keep;  ///< removes the name when it goes; shared, because it has no type here
+  Fd producer;                 ///< for producers; may be empty
+  Fd consumer;                 ///< for consumers; may be empty
+  std::string name;            ///< by which both open it; may be empty; at most kMostName
+  std::shared_ptr<void> keep;  ///< removes the name when destroyed; shared, to erase its type
 };
 
 /// Longest name of an Endpoint.
 inline constexpr std::size_t kMostName = 127;
 
-/// What a worker does in a step.
+/// The part of a worker in a step.
 enum class Part : std::uint32_t { produce, consume, ping, pong, wake, sleep };
 
 /// An order to a worker, as bytes: conductor and worker are the same program.
 struct Order {
-  std::uint32_t contender = 0;  ///< place in the list of contenders
+  std::uint32_t contender = 0;  ///< index in the list of contenders
   Part part = Part::produce;
   Cell cell;
   std::uint32_t index = 0;                                 ///< among the producers or consumers
-  std::int32_t cpu = -1;                                   ///< where to run; anywhere if negative
-  pid_t partner = 0;                                       ///< who sleeps, for the one who wakes
-  std::uint32_t warm_samples = 0;                          ///< not recorded, of what a worker samples
-  std::uint32_t most_samples = 0;                          ///< recorded at most
-  std::int64_t budget_ns = 0;                              ///< after so long enough is sampled
-  std::array<std::array<char, kMostName + 1>, 2> names{};  ///< of the ways there and back
+  std::int32_t cpu = -1;                                   ///< processor to run on; any if negative
+  pid_t partner = 0;                                       ///< the sleeper, for the process that wakes it
+  std::uint32_t warm_samples = 0;                          ///< unrecorded samples
+  std::uint32_t most_samples = 0;                          ///< limit of recorded samples
+  std::int64_t budget_ns = 0;                              ///< time limit for samples
+  std::array<std::array<char, kMostName + 1>, 2> names{};  ///< of the lanes in both directions
 };
 static_assert(std::is_trivially_copyable_v<Order>);
 
-/// One end of a way, in a worker.
+/// One end of a lane in a worker.
 struct LaneEnd {
   const Order& order;
   Post& post;
-  Fd fd;                     ///< what the Endpoint had for this side
+  Fd fd;                     ///< the Endpoint's descriptor for this side
   std::string name;          ///< of the Endpoint
   bool is_producer = false;  ///< which side
 };
 
-/// A way to pass messages.
+/// A contender: a way to pass messages.
 struct Contender {
   const char* name = "";
-  /// Why it is left out of a cell; empty if it takes part.
+  /// Why a cell does not apply to it; empty if it does.
   std::string (*refusal)(const Cell& cell) = nullptr;
-  /// Makes a way; called by the conductor.
+  /// Creates a lane; called by the conductor.
   Endpoint (*make)(const Cell& cell, const Session& session) = nullptr;
-  /// Plays a part; called in workers. `fds` are those of the ways there and back that have any.
+  /// Plays a part; called in workers. `fds` are the descriptors of the lanes that have any.
   void (*play)(const Order& order, std::array<Fd, 2>& fds, Post& post) = nullptr;
-  /// Whether a step has one process only.
+  /// Whether a step has only one process.
   bool is_alone = false;
 };
 
-/// All of them, drover first; the place in the list is the number in orders.
+/// All contenders, drover first; an order names one by its index.
 [[nodiscard]] std::span<const Contender> contenders();
 
-/// One file each.
+/// Each contender has its own file.
 [[nodiscard]] Contender drover_queue();
 [[nodiscard]] Contender drover_many();
 [[nodiscard]] Contender drover_loan();

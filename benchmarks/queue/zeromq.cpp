@@ -1,5 +1,5 @@
-// ZeroMQ: PUSH to PULL over ipc. The library is loaded when it is there, so that this program needs neither its
-// headers to be built nor itself to run.
+// ZeroMQ: PUSH to PULL over ipc. The library is loaded at run time if present, so that this program builds without
+// its headers and runs without it.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 namespace drover::bench {
 namespace {
 
-// From zmq.h of version 4; part of its stable interface.
+// From zmq.h of version 4, part of its stable interface.
 constexpr int kPull = 7;
 constexpr int kPush = 8;
 constexpr int kLinger = 17;
@@ -60,7 +60,7 @@ const Api& api() {
   return functions;
 }
 
-// One per process, as its manual wants it; lives as long as the process.
+// One per process, as its manual recommends; never destroyed.
 void* context() {
   static void* const made = api().ctx_new();
   return made;
@@ -72,14 +72,14 @@ void check(bool holds, const char* call) {
 
 std::string refusal(const Cell&) { return library() == nullptr ? "libzmq.so.5 was not found" : ""; }
 
-// A name that lies in no file system.
+// A name in the abstract namespace.
 Endpoint make(const Cell&, const Session&) {
   static std::uint64_t serial = 0;
   auto name = fmt::format("ipc://@drover-bench-{}-{}", ::getpid(), ++serial);
   return {.producer = {}, .consumer = {}, .name = std::move(name), .keep = {}};
 }
 
-/// Every consumer binds an address of its own and every producer connects to all: ZeroMQ's way without a broker.
+/// Every consumer binds an address and every producer connects to all of them: ZeroMQ's pattern without a broker.
 class ZmqLane {
  public:
   static constexpr bool kIsRead = true;
@@ -113,7 +113,7 @@ class ZmqLane {
 
   [[nodiscard]] std::span<std::byte> draft() const noexcept { return message_; }
   void send() { check(api().send(socket_, message_.data(), message_.size(), 0) >= 0, "zmq_send"); }
-  // Sockets of this kind have no end, so now and then it looks whether everything has come.
+  // These sockets have no end of stream, so the consumer checks regularly if it has received all messages.
   [[nodiscard]] std::span<const std::byte> receive() {
     for (;;) {
       const auto message = take(0);
@@ -133,7 +133,7 @@ class ZmqLane {
   void set(int option, int value) {
     check(api().setsockopt(socket_, option, &value, sizeof(value)) == 0, "zmq_setsockopt");
   }
-  // The message stays in the library's memory, which is this process's own: no copy is made.
+  // The message stays in the library's memory, which belongs to this process: nothing is copied.
   std::span<const std::byte> take(int flags) {
     const int length = api().msg_recv(&received_, socket_, flags);
     if (length < 0 && api().error() != EAGAIN) check(false, "zmq_msg_recv");

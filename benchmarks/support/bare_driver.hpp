@@ -9,7 +9,7 @@
 
 namespace drover::bench {
 
-/// An entry point of libcuda.so.1. Throws where there is none.
+/// An entry point of libcuda.so.1. Throws if there is none.
 template <class Function>
 [[nodiscard]] Function driver_symbol(const char* name) {
   static void* const library = ::dlopen("libcuda.so.1", RTLD_NOW);
@@ -23,7 +23,7 @@ inline void check_driver(int result, const char* call) {
   if (result != 0) throw std::runtime_error(std::string(call) + " failed with " + std::to_string(result));
 }
 
-/// Makes the primary context of the first GPU, which drover uses too, current for this thread.
+/// Makes the primary context of the first GPU, which drover also uses, current for this thread.
 inline void use_first_gpu() {
   void* context = nullptr;
   check_driver(driver_symbol<int (*)(void**, int)>("cuDevicePrimaryCtxRetain")(&context, 0),
@@ -31,7 +31,7 @@ inline void use_first_gpu() {
   check_driver(driver_symbol<int (*)(void*)>("cuCtxSetCurrent")(context), "cuCtxSetCurrent");
 }
 
-/// Host memory that the driver made for fast copies.
+/// Host memory that the driver allocated for fast copies.
 class DriverHostMemory {
  public:
   explicit DriverHostMemory(std::size_t bytes) {

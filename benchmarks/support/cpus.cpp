@@ -23,7 +23,7 @@ const cpu_set_t& first_set() {
   return set;
 }
 
-// The same text for all processors of one core; a text of its own where the system does not say.
+// The same text for all processors of one core, and unique if the system does not report the core.
 std::string core_of(int cpu) {
   std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
   std::string siblings;

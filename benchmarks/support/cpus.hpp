@@ -1,14 +1,14 @@
-// benchmarks/support/cpus.hpp: on which processors the processes of a benchmark run.
+// benchmarks/support/cpus.hpp: the processors on which a benchmark runs.
 #pragma once
 
 #include <vector>
 
 namespace drover::bench {
 
-/// The processors this program may use, one of each core, the core of number 0 last: it has most interrupts.
+/// The processors that this program may use, one per core, core 0 last: it handles most interrupts.
 [[nodiscard]] std::vector<int> separate_cores();
 
-/// Binds the calling thread to one processor; to all that the program began with if `cpu` is negative.
+/// Binds the calling thread to one processor, or to the program's original set if `cpu` is negative.
 void pin_thread(int cpu);
 
 }  // namespace drover::bench

@@ -14,14 +14,14 @@
 namespace drover::bench {
 namespace {
 
-// Numbers of descriptors in a worker, and the argument that makes a process one; its number follows.
+// Descriptors in a worker, and the argument that makes a process a worker; the worker's number follows.
 constexpr int kChannelFd = 3;
 constexpr int kBoardFd = 4;
 constexpr int kSessionFd = 5;
 constexpr std::string_view kWorkerArgument = "--worker";
 constexpr const char* kSessionVariable = "DROVER_SESSION_FD";
 constexpr std::string_view kFailed = "failed: ";
-// A step takes seconds at most. Whoever is silent for so long hangs.
+// A step takes seconds at most, so a worker that is silent for so long hangs.
 constexpr std::chrono::seconds kPatience{60};
 
 }  // namespace
@@ -32,7 +32,7 @@ Post::Post(std::size_t number)
       memory_(Mapping::shared(Fd(kBoardFd), sizeof(Board))),
       board_(std::launder(reinterpret_cast<Board*>(memory_.data()))),
       number_(number) {
-  require(number_ < kMostWorkers, "a benchmark worker has no number");
+  require(number_ < kMostWorkers, "the number of a benchmark worker is missing or too large");
 }
 
 bool Post::receive(ChannelMessage& into) {
@@ -42,7 +42,8 @@ bool Post::receive(ChannelMessage& into) {
 void Post::expect(std::string_view text) {
   ChannelMessage message;
   if (!receive(message)) throw std::runtime_error("the conductor is gone");
-  if (message.bytes != text) throw std::runtime_error(fmt::format("'{}' came instead of '{}'", message.bytes, text));
+  if (message.bytes != text)
+    throw std::runtime_error(fmt::format("received '{}' instead of '{}'", message.bytes, text));
 }
 
 void Post::say(std::string_view text) { channel_.send(text); }
@@ -65,7 +66,7 @@ void work_if_worker(int argc, char** argv, const std::function<void(ChannelMessa
 }
 
 Crew::Crew(const Session& session, std::size_t size) : session_(session) {
-  require(size <= kMostWorkers, "a crew is too large");
+  require(size <= kMostWorkers, "the benchmark has too many workers");
   const Fd memory = make_memory_file("drover-bench-board", sizeof(Board));
   memory_ = Mapping::shared(memory, sizeof(Board));
   board_ = new (memory_.data()) Board{};  // NOLINT(cppcoreguidelines-prefer-member-initializer): after the memory
@@ -114,7 +115,7 @@ std::string Crew::listen(std::size_t worker) {
 
 void Crew::expect(std::size_t worker, std::string_view text) {
   const auto said = listen(worker);
-  if (said != text) throw std::runtime_error(fmt::format("worker {} said '{}' and not '{}'", worker, said, text));
+  if (said != text) throw std::runtime_error(fmt::format("worker {} sent '{}' instead of '{}'", worker, said, text));
 }
 
 std::vector<double> Crew::samples() const {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kPatience = 30'000'000'000;
 
-// What has come, and when: when the last of it came if that is noted, else the moment of the look.
+// The count, and its time: the arrival of the last one if recorded, otherwise the time of the poll.
 struct Snapshot {
   std::uint64_t count = 0;
   std::int64_t moment = 0;
@@ -36,7 +36,7 @@ Snapshot look_later(const Board& board, const Watched& watched, std::int64_t pau
     std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
     const Snapshot seen = look(board, watched);
     if (seen.count >= count) return seen;
-    if (now_ns() - begin > kPatience) throw std::runtime_error("nothing comes any more");
+    if (now_ns() - begin > kPatience) throw std::runtime_error("workers make no progress");
   }
 }
 

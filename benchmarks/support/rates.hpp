@@ -1,4 +1,4 @@
-// benchmarks/support/rates.hpp: how many things per second workers do, seen from outside while they run.
+// benchmarks/support/rates.hpp: the rates of running workers, measured from outside.
 #pragma once
 
 #include <cstddef>
@@ -9,26 +9,26 @@
 
 namespace drover::bench {
 
-/// Which workers are watched, and how.
+/// The observed workers.
 struct Watched {
   std::size_t first = 0;  ///< number of the first worker
-  std::size_t count = 1;  ///< how many
-  bool is_noted = false;  ///< whether they note when each thing came: for things so large that a window holds few
+  std::size_t count = 1;  ///< number of workers
+  bool is_noted = false;  ///< whether they record arrival times, for items so large that a window holds few
 };
 
-/// How long it takes.
+/// The length of a measurement.
 struct RatePace {
-  std::int64_t warm_ns = 0;        ///< before anything is counted
-  std::uint64_t warm_least = 1;    ///< things that come before anything is counted
-  std::int64_t window_ns = 0;      ///< one rate is taken over so long
-  std::uint64_t window_least = 1;  ///< things in a window, however long they take
-  std::uint32_t windows = 1;       ///< rates taken
+  std::int64_t warm_ns = 0;        ///< time before the first window
+  std::uint64_t warm_least = 1;    ///< items before the first window
+  std::int64_t window_ns = 0;      ///< shortest window
+  std::uint64_t window_least = 1;  ///< fewest items in a window
+  std::uint32_t windows = 1;       ///< windows, each with one rate
 };
 
-/// How many things all of them did.
+/// The items of all observed workers.
 [[nodiscard]] std::uint64_t count_all(const Board& board, const Watched& watched) noexcept;
 
-/// The rate of all together in each window, per second. Throws if nothing comes any more.
+/// Their total rate per second in each window. Throws if they make no progress.
 [[nodiscard]] std::vector<double> watch_rates(const Board& board, const Watched& watched, const RatePace& pace);
 
 }  // namespace drover::bench

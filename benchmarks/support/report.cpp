@@ -48,22 +48,21 @@ void write_json(const std::vector<Row>& rows, const std::string& path) {
   std::ofstream out(file);
   out << all.dump(1) << '\n';
   out.flush();
-  if (!out) throw std::runtime_error("the results could not be written to " + path);
+  if (!out) throw std::runtime_error("cannot write the results to " + path);
 }
 
 void add_limits(CLI::App& app, Limits& limits) {
   const auto set_largest = [&limits](const std::string& text) {
     const auto bytes = parse_bytes(text);
-    if (!bytes) throw CLI::ValidationError("--largest", "'" + text + "' is no size such as 64MiB");
+    if (!bytes) throw CLI::ValidationError("--largest", "'" + text + "' is not a size such as 64MiB");
     limits.largest = *bytes;
   };
   const auto set_end = [&limits](double seconds) {
     const auto length = std::chrono::duration<double>(seconds);
     limits.end = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::milliseconds>(length);
   };
-  app.add_option_function<std::string>("--largest", set_largest, "Nothing larger than this, e.g. 64MiB");
-  app.add_option_function<double>("--seconds", set_end, "Begin nothing more after this time")
-      ->check(CLI::Range(0.0, 1e6));
+  app.add_option_function<std::string>("--largest", set_largest, "Skip larger sizes than this, e.g. 64MiB");
+  app.add_option_function<double>("--seconds", set_end, "Begin no step after this time")->check(CLI::Range(0.0, 1e6));
 }
 
 }  // namespace
@@ -75,7 +74,7 @@ Options parse_options(int argc, char** argv, const std::string& description, Lim
   app.add_option("--contender", options.contender, "Only contenders with this in their names");
   app.add_option("--metric", options.metric, "Only metrics with this in their names");
   app.add_option("--workload", options.workload, "Only workloads with this in their names, e.g. '1:1, 8 B'");
-  app.add_flag("--smoke", options.is_smoke, "Run each step a moment, to see that it works; the figures mean nothing");
+  app.add_flag("--smoke", options.is_smoke, "Run each step briefly to check that it works; the figures mean nothing");
   if (limits != nullptr) add_limits(app, *limits);
   try {
     app.parse(argc, argv);

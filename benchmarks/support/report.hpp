@@ -1,4 +1,4 @@
-// benchmarks/support/report.hpp: what every benchmark measures with and prints.
+// benchmarks/support/report.hpp: options, timing and tables of all benchmarks.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@ struct Row {
   std::size_t n;          ///< samples
 };
 
-/// What the command line asks for: --json FILE, --smoke (a moment instead of a measurement), --help, and for those
-/// who tune one thing --contender, --metric and --workload, each a piece of the names to keep.
+/// The command line: --json FILE, --smoke (a short run that measures nothing), --help; and --contender, --metric and
+/// --workload, each with a part of the names to keep.
 struct Options {
   std::string json;
   std::string contender;
@@ -30,7 +30,7 @@ struct Options {
   std::string workload;
   bool is_smoke = false;
 
-  /// Whether a row of these names is asked for.
+  /// Whether the options select a row with these names.
   [[nodiscard]] bool wants(const std::string& row_workload, const std::string& row_contender,
                            const std::string& row_metric) const {
     return row_workload.find(workload) != std::string::npos && row_contender.find(contender) != std::string::npos &&
@@ -38,7 +38,7 @@ struct Options {
   }
 };
 
-/// Bounds of a benchmark that has them: --largest SIZE and --seconds N. Nothing begins after that time.
+/// Limits of a benchmark: --largest SIZE and --seconds N, after which no step begins.
 struct Limits {
   std::uint64_t largest = ~std::uint64_t{0};
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();
@@ -49,7 +49,7 @@ struct Limits {
   }
 };
 
-/// Reads the command line; ends the program for --help and wrong usage. A benchmark that has limits passes `limits`.
+/// Parses the command line; ends the program for --help and wrong usage. A benchmark with limits passes `limits`.
 [[nodiscard]] Options parse_options(int argc, char** argv, const std::string& description, Limits* limits = nullptr);
 
 /// Runs `body` `n` times after one unrecorded run and returns each run's seconds.
@@ -58,7 +58,7 @@ struct Limits {
 /// Times as a row in microseconds.
 [[nodiscard]] Row time_row(std::string workload, std::string contender, std::string metric,
                            const std::vector<double>& seconds);
-/// Times in nanoseconds as a row in the same.
+/// Times in nanoseconds as a row in nanoseconds.
 [[nodiscard]] Row nanosecond_row(std::string workload, std::string contender, std::string metric,
                                  const std::vector<double>& nanoseconds);
 /// `bytes` per time as a row in GB/s (10^9 bytes).
@@ -69,8 +69,8 @@ struct Limits {
 [[nodiscard]] Row count_row(std::string workload, std::string contender, std::string metric, std::string unit,
                             const std::vector<double>& rates);
 
-/// Prints a table to standard output and writes the JSON file if one was asked for. In each group of the same
-/// workload and metric the last column compares with the first row's contender.
+/// Prints a table to standard output, and writes the JSON file if the options name one. The last column compares each
+/// row with the first one of the same workload and metric.
 void report(const std::vector<Row>& rows, const Options& options);
 
 }  // namespace drover::bench

@@ -14,7 +14,7 @@
 namespace drover::bench {
 namespace {
 
-// What every Shared begins with.
+// The beginning of every Shared.
 std::uint64_t guarded_of(const Fd& memory) {
   const Mapping mapping = Mapping::shared(memory, sizeof(std::uint64_t));
   std::uint64_t value = 0;
@@ -39,7 +39,8 @@ std::vector<double> Conductor::measure(const Cell& cell, std::uint32_t contender
   if (is_rate(cell)) {
     const auto passed = count_all(crew_.board(), {.first = 0, .count = cell.processes});
     const auto guarded = guarded_of(made.memory);
-    if (passed != guarded) throw std::runtime_error(fmt::format("{} went in, and {} were counted", passed, guarded));
+    if (passed != guarded)
+      throw std::runtime_error(fmt::format("{} acquisitions, but {} were counted", passed, guarded));
   } else {
     found = crew_.samples();
   }
@@ -55,7 +56,7 @@ void Conductor::open(const Cell& cell, std::uint32_t contender, const Made& made
   order.warm_samples = pace_.warm_samples;
   order.most_samples = pace_.most_samples;
   for (std::size_t place = 0; place < made.names.size(); ++place) {
-    require(made.names[place].size() <= kMostName, "the name of a shared thing is too long");
+    require(made.names[place].size() <= kMostName, "the name of a shared object is too long");
     std::ranges::copy(made.names[place], order.names[place].begin());
   }
   for (std::uint32_t worker = 0; worker < cell.processes; ++worker) {

@@ -1,4 +1,4 @@
-// benchmarks/sync/conductor.hpp: one step of the benchmark, that is one cell of one contender, with its workers.
+// benchmarks/sync/conductor.hpp: a step of the benchmark: one cell of one contender, with its workers.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace drover::bench {
 
-/// How long steps take.
+/// The length of steps.
 struct Pace {
-  RatePace rates;                  ///< of locks that several processes want
-  std::int64_t sampling_ns = 0;    ///< for everything that workers sample
-  std::uint32_t warm_samples = 0;  ///< not recorded
-  std::uint32_t most_samples = 0;  ///< recorded at most
+  RatePace rates;                  ///< of contended locks
+  std::int64_t sampling_ns = 0;    ///< for all samples of workers
+  std::uint32_t warm_samples = 0;  ///< unrecorded samples
+  std::uint32_t most_samples = 0;  ///< limit of recorded samples
 };
 
 /// Runs steps, one at a time.
@@ -23,9 +23,9 @@ class Conductor {
   /// Requires: the crew has workers for the largest cell.
   Conductor(Crew& crew, const Pace& pace);
 
-  /// Whether a cell is measured as a rate, by watching from outside.
+  /// Whether a cell is measured as a rate, from outside.
   [[nodiscard]] static bool is_rate(const Cell& cell) noexcept;
-  /// Measures once: operations per second or nanoseconds. Throws if a lock did not exclude.
+  /// Measures once: operations per second or nanoseconds. Throws if a lock failed to exclude.
   [[nodiscard]] std::vector<double> measure(const Cell& cell, std::uint32_t contender);
 
  private:

@@ -1,4 +1,4 @@
-// drover's own.
+// drover's objects.
 #include "drover/ipc/barrier.hpp"
 #include "drover/ipc/condition.hpp"
 #include "drover/ipc/event.hpp"
@@ -26,7 +26,7 @@ class LockWay {
   L lock_;
 };
 
-/// Two things of one type: one's own, to wait for, and the other's.
+/// Two objects of one type: ours, to wait for, and the other process's.
 template <class T>
 struct Pair {
   explicit Pair(const Opening<Nothing>& opening)

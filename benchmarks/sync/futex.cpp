@@ -1,4 +1,4 @@
-// The kernel's own means and nothing around it: no robustness, no checks, no looking before sleeping.
+// The kernel's futex and nothing around it: no robustness, no checks, no polling before sleeping.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ struct alignas(kFarApart) LoneWord {
   Word word{0};
 };
 
-// 0 free, 1 held, 2 held and somebody may sleep.
+// 0 free, 1 held, 2 held and others may sleep.
 class FutexLock {
  public:
   using Own = LoneWord;

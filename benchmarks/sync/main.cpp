@@ -42,7 +42,7 @@ Pace pace(bool is_smoke) {
           .most_samples = 5000};
 }
 
-// What was found, by place of the cell and number of the contender.
+// The results, by index of the cell and number of the contender.
 using Samples = std::map<std::pair<std::size_t, std::uint32_t>, std::vector<double>>;
 
 void measure_one(Conductor& conductor, std::size_t place, std::uint32_t number, Samples& samples) {
@@ -56,7 +56,7 @@ void measure_one(Conductor& conductor, std::size_t place, std::uint32_t number, 
   }
 }
 
-// Contenders take turns within every round, so that what disturbs the machine hits all of them alike.
+// Contenders take turns within every round, so that disturbances affect all of them alike.
 Samples measure_all(const Options& options) {
   Samples samples;
   Crew crew(Session::start(), kMostProcesses);
@@ -93,7 +93,7 @@ std::vector<Row> rows_of(const Samples& samples) {
 void handle_order(ChannelMessage& message, Post& post) {
   Order order;
   if (message.bytes.size() != sizeof(order) || message.fds.size() != 1)
-    throw std::runtime_error("what came is no order");
+    throw std::runtime_error("received a message that is not an order");
   std::memcpy(&order, message.bytes.data(), sizeof(order));
   contenders()[order.contender].play(order, message.fds.front(), post);
 }
@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
     init(argc, argv);
     work_if_worker(argc, argv, handle_order);
     const auto options = parse_options(argc, argv, "Locks and other synchronisation between processes.");
-    if (boost_contenders().empty()) fmt::print("left out: boost: it was absent when this program was built\n");
+    if (boost_contenders().empty()) fmt::print("skipped: boost: it was missing when this program was built\n");
     report(rows_of(measure_all(options)), options);
     return 0;
   } catch (const std::exception& error) {

@@ -1,5 +1,5 @@
-// benchmarks/sync/parts.hpp: what workers do, the same for every contender. Templates, so that no contender pays for
-// a virtual call.
+// benchmarks/sync/parts.hpp: the parts of workers, the same for every contender. Templates, so that no contender
+// pays for a virtual call.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace drover::bench {
 
-/// In a memory file: what a lock guards, and the contender's own.
+/// In a memory file: the number that a lock guards, and the contender's object.
 template <class T>
 struct Shared {
-  alignas(kFarApart) std::uint64_t guarded = 0;  ///< changed with the lock held and no other protection
+  alignas(kFarApart) std::uint64_t guarded = 0;  ///< changed under the lock, without other protection
   alignas(kFarApart) T own{};
 };
 struct Nothing {};
 
-/// A memory file with a new Shared<T>, for contenders that set it up themselves.
+/// A memory file with a new Shared<T>, for contenders that initialise it.
 template <class T, class SetUp>
 [[nodiscard]] Made make_shared_memory(SetUp set_up) {
   Fd file = make_memory_file("drover-bench-sync", sizeof(Shared<T>));
@@ -30,7 +30,7 @@ template <class T, class SetUp>
   return {.memory = std::move(file), .names = {}, .keep = {}};
 }
 
-/// What a worker opens a contender with.
+/// What a worker needs to open a contender.
 template <class T>
 struct Opening {
   const Order& order;
@@ -39,9 +39,9 @@ struct Opening {
 };
 
 // Ways to lock are classes L with a type L::Own, a constructor L(Opening<L::Own>), lock() and unlock(). Ways to take
-// turns have give(), which lets the other go on, and take(), which waits for one's turn. Barriers have wait().
+// turns have give(), which lets the other continue, and take(), which waits for the turn. Barriers have wait().
 
-/// Alone: many at a time between two looks at the clock, since one takes less than the look.
+/// Alone: many acquisitions between two readings of the clock, since one takes less time than a reading.
 template <class L>
 void lock_alone(L& lock, const Order& order, Post& post) {
   constexpr int kAtATime = 1000;
@@ -59,13 +59,13 @@ void lock_alone(L& lock, const Order& order, Post& post) {
   post.say("done");
 }
 
-/// About 100 ns of a process's own work. Without any, whoever has the lock takes it again before others can.
+/// About 100 ns of work outside of the lock. Without it, the holder would acquire the lock again before others can.
 inline void work_a_little(std::uint64_t& number) noexcept {
   for (int i = 0; i < 64; ++i) number = number * 6364136223846793005U + 1442695040888963407U;
   keep(number);
 }
 
-/// Against others: the guarded number would come out wrong if two held the lock at once.
+/// With others: the guarded number would be wrong if two held the lock at once.
 template <class L>
 void lock_contended(L& lock, std::uint64_t& guarded, Post& post) {
   Progress& progress = post.progress();
@@ -82,7 +82,7 @@ void lock_contended(L& lock, std::uint64_t& guarded, Post& post) {
   post.say("done");
 }
 
-/// Half of each round trip. The clock is read while the other has its turn.
+/// Half of each round trip. The clock is read during the other's turn.
 template <class T>
 void take_turns(T& turns, const Order& order, Post& post) {
   const std::int64_t begin = now_ns();
@@ -109,7 +109,7 @@ void return_turns(T& turns, Post& post) {
   }
 }
 
-/// The first process says one round ahead which is the last, so that all leave after the same one.
+/// The first process announces the last round one round ahead, so that all leave after it.
 template <class B>
 void meet(B& barrier, const Order& order, Post& post) {
   Board& board = post.board();
@@ -126,7 +126,7 @@ void meet(B& barrier, const Order& order, Post& post) {
   }
 }
 
-/// Plays what the task of a contender asks for.
+/// Plays the part for the task of a contender.
 template <class Way>
 void play_way(const Order& order, const Fd& memory, Post& post) {
   using Own = typename Way::Own;

@@ -1,4 +1,4 @@
-// What POSIX has: mutexes, semaphores, conditions and barriers that processes share.
+// POSIX mutexes, semaphores, conditions and barriers that processes share.
 #include <pthread.h>
 #include <semaphore.h>
 
@@ -152,7 +152,7 @@ std::span<const Contender> posix_contenders() {
       Contender{Kind::lock, "pthread mutex", make_mutex<false>, play_way<Mutex>},
       Contender{Kind::semaphore, "sem_t", make_semaphore, play_way<SemaphoreLock>},
       Contender{Kind::semaphore_turns, "sem_t", make_two_semaphores, play_way<SemaphoreTurns>},
-      // POSIX has no events; this is how one is built of what it has.
+      // POSIX has no events; this builds one of a mutex and a condition.
       Contender{Kind::event_turns, "pthread mutex + cond", make_turn, play_way<ConditionTurns>},
       Contender{Kind::condition_turns, "pthread cond", make_turn, play_way<ConditionTurns>},
       Contender{Kind::barrier, "pthread barrier", make_barrier, play_way<Meeting>},

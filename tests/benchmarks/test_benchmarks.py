@@ -63,7 +63,7 @@ def test_smoke_run_writes_every_row_and_leaves_nothing(workload: str, tmp_path: 
     assert {row["contender"] for row in rows} >= ALWAYS[workload]
     keys = [(row["workload"], row["contender"], row["metric"]) for row in rows]
     assert len(keys) == len(set(keys))
-    assert ("wanted / measured" in done.stdout) == (workload in {"pool", "queue"})
+    assert ("target / measured" in done.stdout) == (workload in {"pool", "queue"})
     assert processes_of(program(workload)) == set()
     assert names() <= before
 
