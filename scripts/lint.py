@@ -42,7 +42,7 @@ def run(*command: str) -> Result:
 
 
 def script(name: str, *arguments: str) -> Result:
-    """Run one of the checks beside this file."""
+    """Run one of the checks in this folder."""
     return run(sys.executable, str(ROOT / "scripts" / name), *arguments)
 
 

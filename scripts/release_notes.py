@@ -26,7 +26,7 @@ def version_of(root: Path) -> str | None:
 
 
 def notes_of(changelog: str, version: str) -> str | Finding:
-    """The text below the heading of a version, or what is wrong with it."""
+    """The text below the heading of a version, or a finding if it is not ready."""
     headings = list(_HEADING.finditer(changelog))
     for heading, following in zip(headings, [*headings[1:], None], strict=True):
         if heading["version"] != version:

@@ -60,7 +60,7 @@ class Row:
 
 
 def script(name: str, *arguments: str) -> tuple[str, ...]:
-    """The command of a script beside this one."""
+    """The command of a script in this folder."""
     return (sys.executable, str(ROOT / "scripts" / name), *arguments)
 
 

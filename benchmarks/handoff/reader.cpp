@@ -1,4 +1,4 @@
-// The receiving process. A message with a lease is drover's; a number announces so many bytes in the pipe, or CUDA
+// The receiving process. A message with a lease is drover's; a number announces that many bytes in the pipe, or CUDA
 // handles.
 #include <fcntl.h>
 #include <unistd.h>

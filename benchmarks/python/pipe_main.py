@@ -10,7 +10,7 @@ from typing import Any
 
 import drover
 import numpy
-from support import Row, options, report, row, say, timed
+from support import Row, options, progress, report, row, timed
 
 ROUNDS = 5
 TRIPS = 2000
@@ -156,12 +156,12 @@ def measure(is_smoke: bool, only: str) -> Iterator[Row]:
         for _ in range(1 if is_smoke else ROUNDS):
             for plumber in plumbers():
                 if only in f"{workload} {plumber.name} {metric}":
-                    say(f"{workload}, {metric}: {plumber.name}")
+                    progress(f"{workload}, {metric}: {plumber.name}")
                     samples.setdefault(plumber.name, []).extend(case(plumber))
         for name, values in samples.items():
             yield row(workload, name, metric, unit, values)
 
 
 if __name__ == "__main__":
-    told = options(__doc__)
-    report(measure(told.smoke, told.only), told.json)
+    settings = options(__doc__)
+    report(measure(settings.smoke, settings.only), settings.json)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 from contenders import Crew, crews
-from support import Row, options, report, row, say, timed
+from support import Row, options, progress, report, row, timed
 
 ROUNDS = 3
 TASKS = 10_000
@@ -96,12 +96,12 @@ def measure(is_smoke: bool, only: str) -> Iterator[Row]:
         for _ in range(1 if is_smoke else ROUNDS):
             for crew in crews():
                 if only in f"{workload} {crew.name} {metric}":
-                    say(f"{workload}, {metric}: {crew.name}")
+                    progress(f"{workload}, {metric}: {crew.name}")
                     samples.setdefault(crew.name, []).extend(case(crew))
         for name, values in samples.items():
             yield row(workload, name, metric, unit, values)
 
 
 if __name__ == "__main__":
-    told = options(__doc__)
-    report(measure(told.smoke, told.only), told.json)
+    settings = options(__doc__)
+    report(measure(settings.smoke, settings.only), settings.json)

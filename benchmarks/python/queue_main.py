@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 from contenders import Messenger, messengers
-from support import Row, options, report, row, say, timed
+from support import Row, options, progress, report, row, timed
 
 ROUNDS = 5
 TRIPS = 2000
@@ -115,7 +115,7 @@ def measure(is_smoke: bool, only: str) -> Iterator[Row]:
         for _ in range(rounds):
             for messenger in messengers():
                 if only in f"{workload} {messenger.name} {metric}":
-                    say(f"{workload}, {metric}: {messenger.name}")
+                    progress(f"{workload}, {metric}: {messenger.name}")
                     with messenger.running():
                         samples.setdefault(messenger.name, []).extend(case(messenger))
         for name, values in samples.items():
@@ -123,5 +123,5 @@ def measure(is_smoke: bool, only: str) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    told = options(__doc__)
-    report(measure(told.smoke, told.only), told.json)
+    settings = options(__doc__)
+    report(measure(settings.smoke, settings.only), settings.json)

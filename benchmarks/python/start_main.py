@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support import Row, report, row, say
+from support import Row, progress, report, row
 
 ROUNDS = 5
 CHILD = "--one"
@@ -132,28 +132,28 @@ def run_one(name: str, module: str, workers: int, uses_cuda: bool) -> float | No
     command = [sys.executable, __file__, CHILD, json.dumps([name, module, workers, uses_cuda])]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=300)
     if done.returncode != 0:
-        say(f"{name} was skipped: it ended with status {done.returncode}")
+        progress(f"{name} was skipped: it ended with status {done.returncode}")
         return None
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure(told: argparse.Namespace) -> Iterator[Row]:
+def measure(settings: argparse.Namespace) -> Iterator[Row]:
     """Run all contenders in turn."""
-    modules = ["torch"] if told.torch_cuda else ["", "numpy"] if told.smoke else ["", "numpy", "torch"]
+    modules = ["torch"] if settings.torch_cuda else ["", "numpy"] if settings.smoke else ["", "numpy", "torch"]
     for module in modules:
-        library = "torch with a CUDA context" if told.torch_cuda else module or "nothing"
-        workload = f"{told.workers} workers, {library} imported"
+        library = "torch with a CUDA context" if settings.torch_cuda else module or "nothing"
+        workload = f"{settings.workers} workers, {library} imported"
         samples: dict[str, list[float]] = {}
-        for _ in range(1 if told.smoke else ROUNDS):
+        for _ in range(1 if settings.smoke else ROUNDS):
             for name in STARTERS:
-                if told.only in f"{workload} {name}":
-                    say(f"{workload}: {name}")
-                    taken = run_one(name, module, told.workers, told.torch_cuda)
+                if settings.only in f"{workload} {name}":
+                    progress(f"{workload}: {name}")
+                    taken = run_one(name, module, settings.workers, settings.torch_cuda)
                     samples.setdefault(name, []).extend([] if taken is None else [taken])
         for name, values in samples.items():
             if values:
                 yield row(workload, name, "all have done a task", "ms", values)
-        if told.limit_ms and "drover" in samples and statistics.median(samples["drover"]) > told.limit_ms:
+        if settings.limit_ms and "drover" in samples and statistics.median(samples["drover"]) > settings.limit_ms:
             raise SystemExit(f"{workload}: drover took {statistics.median(samples['drover']):.0f} ms")
 
 
@@ -174,8 +174,8 @@ def main() -> None:
     if CHILD in sys.argv[1:2]:
         print(json.dumps(measure_one(*json.loads(sys.argv[2]))))
         return
-    told = options()
-    report(measure(told), told.json)
+    settings = options()
+    report(measure(settings), settings.json)
 
 
 if __name__ == "__main__":

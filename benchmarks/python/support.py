@@ -49,7 +49,7 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def say(text: str) -> None:
+def progress(text: str) -> None:
     """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from support import Row, options, report, row, say
+from support import Row, options, progress, report, row
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES = {"4 KiB": 4 * KIB, "1 MiB": MIB, "100 MiB": 100 * MIB, "1 GiB": GIB}
@@ -137,7 +137,7 @@ def run_one(name: str, names: list[str], trips: int) -> dict[str, list[list[floa
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=600)
     if done.returncode != 0:
         failed.add(name)
-        say(f"{name} was skipped: it ended with status {done.returncode}")
+        progress(f"{name} was skipped: it ended with status {done.returncode}")
         return {}
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -152,14 +152,14 @@ def sizes_for(contender: Contender, is_smoke: bool, only: str) -> list[str]:
 def measure(is_smoke: bool, only: str) -> Iterator[Row]:
     """Run all contenders in turn."""
     if device() == "cpu":
-        say("torch has no CUDA here: tensors in shared memory of the host are handed over instead")
+        progress("torch has no CUDA here: tensors in shared memory of the host are handed over instead")
     samples: dict[tuple[str, str, str], list[float]] = {}
     for _ in range(1 if is_smoke else ROUNDS):
         for contender in contenders():
             names = sizes_for(contender, is_smoke, only)
             if not names:
                 continue
-            say(f"tensors of torch on {device()}: {contender.name}")
+            progress(f"tensors of torch on {device()}: {contender.name}")
             for size, columns in run_one(contender.name, names, 3 if is_smoke else TRIPS).items():
                 for metric, values in zip(METRICS, columns, strict=True):
                     samples.setdefault((size, metric, contender.name), []).extend(values)
@@ -175,8 +175,8 @@ def main() -> None:
     if CHILD in sys.argv[1:2]:
         print(json.dumps(measure_one(*json.loads(sys.argv[2]))))
         return
-    told = options(__doc__)
-    report(measure(told.smoke, told.only), told.json)
+    settings = options(__doc__)
+    report(measure(settings.smoke, settings.only), settings.json)
     if failed:
         raise SystemExit(f"contenders that failed: {', '.join(sorted(failed))}")
 

@@ -45,7 +45,7 @@ void pong_line(Lines& lines) {
 void play(const Order& order, std::array<Fd, 2>& fds, Post& post) {
   const Mapping memory = Mapping::shared(fds[0], sizeof(Lines));
   auto& lines = in_memory<Lines>(memory);
-  post.say("ready");
+  post.send("ready");
   post.expect("go");
   pin_thread(order.cpu);
   if (order.part == Part::ping) {
@@ -53,7 +53,7 @@ void play(const Order& order, std::array<Fd, 2>& fds, Post& post) {
   } else {
     pong_line(lines);
   }
-  post.say("done");
+  post.send("done");
   post.expect("close");
 }
 

@@ -91,12 +91,12 @@ void Conductor::give_order(std::size_t worker, const Order& order, const Ways& w
   }
   std::array<char, sizeof(Order)> bytes{};
   std::memcpy(bytes.data(), &order, sizeof(order));
-  crew_.say(worker, std::string_view(bytes.data(), bytes.size()), fds);
+  crew_.send(worker, std::string_view(bytes.data(), bytes.size()), fds);
   crew_.expect(worker, "ready");
 }
 
 void Conductor::tell_all(const std::vector<Role>& roles, const char* text) {
-  for (std::size_t worker = 0; worker < roles.size(); ++worker) crew_.say(worker, text);
+  for (std::size_t worker = 0; worker < roles.size(); ++worker) crew_.send(worker, text);
 }
 
 std::vector<double> Conductor::rates(const Cell& cell) {
@@ -112,9 +112,9 @@ std::vector<double> Conductor::rates(const Cell& cell) {
 void Conductor::stop(const Cell& cell, const Watched& consumers) {
   std::uint64_t sent = 0;
   crew_.board().signals.is_stopped.store(1);
-  for (std::size_t worker = 0; worker < cell.producers; ++worker) sent += std::stoull(crew_.listen(worker));
+  for (std::size_t worker = 0; worker < cell.producers; ++worker) sent += std::stoull(crew_.receive(worker));
   crew_.board().signals.total.store(sent);
-  for (std::size_t worker = 0; worker < cell.producers; ++worker) crew_.say(worker, "finish");
+  for (std::size_t worker = 0; worker < cell.producers; ++worker) crew_.send(worker, "finish");
   for (std::uint32_t i = 0; i < cell.consumers; ++i) crew_.expect(cell.producers + i, "done");
   const auto came = count_all(crew_.board(), consumers);
   if (came != sent) throw std::runtime_error(fmt::format("{} messages were sent, and {} arrived", sent, came));

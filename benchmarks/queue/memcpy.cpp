@@ -19,7 +19,7 @@ void play(const Order& order, std::array<Fd, 2>& fds, Post& post) {
   const auto from = memory.bytes().first(order.cell.bytes);
   const auto to = memory.bytes().last(order.cell.bytes);
   std::ranges::fill(memory.bytes(), std::byte{1});
-  post.say("ready");
+  post.send("ready");
   post.expect("go");
   pin_thread(order.cpu);
   const std::int64_t begin = now_ns();
@@ -31,7 +31,7 @@ void play(const Order& order, std::array<Fd, 2>& fds, Post& post) {
     post.board().samples.add(static_cast<double>(after - before));
     if (after - begin > order.budget_ns && i >= 2) break;
   }
-  post.say("done");
+  post.send("done");
   post.expect("close");
 }
 

@@ -84,7 +84,7 @@ class Stage {
   }
   // Bound to a processor only now, so that threads that a library has started may run anywhere.
   void wait_for_start() {
-    post_.say("ready");
+    post_.send("ready");
     post_.expect("go");
     pin_thread(order_.cpu);
   }
@@ -102,7 +102,7 @@ void produce(const Order& order, Stage<Lane>& stage, Post& post) {
   std::uint64_t number = 0;
   while (post.board().signals.is_stopped.load(std::memory_order_relaxed) == 0) send_word(out, number++);
   if constexpr (requires { out.flush(); }) out.flush();
-  post.say(std::to_string(number));
+  post.send(std::to_string(number));
   post.expect("finish");
   out.finish(order.index == 0);
   post.expect("close");
@@ -127,7 +127,7 @@ void consume(const Order& order, Stage<Lane>& stage, Post& post) {
       progress.step();
     }
   }
-  post.say("done");
+  post.send("done");
   post.expect("close");
 }
 
@@ -178,7 +178,7 @@ void ping(const Order& order, Stage<Lane>& stage, Post& post) {
     if (is_late || trip == warm + order.most_samples) break;
   }
   send_word(out, kEnd);
-  post.say("done");
+  post.send("done");
   post.expect("close");
 }
 
@@ -192,7 +192,7 @@ void pong(const Order& order, Stage<Lane>& stage, Post& post) {
     if (word == kEnd) break;
     send_hop(out, order, word);
   }
-  post.say("done");
+  post.send("done");
   post.expect("close");
 }
 
@@ -207,7 +207,7 @@ void sleep(const Order&, Stage<Lane>& stage, Post& post) {
     if (first_word(message) == kEnd) break;
     post.progress().step(moment);
   }
-  post.say("done");
+  post.send("done");
   post.expect("close");
 }
 
@@ -218,7 +218,7 @@ void wake(const Order& order, Stage<Lane>& stage, Post& post) {
   const Sleeper sleeper(order, post);
   sleeper.wake_often([&out](std::uint64_t number) { send_word(out, number); });
   send_word(out, kEnd);
-  post.say("done");
+  post.send("done");
   post.expect("close");
 }
 

@@ -46,7 +46,7 @@ void Post::expect(std::string_view text) {
     throw std::runtime_error(fmt::format("received '{}' instead of '{}'", message.bytes, text));
 }
 
-void Post::say(std::string_view text) { channel_.send(text); }
+void Post::send(std::string_view text) { channel_.send(text); }
 
 void work_if_worker(int argc, char** argv, const std::function<void(ChannelMessage& order, Post& post)>& handle) {
   if (argc != 3 || argv[1] != kWorkerArgument) return;
@@ -57,7 +57,7 @@ void work_if_worker(int argc, char** argv, const std::function<void(ChannelMessa
     std::exit(0);
   } catch (const std::exception& error) {
     try {
-      post.say(std::string(kFailed) + error.what());
+      post.send(std::string(kFailed) + error.what());
     } catch (const Error&) {
       fmt::print(stderr, "{}\n", error.what());  // the conductor is gone too
     }
@@ -93,11 +93,11 @@ void Crew::clear_board() noexcept {
   for (auto& progress : board_->progress) progress.count.store(0);
 }
 
-void Crew::say(std::size_t worker, std::string_view text, std::span<const int> fds) {
+void Crew::send(std::size_t worker, std::string_view text, std::span<const int> fds) {
   members_.at(worker).channel.send(text, fds);
 }
 
-std::string Crew::listen(std::size_t worker) {
+std::string Crew::receive(std::size_t worker) {
   Member& member = members_.at(worker);
   ChannelMessage message;
   switch (member.channel.receive(message, Deadline::after(kPatience))) {
@@ -114,8 +114,9 @@ std::string Crew::listen(std::size_t worker) {
 }
 
 void Crew::expect(std::size_t worker, std::string_view text) {
-  const auto said = listen(worker);
-  if (said != text) throw std::runtime_error(fmt::format("worker {} sent '{}' instead of '{}'", worker, said, text));
+  const auto received = receive(worker);
+  if (received != text)
+    throw std::runtime_error(fmt::format("worker {} sent '{}' instead of '{}'", worker, received, text));
 }
 
 std::vector<double> Crew::samples() const {

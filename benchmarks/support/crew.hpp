@@ -37,7 +37,7 @@ class Post {
   /// Waits for this message; throws if another one arrives.
   void expect(std::string_view text);
   /// Sends a message to the conductor.
-  void say(std::string_view text);
+  void send(std::string_view text);
 
  private:
   Channel channel_;
@@ -68,9 +68,9 @@ class Crew {
   /// Begins a step: resets counts, samples and the stop signal.
   void clear_board() noexcept;
   /// Sends a message to one worker.
-  void say(std::size_t worker, std::string_view text, std::span<const int> fds = {});
+  void send(std::size_t worker, std::string_view text, std::span<const int> fds = {});
   /// Waits for a message of a worker. Throws if the worker failed, with its message, or is silent for too long.
-  [[nodiscard]] std::string listen(std::size_t worker);
+  [[nodiscard]] std::string receive(std::size_t worker);
   /// Waits for this message; throws if another one arrives.
   void expect(std::size_t worker, std::string_view text);
   /// The samples of the reporting worker in this step, in nanoseconds.

@@ -65,7 +65,7 @@ void Conductor::open(const Cell& cell, std::uint32_t contender, const Made& made
     std::array<char, sizeof(Order)> bytes{};
     std::memcpy(bytes.data(), &order, sizeof(order));
     const std::array fds = {made.memory.get()};
-    crew_.say(worker, std::string_view(bytes.data(), bytes.size()), fds);
+    crew_.send(worker, std::string_view(bytes.data(), bytes.size()), fds);
   }
   for (std::uint32_t worker = 0; worker < cell.processes; ++worker) crew_.expect(worker, "ready");
 }
@@ -77,7 +77,7 @@ std::vector<double> Conductor::rates(const Cell& cell) {
 }
 
 void Conductor::tell_all(const Cell& cell, const char* text) {
-  for (std::uint32_t worker = 0; worker < cell.processes; ++worker) crew_.say(worker, text);
+  for (std::uint32_t worker = 0; worker < cell.processes; ++worker) crew_.send(worker, text);
 }
 
 }  // namespace drover::bench

@@ -56,7 +56,7 @@ void lock_alone(L& lock, const Order& order, Post& post) {
     if (i >= order.warm_samples) post.board().samples.add(static_cast<double>(after - before) / kAtATime);
     if (after - begin > order.budget_ns && i > order.warm_samples) break;
   }
-  post.say("done");
+  post.send("done");
 }
 
 /// About 100 ns of work outside of the lock. Without it, the holder would acquire the lock again before others can.
@@ -79,7 +79,7 @@ void lock_contended(L& lock, std::uint64_t& guarded, Post& post) {
     progress.step();
     work_a_little(number);
   }
-  post.say("done");
+  post.send("done");
 }
 
 /// Half of each round trip. The clock is read during the other's turn.
@@ -134,7 +134,7 @@ void play_way(const Order& order, const Fd& memory, Post& post) {
   const Mapping mapping = Mapping::shared(memory, sizeof(Shared<Own>));
   auto& shared = *std::launder(reinterpret_cast<Shared<Own>*>(mapping.data()));
   Way way(Opening<Own>{.order = order, .session = post.session(), .shared = shared});
-  post.say("ready");
+  post.send("ready");
   post.expect("go");
   pin_thread(order.cpu);
   if constexpr (requires { way.lock(); }) {
@@ -149,10 +149,10 @@ void play_way(const Order& order, const Fd& memory, Post& post) {
     } else {
       return_turns(way, post);
     }
-    post.say("done");
+    post.send("done");
   } else {
     meet(way, order, post);
-    post.say("done");
+    post.send("done");
   }
   post.expect("close");
 }

@@ -88,12 +88,12 @@ def test_devices_table_names_the_backend_and_the_reason(host):
 
 def test_devices_json_has_every_key_and_null_for_unknown_values(host):
     """Programs may rely on keys and types."""
-    said = host.read_json("devices")
-    assert list(said) == ["backend", "reason", "devices"]
-    assert said["backend"] == "host"
-    assert len(said["devices"]) == 3
-    assert len({device["uuid"] for device in said["devices"]}) == 3
-    for index, device in enumerate(said["devices"]):
+    listing = host.read_json("devices")
+    assert list(listing) == ["backend", "reason", "devices"]
+    assert listing["backend"] == "host"
+    assert len(listing["devices"]) == 3
+    assert len({device["uuid"] for device in listing["devices"]}) == 3
+    for index, device in enumerate(listing["devices"]):
         assert list(device) == KEYS
         assert device["id"] == f"host:{index}"
         assert device["index"] == index
@@ -106,11 +106,11 @@ def test_devices_json_has_every_key_and_null_for_unknown_values(host):
 
 def test_devices_of_a_driver_are_chosen_over_emulated_ones(gpu):
     """With everything that NVML reports."""
-    said = gpu.with_settings(FAKE_GPU_COUNT="2").read_json("devices")
-    assert said["backend"] == "cuda"
-    assert "2 GPUs" in said["reason"]
-    assert [device["id"] for device in said["devices"]] == ["cuda:0", "cuda:1"]
-    device = said["devices"][1]
+    listing = gpu.with_settings(FAKE_GPU_COUNT="2").read_json("devices")
+    assert listing["backend"] == "cuda"
+    assert "2 GPUs" in listing["reason"]
+    assert [device["id"] for device in listing["devices"]] == ["cuda:0", "cuda:1"]
+    device = listing["devices"][1]
     assert device["uuid"] == "GPU-fafafafa-fafa-fafa-fafa-fafafafafa02"
     assert device["pci"] == "0000:fb:00.0"
     assert (device["memory_total"], device["memory_free"]) == (16 * GIB, 12 * GIB)
@@ -120,9 +120,9 @@ def test_devices_of_a_driver_are_chosen_over_emulated_ones(gpu):
 
 def test_devices_all_shows_every_backend(gpu):
     """The selected backend is still the first."""
-    said = gpu.with_settings(DROVER_HOST_DEVICES="1").read_json("devices", "--all")
-    assert said["backend"] == "cuda"
-    assert sorted(device["id"] for device in said["devices"]) == ["cuda:0", "host:0"]
+    listing = gpu.with_settings(DROVER_HOST_DEVICES="1").read_json("devices", "--all")
+    assert listing["backend"] == "cuda"
+    assert sorted(device["id"] for device in listing["devices"]) == ["cuda:0", "host:0"]
 
 
 def test_devices_does_not_start_cuda(gpu):
@@ -155,9 +155,9 @@ def test_device_that_does_not_report_its_memory_is_still_listed(gpu):
 
 def test_hidden_gpus_are_the_reason_for_emulation(gpu):
     """The reason names the variable that hides them."""
-    said = gpu.with_settings(CUDA_VISIBLE_DEVICES="").read_json("devices")
-    assert said["backend"] == "host"
-    assert "CUDA_VISIBLE_DEVICES" in said["reason"]
+    listing = gpu.with_settings(CUDA_VISIBLE_DEVICES="").read_json("devices")
+    assert listing["backend"] == "host"
+    assert "CUDA_VISIBLE_DEVICES" in listing["reason"]
 
 
 @pytest.mark.parametrize(

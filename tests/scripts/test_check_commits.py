@@ -1,4 +1,4 @@
-"""scripts/check_commits.py: which messages it lets pass, and which commits it looks at."""
+"""scripts/check_commits.py: which messages it accepts, and which commits it checks."""
 
 from __future__ import annotations
 

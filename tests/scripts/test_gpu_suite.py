@@ -230,14 +230,14 @@ def test_package_is_built_for_an_interpreter_with_the_needed_modules(
     monkeypatch.setattr(gpu_suite, "find_python", lambda: (python, "python3: No module named 'nanobind'"))
     assert gpu_suite.main(["--build", str(tmp_path / "build")]) == 0
     configured = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()[0]
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     if python:
         assert configured.endswith(f"-DDROVER_BUILD_PYTHON=ON -DPython_EXECUTABLE={python}")
-        assert "skipping" not in said
+        assert "skipping" not in output
     else:
         assert configured.endswith("-DDROVER_BUILD_PYTHON=OFF")
-        assert "skipping the Python package" in said
-        assert "No module named 'nanobind'" in said
+        assert "skipping the Python package" in output
+        assert "No module named 'nanobind'" in output
 
 
 def test_crash_is_assigned_to_its_test_and_tests_after_it_are_failures(tmp_path: Path) -> None:

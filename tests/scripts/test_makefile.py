@@ -91,14 +91,15 @@ def test_bench_takes_one_workload_or_all(tmp_path: Path) -> None:
 def test_bench_of_python_runs_the_programs_with_a_release_build(tmp_path: Path) -> None:
     """Nothing else is compiled, and the tools in .venv are installed."""
     shutil.copy(ROOT / "Makefile", tmp_path)
-    said = make("--dry-run", "bench", "WORKLOAD=python", cwd=tmp_path).stdout
-    assert "--target drover_python drover_cli;" in said
-    assert "for program in queue pipe pool start tensor" in said
+    output = make("--dry-run", "bench", "WORKLOAD=python", cwd=tmp_path).stdout
+    assert "--target drover_python drover_cli;" in output
+    assert "for program in queue pipe pool start tensor" in output
     assert (
-        f"PYTHONPATH={tmp_path}/build/release/python .venv/bin/python benchmarks/python/${{program}}_main.py" in said
+        f"PYTHONPATH={tmp_path}/build/release/python .venv/bin/python benchmarks/python/${{program}}_main.py"
+        in output
     )
-    assert "bench_python" not in said
-    assert "--no-venv" not in said
+    assert "bench_python" not in output
+    assert "--no-venv" not in output
 
 
 @pytest.mark.parametrize("status", [0, 3])

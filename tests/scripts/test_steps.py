@@ -72,11 +72,11 @@ def test_failure_ends_the_run_and_its_output_comes_last(
         steps.Step("never", ("echo", "unreachable")),
     ]
     assert steps.main(["test"]) == 3
-    said = capfd.readouterr()
-    assert "unreachable" not in said.out
-    assert "FAILED (status 3)" in said.out
-    assert said.out.endswith("---- a.B failed\n")
-    assert said.err == "make test: the step 'bad' failed (status 3)\n"
+    output = capfd.readouterr()
+    assert "unreachable" not in output.out
+    assert "FAILED (status 3)" in output.out
+    assert output.out.endswith("---- a.B failed\n")
+    assert output.err == "make test: the step 'bad' failed (status 3)\n"
 
 
 def test_step_that_reads_files_is_skipped_until_they_change(
