@@ -18,6 +18,7 @@ from repo import CPP_FILES, CPP_HEADERS, CPP_SOURCES, ROOT, Finding, blank_comme
 SOURCES = CPP_SOURCES | {".py", ".sh"}
 README_STOP = 120
 FUNCTION_STOP = 60
+MOST_METHODS = 30
 LEAST_TEST_RATIO = 0.8
 CODE_FOLDERS = ("include/", "src/", "cli/", "python/")
 TEST_FOLDER = "tests/"
@@ -93,6 +94,15 @@ def check_functions(name: str, text: str) -> Iterator[Finding]:
                 yield Finding(name, node.lineno, what, "split it by what its parts do")
 
 
+def check_classes(name: str, text: str) -> Iterator[Finding]:
+    """C++ classes with too many methods; overloads count once, constructors, destructors and operators do not."""
+    for each in CppText(text).types:
+        count = len(each.operations())
+        if count > MOST_METHODS:
+            what = f"{each.name} has {count} methods, and the limit is {MOST_METHODS}"
+            yield Finding(name, each.line, what, "split the class by responsibility")
+
+
 def python_code_lines(text: str) -> int:
     """Lines of code in a Python text, without blank lines, comments and docstrings."""
     noise = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
@@ -148,6 +158,8 @@ def main(arguments: list[str] | None = None) -> int:
         warnings += warns
         if name.endswith(".py"):
             findings += check_functions(name, text)
+        elif Path(name).suffix in CPP_FILES and name.startswith(CODE_FOLDERS):
+            findings += check_classes(name, text)
     too_few, figures = check_ratio(texts)
     print(f"check_sizes: {figures}")
     return report("check_sizes", findings + too_few, warnings)

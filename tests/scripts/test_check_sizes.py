@@ -95,6 +95,25 @@ def test_source_of_several_classes_or_none_may_not(tree: Tree, members: str) -> 
     assert "601 lines, and the limit of a source is 600: " in text
 
 
+def test_class_with_31_methods_is_refused(tree: Tree) -> None:
+    """With its name, place and count; 30 pass, with any constructors and overloads, and so do classes of tests."""
+
+    def class_with(methods: int) -> str:
+        body = "".join(f"  int get_{number}() const;\n" for number in range(methods))
+        special = "  Some();\n  ~Some();\n  bool operator==(const Some&) const;\n  int get_0(int number) const;\n"
+        return f"namespace drover {{\nclass Some {{\n public:\n{body}{special}}};\n}}\n"
+
+    tree.write("tests/base/a_test.cpp", "int y;\n" * 100)
+    tree.write("src/base/fits.hpp", class_with(30))
+    tree.write("tests/base/model.hpp", class_with(31))
+    assert check(tree)[0] == 0
+    tree.write("src/base/wide.hpp", class_with(31))
+    status, text = check(tree)
+    assert status == 1
+    assert "src/base/wide.hpp:2: drover::Some has 31 methods, and the limit is 30: split the class by " in text
+    assert text.endswith("check_sizes: 1 finding\n")
+
+
 def test_python_function_of_61_lines_is_refused(tree: Tree) -> None:
     """The finding has its name, place and length; one of 60 lines passes."""
     tree.write("scripts/long.py", "x = 1\ndef walk():\n" + "    pass\n" * 60)
