@@ -90,6 +90,11 @@ def layers(_: Settings) -> Result:
     return script("check_layers.py")
 
 
+def names(_: Settings) -> Result:
+    """No C++ type is defined twice under one name."""
+    return script("check_names.py")
+
+
 def headers(_: Settings) -> Result:
     """Every public header compiles by itself; repeated only after a header has changed."""
     names = [name for name in files_of(ROOT) if name.startswith("include/")]
@@ -147,6 +152,7 @@ GATES: dict[str, Callable[[Settings], Result]] = {
     "ruff": ruff,
     "shell": shell,
     "layers": layers,
+    "names": names,
     "sizes": sizes,
     "docs": docs,
     "commits": commits,
@@ -188,8 +194,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     settings = Settings(build=options.build.resolve(), fix=options.fix, base=options.base)
-    names = options.only or (FIXERS if options.fix else tuple(GATES))
-    passed = [pass_gate(name, settings) for name in names]
+    chosen = options.only or (FIXERS if options.fix else tuple(GATES))
+    passed = [pass_gate(name, settings) for name in chosen]
     return 0 if all(passed) else 1
 
 

@@ -35,7 +35,7 @@ PLAIN_TARGETS = (
     "fake_cuda",
     "fake_nvml",
 )
-QUICK_GATES = ("format", "ruff-format", "ruff", "shell", "layers", "sizes", "docs")
+QUICK_GATES = ("format", "ruff-format", "ruff", "shell", "layers", "names", "sizes", "docs")
 
 
 @dataclass(frozen=True)
