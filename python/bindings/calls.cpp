@@ -10,13 +10,13 @@
 namespace drover::python {
 namespace {
 
-constexpr std::size_t kAtOnce = 64;                              // submitted without the interpreter's lock
-constexpr std::size_t kTasksPerWorker = 1024;                    // under way
-constexpr std::size_t kBytesUnderWay = std::size_t{256} << 20U;  // unless these are few tasks
+constexpr std::size_t kBatch = 64;                               // tasks submitted per release of the GIL
+constexpr std::size_t kTasksPerWorker = 1024;                    // in flight
+constexpr std::size_t kBytesInFlight = std::size_t{256} << 20U;  // unless these are few tasks
 constexpr std::size_t kFewPerWorker = 2;
 
 Error ended_error() {
-  return {Errc::cancelled, "the pool of this call has ended", "take results before the pool is dropped"};
+  return {Errc::cancelled, "the pool of this call has ended", "read the results before the pool is dropped"};
 }
 
 Error cut_error() { return {Errc::cancelled, "the call was cancelled before all of its tasks were submitted"}; }
@@ -32,7 +32,7 @@ bool is_end_of_pool(const std::exception_ptr& refusal) {
   }
 }
 
-// Without the interpreter's lock, as everything that waits for the pool's mutex.
+// Releases the GIL, as every function must that takes the pool's mutex.
 std::size_t count_workers(const Pool& pool) {
   const Released free;
   return std::max<std::size_t>(pool.size(), 1);
@@ -40,7 +40,7 @@ std::size_t count_workers(const Pool& pool) {
 
 }  // namespace
 
-// The last share may be dropped by a thread of the pool.
+// The last reference may be dropped by a thread of the pool.
 Group::~Group() {
   const MutexLock lock(mutex_);
   if (!callback_.is_valid() || Py_IsInitialized() == 0) {
@@ -51,7 +51,7 @@ Group::~Group() {
   callback_.reset();
 }
 
-void Group::note(std::size_t index, bool is_good, std::size_t bytes) {
+void Group::finish(std::size_t index, bool is_good, std::size_t bytes) {
   nb::object callback;
   {
     const MutexLock lock(mutex_);
@@ -67,10 +67,10 @@ void Group::note(std::size_t index, bool is_good, std::size_t bytes) {
     if (!is_closed_ || done != submitted_ || !callback_.is_valid()) return;
     callback = std::move(callback_);
   }
-  tell(callback);
+  run(callback);
 }
 
-void Group::tell(nb::object& callback) noexcept {
+void Group::run(nb::object& callback) noexcept {
   const nb::gil_scoped_acquire lock;
   const nb::object call = std::move(callback);
   try {
@@ -97,7 +97,7 @@ void Group::close(nb::object callback) {
       return;
     }
   }
-  tell(callback);
+  run(callback);
 }
 
 bool Group::wait_done(std::size_t count, Deadline deadline) {
@@ -108,7 +108,7 @@ bool Group::wait_done(std::size_t count, Deadline deadline) {
     changed_.wait_for(mutex_, std::min<std::chrono::nanoseconds>(deadline.remaining(), std::chrono::seconds(1)));
   }
   wake_at_ = std::numeric_limits<std::size_t>::max();
-  changed_.notify_all();  // who waits for more says so again
+  changed_.notify_all();  // other waiters set wake_at_ again
   return true;
 }
 
@@ -144,18 +144,18 @@ void PythonCall::deliver(Decoder& from) {
   }
   const bool is_good = error == nullptr && !answer_.is_error && answer_.tensors.empty();
   finish(std::move(error));
-  group_->note(index_, is_good, bytes_);
+  group_->finish(index_, is_good, bytes_);
 }
 
 void PythonCall::refuse(std::exception_ptr error) {
   release_arguments();
-  if (fail(std::move(error))) group_->note(index_, false, bytes_);
+  if (fail(std::move(error))) group_->finish(index_, false, bytes_);
 }
 
 bool PythonCall::cancel() {
   if (!cancel_call(*this)) return false;
   release_arguments();
-  group_->note(index_, false, bytes_);
+  group_->finish(index_, false, bytes_);
   return true;
 }
 
@@ -168,7 +168,7 @@ Calls::Calls(const std::shared_ptr<Pool>& pool, CalledFunction function, bool is
       group_(std::make_shared<Group>(is_ordered)),
       workers_(count_workers(*pool)) {}
 
-// Tasks may keep memory of the pool, which is let go of without the interpreter's lock.
+// Tasks may hold memory of the pool, which must be released without the GIL.
 Calls::~Calls() {
   if (Py_IsInitialized() == 0) return;
   const Released free;
@@ -177,7 +177,7 @@ Calls::~Calls() {
 
 const Calls::CallPtr& Calls::at(std::size_t index) const {
   if (index < first_ || index >= size() || calls_[index - first_] == nullptr)
-    throw Error(Errc::invalid_argument, "there is no such result, or it was taken already");
+    throw Error(Errc::invalid_argument, "there is no result with this index, or it was already taken");
   return calls_[index - first_];
 }
 
@@ -198,7 +198,7 @@ Calls::CallPtr Calls::make(nb::handle argument) {
                                       size());
 }
 
-// Without the interpreter's lock: the pool may let go of memory that Python objects keep.
+// Releases the GIL: the pool may drop memory that Python objects hold.
 std::exception_ptr Calls::start(std::vector<CallPtr>& made) {
   const Released free;
   const auto pool = pool_.lock();
@@ -226,19 +226,20 @@ void Calls::submit(nb::handle argument) {
 }
 
 bool Calls::has_room() const noexcept {
-  const std::size_t tasks = group_->under_way();
+  const std::size_t tasks = group_->in_flight();
   if (tasks < kFewPerWorker * workers_) return true;
-  return tasks < kTasksPerWorker * workers_ && group_->bytes_under_way() < kBytesUnderWay;
+  return tasks < kTasksPerWorker * workers_ && group_->bytes_in_flight() < kBytesInFlight;
 }
 
-// What Python runs when the last share is dropped may come back here: there are no items by then.
+// Dropping the last reference may run Python code that calls this object again; items_ is empty by then.
 void Calls::drop_items() noexcept { const nb::object dropped = std::move(items_); }
 
-// True if there is no more. While the iterator and pickling run, another thread may cancel, which drops the items.
+// True once the items are exhausted. While the iterator or pickling runs, another thread may cancel and drop the
+// items.
 bool Calls::collect_some(std::vector<CallPtr>& made) {
   const nb::object items = items_;
   std::size_t bytes = 0;
-  while (items_.is_valid() && made.size() < kAtOnce && bytes < kBytesUnderWay / kAtOnce) {
+  while (items_.is_valid() && made.size() < kBatch && bytes < kBytesInFlight / kBatch) {
     const nb::object next = nb::steal(PyIter_Next(items.ptr()));
     if (!next.is_valid()) {
       if (PyErr_Occurred() != nullptr) throw nb::python_error();
@@ -262,7 +263,7 @@ bool Calls::feed(bool is_bounded) {
       static_cast<void>(start(made));
       throw;
     }
-    if (is_end_of_pool(start(made))) drop_items();  // whoever asks for results learns it
+    if (is_end_of_pool(start(made))) drop_items();  // reading the results raises the error
     if (is_main_thread()) handle_signals();
   }
   if (is_cut_) throw cut_error();
@@ -274,8 +275,8 @@ void Calls::wait_room() {
       std::nullopt,
       [&](Deadline deadline) {
         if (has_room()) return true;
-        const std::size_t under_way = group_->under_way();
-        return group_->wait_done(group_->submitted() - std::min(under_way - 1, under_way / 2), deadline);
+        const std::size_t in_flight = group_->in_flight();
+        return group_->wait_done(group_->submitted() - std::min(in_flight - 1, in_flight / 2), deadline);
       },
       [](bool is_over) { return is_over; });
 }
@@ -330,9 +331,9 @@ bool Calls::cancel() {
   drop_items();
   std::deque<CallPtr> calls = calls_;
   const std::size_t started = std::max<std::size_t>(started_, first_) - first_;
-  bool is_cancelled = first_ == 0 && started >= calls.size();  // what was taken was not given up
+  bool is_cancelled = first_ == 0 && started >= calls.size();  // results that were taken were not cancelled
   const Released free;
-  calls.resize(std::min(started, calls.size()));  // the rest are the affair of the thread that submits them
+  calls.resize(std::min(started, calls.size()));  // the thread that submits the others refuses them
   for (const CallPtr& call : calls) {
     if (call == nullptr || !call->cancel()) is_cancelled = false;
   }

@@ -1,4 +1,4 @@
-// python/bindings/calls.hpp: tasks of one call of Python's map, imap or apply.
+// python/bindings/calls.hpp: the tasks of one call of map, imap or apply in Python.
 #pragma once
 
 #include <atomic>
@@ -16,37 +16,37 @@
 
 namespace drover::python {
 
-/// What tasks of one call tell whoever waits for them. Results come in on a thread of the pool, which never waits for
-/// the interpreter here, but for a callback.
+/// Counts the tasks of one call, for threads that wait for them. Results arrive on a thread of the pool, which takes
+/// the GIL only to run a callback.
 class Group {
  public:
-  /// Whether it matters which one is done first.
+  /// Unless ordered, records the order in which tasks finish.
   explicit Group(bool is_ordered) : is_ordered_(is_ordered) {}
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   ~Group();
 
-  /// A task is done. `bytes` are those that were under way with it.
-  void note(std::size_t index, bool is_good, std::size_t bytes) DROVER_EXCLUDES(mutex_);
-  /// So many tasks were submitted, with so many bytes; before they can be done.
+  /// Records that a task is done, and that its `bytes` are no longer in flight.
+  void finish(std::size_t index, bool is_good, std::size_t bytes) DROVER_EXCLUDES(mutex_);
+  /// Counts tasks and their bytes. Requires: before they are submitted.
   void add(std::size_t tasks, std::size_t bytes) DROVER_EXCLUDES(mutex_);
-  /// There will be no more; `callback` is called, with the interpreter's lock, when all are done: now, if they are.
+  /// No more tasks follow. Calls `callback`, with the GIL, once all are done: at once if they are.
   void close(nb::object callback) DROVER_EXCLUDES(mutex_);
 
-  /// Waits until so many are done; false at the deadline.
+  /// Waits until `count` tasks are done; false at the deadline.
   bool wait_done(std::size_t count, Deadline deadline) DROVER_EXCLUDES(mutex_);
-  /// The index of the next one that is done, if it matters; nothing at the deadline.
+  /// The index of the next task to finish; nullopt at the deadline. Requires: not ordered.
   std::optional<std::size_t> wait_next(Deadline deadline) DROVER_EXCLUDES(mutex_);
 
   [[nodiscard]] std::size_t submitted() const noexcept { return submitted_; }
   [[nodiscard]] std::size_t done() const noexcept { return done_; }
-  [[nodiscard]] std::size_t under_way() const noexcept { return submitted_ - done_; }
-  [[nodiscard]] std::size_t bytes_under_way() const noexcept { return bytes_; }
-  /// Whether no task failed so far, and no result has tensors.
+  [[nodiscard]] std::size_t in_flight() const noexcept { return submitted_ - done_; }
+  [[nodiscard]] std::size_t bytes_in_flight() const noexcept { return bytes_; }
+  /// Whether no task has failed so far, and no result has tensors.
   [[nodiscard]] bool is_good() const noexcept { return is_good_; }
 
  private:
-  static void tell(nb::object& callback) noexcept;
+  static void run(nb::object& callback) noexcept;
 
   const bool is_ordered_;
   std::atomic<std::size_t> submitted_{0};
@@ -55,13 +55,13 @@ class Group {
   std::atomic<bool> is_good_{true};
   Mutex mutex_;
   ConditionVariable changed_;
-  std::size_t wake_at_ DROVER_GUARDED_BY(mutex_) = std::numeric_limits<std::size_t>::max();  // of done_
+  std::size_t wake_at_ DROVER_GUARDED_BY(mutex_) = std::numeric_limits<std::size_t>::max();  // least done_ to wake at
   std::deque<std::size_t> arrivals_ DROVER_GUARDED_BY(mutex_);
   bool is_closed_ DROVER_GUARDED_BY(mutex_) = false;
   nb::object callback_ DROVER_GUARDED_BY(mutex_);
 };
 
-/// One task that runs a function of Python.
+/// A task that runs a Python function.
 class PythonCall final : public detail::FutureState, public detail::TaskCall {
  public:
   PythonCall(Encoder arguments, const TaskOptions& options, std::shared_ptr<const std::string> title,
@@ -75,18 +75,18 @@ class PythonCall final : public detail::FutureState, public detail::TaskCall {
   [[nodiscard]] std::string describe_call() const override;
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// Requires: done, without an error.
+  /// Requires: done without an error.
   [[nodiscard]] Answer& answer() noexcept { return answer_; }
 
  private:
   Answer answer_;
-  std::shared_ptr<const std::string> title_;  // shared: by all tasks of a call
-  std::shared_ptr<Group> group_;              // shared: with whoever waits
+  std::shared_ptr<const std::string> title_;  // shared by all tasks of a call
+  std::shared_ptr<Group> group_;              // shared with Calls, which may go first
   std::size_t index_;
   std::size_t bytes_;
 };
 
-/// Which function all tasks of a call run, and how.
+/// The function that all tasks of a call run, with their options.
 struct CalledFunction {
   std::string bytes;
   std::vector<Tensor> tensors;
@@ -94,7 +94,7 @@ struct CalledFunction {
   TaskOptions options;
 };
 
-/// The tasks of one call, in order. Belongs to whoever has the interpreter's lock. Tasks outlive it.
+/// The tasks of one call, in order. Guarded by the GIL. Tasks may outlive it.
 class Calls {
  public:
   Calls(const std::shared_ptr<Pool>& pool, CalledFunction function, bool is_ordered);
@@ -102,33 +102,33 @@ class Calls {
   Calls& operator=(const Calls&) = delete;
   ~Calls();
 
-  /// Submits a task for an object.
+  /// Submits one task.
   void submit(nb::handle argument);
-  /// From where objects are taken by `feed`.
+  /// Sets the iterator from which `feed` takes arguments.
   void set_items(nb::object iterator) { items_ = std::move(iterator); }
-  /// Submits tasks until enough are under way, or there is no more: true then. Raises what the iterator and pickling
-  /// raise, after what came before is submitted; then there is no more. Without a bound, all that there is. Throws
-  /// `Errc::cancelled` if `cancel` came before the end.
+  /// Submits tasks until enough are in flight (all of them, unless bounded); true once the items are exhausted.
+  /// Raises the errors of the iterator and of pickling after submitting the items before them; the items are
+  /// exhausted then. Throws `Errc::cancelled` if `cancel` came before the end.
   bool feed(bool is_bounded);
   void close(nb::object callback) { group_->close(std::move(callback)); }
 
-  /// Waits until more can be fed.
+  /// Waits until `feed` can submit more.
   void wait_room();
   bool wait_all(const Timeout& timeout);
   bool wait_one(std::size_t index, const Timeout& timeout);
   std::optional<std::size_t> wait_next(const Timeout& timeout);
 
-  /// Bytes, if it is a good result without tensors; else (is_error, payload, tensors). Raises what the pool has to
-  /// say. Requires: done, and not taken before.
+  /// Takes a result: bytes if it is good and has no tensors, otherwise (is_error, payload, tensors). Raises the
+  /// pool's error. Requires: done, and not taken before.
   nb::object take(std::size_t index);
-  /// All of them, if is_good().
+  /// Takes all results. Requires: is_good().
   nb::list take_all();
-  /// Gives up what has not begun; true if that is so for all. Another thread may be in `feed`.
+  /// Cancels the tasks that have not started; true if those are all. Another thread may be in `feed`.
   bool cancel();
 
   [[nodiscard]] std::size_t size() const noexcept { return first_ + calls_.size(); }
   [[nodiscard]] bool is_done(std::size_t index) const { return at(index)->is_done(); }
-  /// Whether a worker has begun it and is not done.
+  /// Whether a worker is running the task.
   [[nodiscard]] bool is_running(std::size_t index) const;
   [[nodiscard]] bool is_exhausted() const noexcept { return !items_.is_valid(); }
   [[nodiscard]] const Group& group() const noexcept { return *group_; }
@@ -139,7 +139,7 @@ class Calls {
   [[nodiscard]] CallPtr make(nb::handle argument);
   [[nodiscard]] bool has_room() const noexcept;
   [[nodiscard]] bool collect_some(std::vector<CallPtr>& made);
-  std::exception_ptr start(std::vector<CallPtr>& made);  // what the last one was refused with, if one was
+  std::exception_ptr start(std::vector<CallPtr>& made);  // returns the last refusal, or null
   void drop_items() noexcept;
 
   std::weak_ptr<Pool> pool_;
@@ -147,11 +147,11 @@ class Calls {
   std::shared_ptr<const std::string> title_;
   std::shared_ptr<Group> group_;
   std::size_t workers_;
-  std::size_t first_ = 0;      // those before it were taken
-  std::deque<CallPtr> calls_;  // from the first on; shared: with the pool
+  std::size_t first_ = 0;      // results before this index were taken
+  std::deque<CallPtr> calls_;  // from index first_ on; shared with the pool
   nb::object items_;
-  std::atomic<bool> is_cut_{false};      // cancelled while there were items: no more is submitted
-  std::atomic<std::size_t> started_{0};  // those before it were submitted, or refused
+  std::atomic<bool> is_cut_{false};      // cancelled while there were items
+  std::atomic<std::size_t> started_{0};  // tasks before this index were submitted or refused
 };
 
 }  // namespace drover::python

@@ -1,4 +1,4 @@
-// Child processes: started with chosen descriptors only, and ended with this one.
+// Child processes: they inherit only chosen descriptors, and end with this process.
 #include <poll.h>
 
 #include <mutex>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kUnknown = 255;
 
-// A child as Python's classes want it. When this process drops it, it is killed.
+// A child for Python's Popen. Dropping it kills the child.
 class Child {
  public:
   Child(const std::string& executable, const std::vector<std::string>& arguments,
@@ -25,8 +25,8 @@ class Child {
     child_.kill(signal);
   }
 
-  // As subprocess has it: the status, or minus the signal; 255, as multiprocessing has it, if nobody knows. Many
-  // threads may wait; all learn it.
+  // The exit status, or minus the signal, as in subprocess; 255, as in multiprocessing, if it is unknown; nullopt at
+  // the timeout. Any number of threads may wait.
   std::optional<int> wait(const Timeout& timeout) {
     const auto status = await(
         timeout, [&](Deadline deadline) { return wait_until(deadline); },
@@ -37,7 +37,7 @@ class Child {
   }
 
  private:
-  // Only one may reap it, so nobody waits with the mutex held. May be early.
+  // Only one thread may reap the child, so none waits with the mutex held. May return nullopt early.
   std::optional<ExitStatus> wait_until(Deadline deadline) {
     pollfd ended{.fd = child_.pidfd(), .events = POLLIN, .revents = 0};
     if (!deadline.has_passed()) static_cast<void>(::poll(&ended, 1, deadline.poll_timeout()));
@@ -63,7 +63,7 @@ class Child {
 }  // namespace
 
 void bind_child(nb::module_& module) {
-  nb::class_<Child>(module, "Child", "A process that this one started.")
+  nb::class_<Child>(module, "Child", "A child of this process.")
       .def(nb::init<const std::string&, const std::vector<std::string>&,
                     const std::vector<std::pair<std::string, std::string>>&, const std::vector<int>&>(),
            nb::arg("executable"), nb::arg("arguments"), nb::arg("environment"), nb::arg("inherit"),
@@ -71,7 +71,8 @@ void bind_child(nb::module_& module) {
       .def_prop_ro("pid", &Child::pid)
       .def_prop_ro("pidfd", &Child::pidfd)
       .def("kill", &Child::kill, nb::arg("signal"))
-      .def("wait", &Child::wait, nb::arg("timeout").none(), "Its exit code, negative for a signal; None if it runs.");
+      .def("wait", &Child::wait, nb::arg("timeout").none(),
+           "Wait for the exit code, negative for a signal; None at the timeout.");
 }
 
 }  // namespace drover::python

@@ -1,4 +1,4 @@
-// Errors of drover as Python exceptions: one type for each code, made by the package and made known here.
+// Translates drover::Error to the Python exception types that drover/_errors.py registers, one per code.
 #include <exception>
 #include <map>
 #include <string>
@@ -9,7 +9,7 @@
 namespace drover::python {
 namespace {
 
-// The types, by the names of codes. Never freed: exceptions may come while the interpreter ends.
+// Exception types by the names of codes. Never freed: errors may be raised while the interpreter ends.
 nb::dict& types() {
   static auto* const made = new nb::dict();
   return *made;
@@ -44,8 +44,8 @@ bool is_raised_for(Errc code, nb::handle exception) {
 void bind_errors(nb::module_& module) {
   nb::register_exception_translator(translate);
   module.def(
-      "set_error_types", [](const nb::dict& given) { types() = given; }, nb::arg("types"),
-      "Make known which exception is raised for which code.");
+      "set_error_types", [](const nb::dict& by_code) { types() = by_code; }, nb::arg("types"),
+      "Set the exception type for each code.");
   nb::list codes;
   for (const Errc code : kAllErrc) codes.append(nb::str(to_string(code).data(), to_string(code).size()));
   module.attr("error_codes") = nb::tuple(codes);

@@ -21,8 +21,8 @@ BarrierResult wait_free(Barrier& barrier, Deadline deadline) {
   return barrier.wait(deadline);
 }
 
-// One who gives up breaks a barrier for all, so the wait cannot be cut into slices: where signals are handled,
-// another thread waits. A handler that raises breaks the barrier.
+// A timed-out wait breaks a barrier for all, so the wait cannot be sliced: on the main thread, which must handle
+// signals, another thread waits. A handler that raises breaks the barrier.
 BarrierResult wait_beside(Barrier& barrier, Deadline deadline) {
   auto waiting = std::async(std::launch::async, [&] { return barrier.wait(deadline); });
   const auto is_done = [&] {
@@ -49,7 +49,7 @@ int wait_barrier(Barrier& self, const Timeout& timeout) {
 }  // namespace
 
 void bind_events(nb::module_& module) {
-  nb::class_<Event>(module, "Event", "A flag that others wait for.")
+  nb::class_<Event>(module, "Event", "A flag that can be waited for.")
       .def_static(
           "make", [](const PySession& session) { return Event(session.session); }, nb::arg("session"))
       .def_static(
@@ -63,7 +63,7 @@ void bind_events(nb::module_& module) {
       .def("clear", &Event::clear)
       .def("is_set", &Event::is_set)
       .def("wait", &wait_event, nb::arg("timeout").none());
-  nb::class_<Barrier>(module, "Barrier", "A place where a number of threads wait for each other.")
+  nb::class_<Barrier>(module, "Barrier", "A barrier between processes.")
       .def_static(
           "make", [](const PySession& session, std::uint32_t parties) { return Barrier(session.session, parties); },
           nb::arg("session"), nb::arg("parties"))
@@ -74,7 +74,8 @@ void bind_events(nb::module_& module) {
           },
           nb::arg("session"), nb::arg("handle"))
       .def_prop_ro("handle", [](const Barrier& self) { return self.handle().to_string(); })
-      .def("wait", &wait_barrier, nb::arg("timeout").none(), "Its place in the round, or -1 if it is broken.")
+      .def("wait", &wait_barrier, nb::arg("timeout").none(),
+           "Wait for all parties; return this thread's index, or -1 if the barrier is broken.")
       .def("reset", &Barrier::reset)
       .def("abort", &Barrier::abort)
       .def("is_broken", &Barrier::is_broken)

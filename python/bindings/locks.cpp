@@ -12,25 +12,16 @@
 namespace drover::python {
 namespace {
 
-// 0 not in time, 1 acquired, 2 the same after its holder had died.
-int to_code(LockResult result) {
-  if (result == LockResult::timed_out) return 0;
-  return result == LockResult::acquired ? 1 : 2;
-}
-
 template <class Lockable>
-int acquire(Lockable& self, const Timeout& timeout) {
-  const LockResult result = await(
-      timeout, [&](Deadline deadline) { return self.acquire(deadline); },
-      [](LockResult got) { return got != LockResult::timed_out; });
-  return to_code(result);
+LockResult acquire(Lockable& self, const Timeout& timeout) {
+  return await(timeout, [&](Deadline deadline) { return self.acquire(deadline); }, is_acquired);
 }
 
-// The wait in slices below would never say it.
-int acquire_lock(Lock& self, const Timeout& timeout) {
+// The C++ lock reports this only for waits without a deadline, and the sliced wait has one.
+LockResult acquire_lock(Lock& self, const Timeout& timeout) {
   if (!timeout && self.is_own()) {
-    throw Error(Errc::invalid_argument, "this thread holds the lock and would wait for ever for itself",
-                "use an RLock, or give a timeout if another thread is to release it");
+    throw Error(Errc::invalid_argument, "deadlock: this thread already holds the lock that it waits for",
+                "use an RLock, or pass a timeout if another thread is to release it");
   }
   return acquire(self, timeout);
 }
@@ -42,8 +33,8 @@ bool acquire_semaphore(Semaphore& self, const Timeout& timeout) {
   return result == WaitResult::done;
 }
 
-// Not in slices, between which a notification could go by. What a handler of signals raises is kept until the lock is
-// held again.
+// Not sliced: a notification between two slices would be lost. An exception of a signal handler is rethrown once the
+// lock is held again.
 bool wait_condition(Condition& self, const Timeout& timeout) {
   const Deadline deadline = to_deadline(timeout);
   const bool handles_signals = is_main_thread();
@@ -75,57 +66,62 @@ nb::class_<Object> bind_object(nb::module_& module, const char* name, const char
           [](const PySession& session, const std::string& handle) {
             return Object(session.session, ObjectHandle::parse(handle));
           },
-          nb::arg("session"), nb::arg("handle"), nb::call_guard<Released>(), "One that another made.")
+          nb::arg("session"), nb::arg("handle"), nb::call_guard<Released>(), "Open an existing one.")
       .def_prop_ro(
-          "handle", [](const Object& self) { return self.handle().to_string(); }, "By this name others open it.");
+          "handle", [](const Object& self) { return self.handle().to_string(); },
+          "The name by which other processes open it.");
 }
 
 template <class Object>
 auto make(nb::class_<Object>& type) {
   type.def_static(
       "make", [](const PySession& session) { return Object(session.session); }, nb::arg("session"),
-      nb::call_guard<Released>(), "A new one.");
+      nb::call_guard<Released>(), "Create one.");
 }
 
 void bind_lock_types(nb::module_& module) {
   auto lock = bind_object<Lock>(module, "Lock", "A lock between processes.");
   make(lock);
-  lock.def("acquire", &acquire_lock, nb::arg("timeout").none(), "0 not in time, 1 acquired, 2 after a death.")
-      .def("release", &Lock::force_release, "Give it back, whoever holds it.")
-      .def("is_held", &Lock::is_held, "Whether anybody holds it.");
-  auto rlock = bind_object<RLock>(module, "RLock", "A lock that its holder may acquire again.");
+  lock.def("acquire", &acquire_lock, nb::arg("timeout").none())
+      .def("release", &Lock::force_release, "Release the lock, whichever thread holds it.")
+      .def("is_held", &Lock::is_held, "Whether the lock is held.");
+  auto rlock = bind_object<RLock>(module, "RLock", "A lock that the thread which holds it may acquire again.");
   make(rlock);
-  rlock.def("acquire", &acquire<RLock>, nb::arg("timeout").none(), "0 not in time, 1 acquired, 2 after a death.")
-      .def("release", &RLock::release, "Give back one acquisition.")
-      .def("is_held", &RLock::is_held, "Whether anybody holds it.")
-      .def("is_own", &RLock::is_own, "Whether this thread holds it.");
+  rlock.def("acquire", &acquire<RLock>, nb::arg("timeout").none())
+      .def("release", &RLock::release, "Undo one acquisition.")
+      .def("is_held", &RLock::is_held, "Whether the lock is held.")
+      .def("is_own", &RLock::is_own, "Whether this thread holds the lock.");
 }
 
 void bind_condition(nb::module_& module) {
-  auto condition = bind_object<Condition>(module, "Condition", "Waiting until another says that something changed.");
+  auto condition = bind_object<Condition>(module, "Condition", "A condition variable between processes.");
   condition
       .def_static(
           "make_over_lock",
           [](const PySession& session, const Lock& lock) { return Condition(session.session, lock); },
-          nb::arg("session"), nb::arg("lock"), "A new one over a Lock.")
+          nb::arg("session"), nb::arg("lock"), "Create a condition over a Lock.")
       .def_static(
           "make_over_rlock",
           [](const PySession& session, const RLock& lock) { return Condition(session.session, lock); },
-          nb::arg("session"), nb::arg("lock"), "A new one over an RLock.")
-      .def("acquire", &acquire<Condition>, nb::arg("timeout").none(), "As of the lock.")
-      .def("release", &Condition::release, "As of the lock.")
+          nb::arg("session"), nb::arg("lock"), "Create a condition over an RLock.")
+      .def("acquire", &acquire<Condition>, nb::arg("timeout").none(), "Acquire the lock.")
+      .def("release", &Condition::release, "Release the lock.")
       .def("is_own", &Condition::is_own, "Whether this thread holds the lock.")
-      .def("wait", &wait_condition, nb::arg("timeout").none(), "Whether it was notified in time.")
-      .def("notify", &Condition::notify, nb::arg("count") = 1, "Notify some of those who wait.")
-      .def("notify_all", &Condition::notify_all, "Notify all of them.")
-      .def("waiting", &Condition::waiting, "How many wait.");
+      .def("wait", &wait_condition, nb::arg("timeout").none(), "Wait for a notification; False at the timeout.")
+      .def("notify", &Condition::notify, nb::arg("count") = 1, "Wake at most this many waiters; return how many.")
+      .def("notify_all", &Condition::notify_all, "Wake all waiters; return how many.")
+      .def("waiting", &Condition::waiting, "The number of waiters.");
 }
 
 }  // namespace
 
 void bind_locks(nb::module_& module) {
+  nb::enum_<LockResult>(module, "LockResult", "How acquiring a lock ended.")
+      .value("acquired", LockResult::acquired)
+      .value("acquired_after_death", LockResult::acquired_after_death, "Acquired; the last holder has died.")
+      .value("timed_out", LockResult::timed_out);
   bind_lock_types(module);
-  auto semaphore = bind_object<Semaphore>(module, "Semaphore", "Permits that are taken and given back.");
+  auto semaphore = bind_object<Semaphore>(module, "Semaphore", "A semaphore between processes.");
   semaphore
       .def_static(
           "make",
@@ -133,12 +129,12 @@ void bind_locks(nb::module_& module) {
             if (is_bounded) return BoundedSemaphore(session.session, initial);
             return {session.session, initial};
           },
-          nb::arg("session"), nb::arg("initial"), nb::arg("is_bounded"), "A new one.")
-      .def("acquire", &acquire_semaphore, nb::arg("timeout").none(), "Whether a permit was taken in time.")
+          nb::arg("session"), nb::arg("initial"), nb::arg("is_bounded"), "Create one.")
+      .def("acquire", &acquire_semaphore, nb::arg("timeout").none(), "Take a permit; False at the timeout.")
       .def(
           "release", [](Semaphore& self, std::uint64_t count) { self.release(count); }, nb::arg("count") = 1,
-          "Give permits back, or add them.")
-      .def("value", &Semaphore::value, "Permits that are free.");
+          "Release or add permits.")
+      .def("value", &Semaphore::value, "The number of free permits.");
   bind_condition(module);
 }
 

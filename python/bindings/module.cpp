@@ -1,10 +1,11 @@
-// The compiled half of the Python package: mechanics only. What Python programs see is in python/drover.
+// The compiled half of the Python package: mechanics only. The interface of Python programs is in python/drover.
 #include "support.hpp"
 
 NB_MODULE(_core, module) {
   using namespace drover::python;
-  module.doc() = "What drover does in C++, for the package's own modules.";
+  module.doc() = "The compiled half of drover, for the package's own modules.";
   bind_errors(module);
+  bind_plain(module);
   bind_tensor(module);
   bind_slabs(module);
   bind_session(module);

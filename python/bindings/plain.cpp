@@ -4,12 +4,11 @@ namespace drover::python {
 namespace {
 
 constexpr int kDeepest = 8;
-constexpr int kMostNodes = 100'000;  // a list may be in itself, or the same many times
-constexpr Py_ssize_t kShort = Py_ssize_t{16} << 10U;
-constexpr std::size_t kLent = 4096;
+constexpr int kMostNodes = 100'000;  // bounds the check of containers that contain themselves or share parts
+
 constexpr int kProtocol = 5;
 
-// Never freed: tasks may run while the interpreter ends.
+// Never freed: tasks may still run while the interpreter ends.
 const nb::object& pickle(const char* name) { return *new nb::object(nb::module_::import_("pickle").attr(name)); }
 
 class PlainCheck {
@@ -17,9 +16,9 @@ class PlainCheck {
   [[nodiscard]] bool holds(PyObject* object, int depth) {
     if (++nodes_ > kMostNodes) return false;
     if (object == Py_None || PyLong_CheckExact(object) || PyUnicode_CheckExact(object) ||
-        PyFloat_CheckExact(object) || PyBool_Check(object) || PyComplex_CheckExact(object))
+        PyFloat_CheckExact(object) || PyBool_Check(object) || PyComplex_CheckExact(object) ||
+        PyBytes_CheckExact(object))
       return true;
-    if (PyBytes_CheckExact(object)) return PyBytes_Size(object) < kShort;
     if (depth == kDeepest) return false;
     if (PyTuple_CheckExact(object)) return holds_all(object, depth, PyTuple_Size(object), PyTuple_GetItem);
     if (PyList_CheckExact(object)) return holds_all(object, depth, PyList_Size(object), PyList_GetItem);
@@ -57,16 +56,20 @@ nb::object pickled(nb::handle object) {
   return dumps(object, protocol);
 }
 
-nb::object lent(std::span<const std::byte> bytes) {
-  if (bytes.size() < kLent) return to_bytes(bytes);
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): it is marked as read-only
+nb::object view_or_copy(std::span<const std::byte> bytes) {
+  if (bytes.size() < kViewed) return to_bytes(bytes);
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): PyBUF_READ makes the view read-only
   auto* const data = reinterpret_cast<char*>(const_cast<std::byte*>(bytes.data()));
   return nb::steal(PyMemoryView_FromMemory(data, static_cast<Py_ssize_t>(bytes.size()), PyBUF_READ));
 }
 
 nb::object unpickled(std::span<const std::byte> bytes) {
   static const nb::object& loads = pickle("loads");
-  return loads(lent(bytes));
+  return loads(view_or_copy(bytes));
+}
+
+void bind_plain(nb::module_& module) {
+  module.def("is_plain", &is_plain, nb::arg("object"), "Whether pickle alone can send an object.");
 }
 
 }  // namespace drover::python

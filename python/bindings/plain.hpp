@@ -1,19 +1,19 @@
-// python/bindings/plain.hpp: objects that pickle alone can send, without a look at what is in them.
+// python/bindings/plain.hpp: objects that pickle alone can send.
 #pragma once
 
 #include "support.hpp"
 
 namespace drover::python {
 
-/// Whether it is made of numbers, text, short bytes, None, and tuples, lists and dicts of them, and is not too deep:
-/// nothing that would travel by value or by handle.
+/// Whether an object consists of numbers, str, bytes, None, and tuples, lists and dicts of those, up to a depth and
+/// size: no part of it can need a reducer, so it is pickled without one. The only definition of a plain object.
 [[nodiscard]] bool is_plain(nb::handle object);
 
 /// `pickle.dumps(object, 5)`.
 [[nodiscard]] nb::object pickled(nb::handle object);
-/// `pickle.loads(bytes)`; many bytes are not copied.
+/// `pickle.loads(bytes)`, without a copy if there are many.
 [[nodiscard]] nb::object unpickled(std::span<const std::byte> bytes);
-/// Bytes for one call of Python: a copy if they are few, else a view that must not outlive them.
-[[nodiscard]] nb::object lent(std::span<const std::byte> bytes);
+/// Bytes to pass to one Python call: a copy if they are few, otherwise a view that must not outlive them.
+[[nodiscard]] nb::object view_or_copy(std::span<const std::byte> bytes);
 
 }  // namespace drover::python

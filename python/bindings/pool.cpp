@@ -1,4 +1,4 @@
-// Pools of workers that run functions of Python.
+// Pools of workers that run Python functions.
 #include "drover/pool/pool.hpp"
 
 #include <chrono>
@@ -39,7 +39,7 @@ WorkerOutput to_output(const std::string& text) {
   return WorkerOutput::file(text);
 }
 
-// A pool as the package sees it. Its end waits for threads that may want the interpreter's lock.
+// Releases the GIL in its destructor, which waits for threads that may need it.
 class PyPool {
  public:
   PyPool(const PySession& session, const WorkerPlanOptions& plan, const PoolOptions& options)
@@ -55,7 +55,7 @@ class PyPool {
   [[nodiscard]] const std::shared_ptr<Pool>& shared() const noexcept { return pool_; }
 
  private:
-  std::shared_ptr<Pool> pool_;  // shared: calls find it as long as it exists
+  std::shared_ptr<Pool> pool_;  // Calls hold weak references
 };
 
 bool is_done(WaitResult result) { return result == WaitResult::done; }
@@ -101,7 +101,7 @@ nb::dict describe_statistics(const PyPool& self) {
   return info;
 }
 
-// Never with the interpreter's lock: what it waits for may need it.
+// Not by await, whose first attempt holds the GIL: the tasks that this waits for may need it.
 bool join(PyPool& self, const Timeout& timeout) {
   const Deadline whole = to_deadline(timeout);
   while (true) {
@@ -115,7 +115,7 @@ bool join(PyPool& self, const Timeout& timeout) {
 }
 
 void bind_options(nb::module_& module) {
-  nb::class_<WorkerPlanOptions>(module, "WorkerPlan", "What is wanted of workers and devices.")
+  nb::class_<WorkerPlanOptions>(module, "WorkerPlan", "How workers are placed on devices and CPUs.")
       .def(nb::init<>())
       .def_rw("workers", &WorkerPlanOptions::workers)
       .def_rw("devices", &WorkerPlanOptions::devices)
@@ -127,7 +127,7 @@ void bind_options(nb::module_& module) {
       .def_rw("affinity", &WorkerPlanOptions::affinity)
       .def_rw("mps", &WorkerPlanOptions::mps)
       .def_rw("mps_percentage", &WorkerPlanOptions::mps_percentage);
-  nb::class_<TaskOptions>(module, "TaskOptions", "How a task is to be run.")
+  nb::class_<TaskOptions>(module, "TaskOptions", "How a task runs.")
       .def(
           "__init__",
           [](TaskOptions* self, int priority, std::optional<int> retry, double timeout, double grace,
@@ -139,7 +139,7 @@ void bind_options(nb::module_& module) {
   nb::class_<PoolOptions>(module, "PoolOptions", "How a pool behaves.")
       .def("__init__",
            [](PoolOptions* self) {
-             // Deaths are bounded by retries, and Ctrl-C is Python's.
+             // Retries already bound deaths, and Python handles Ctrl-C.
              new (self) PoolOptions{.quarantine_after = 0, .handles_interrupts = false};
            })
       .def_rw("name", &PoolOptions::name)
@@ -163,29 +163,32 @@ void bind_options(nb::module_& module) {
             const Bytes bytes(payload);
             self.init = Call(python_start_task(), Packet{.payload = bytes.bytes(), .tensors = to_tensors(tensors)});
           },
-          nb::arg("payload"), nb::arg("tensors"), "What drover._worker.start is given in every worker.");
+          nb::arg("payload"), nb::arg("tensors"), "Set the arguments of drover._worker.start in each worker.");
 }
 
 void bind_calls(nb::module_& module) {
-  nb::class_<Calls>(module, "Calls", "Tasks of one call, in order.")
-      .def("submit", &Calls::submit, nb::arg("argument"), "Submit a task for an object.")
-      .def("set_items", &Calls::set_items, nb::arg("iterator"), "From where feed takes objects.")
-      .def("feed", &Calls::feed, nb::arg("is_bounded") = true, "Submit until enough are under way; True if all are.")
-      .def("close", &Calls::close, nb::arg("callback").none(), "There are no more; what to call when all are done.")
-      .def("wait_room", &Calls::wait_room, "Wait until more can be fed.")
-      .def("wait_all", &Calls::wait_all, nb::arg("timeout").none(), "Wait until all are done; False at the timeout.")
-      .def("wait_one", &Calls::wait_one, nb::arg("index"), nb::arg("timeout").none(), "The same for one.")
-      .def("wait_next", &Calls::wait_next, nb::arg("timeout").none(), "The index of the next that is done, or None.")
-      .def("take", &Calls::take, nb::arg("index"), "Bytes, or (is_error, payload, tensors).")
-      .def("take_all", &Calls::take_all, "All of them.")
-      .def("cancel", &Calls::cancel, "Give up what has not begun; True if that is all.")
-      .def("is_running", &Calls::is_running, nb::arg("index"), "Whether a worker has begun it and is not done.")
+  nb::class_<Calls>(module, "Calls", "The tasks of one call, in order.")
+      .def("submit", &Calls::submit, nb::arg("argument"), "Submit one task.")
+      .def("set_items", &Calls::set_items, nb::arg("iterator"), "Set the iterator from which feed takes arguments.")
+      .def("feed", &Calls::feed, nb::arg("is_bounded") = true,
+           "Submit tasks until enough are in flight; True once the items are exhausted.")
+      .def("close", &Calls::close, nb::arg("callback").none(), "No more tasks follow; call back when all are done.")
+      .def("wait_room", &Calls::wait_room, "Wait until feed can submit more.")
+      .def("wait_all", &Calls::wait_all, nb::arg("timeout").none(), "Wait for all tasks; False at the timeout.")
+      .def("wait_one", &Calls::wait_one, nb::arg("index"), nb::arg("timeout").none(),
+           "Wait for one task; False at the timeout.")
+      .def("wait_next", &Calls::wait_next, nb::arg("timeout").none(),
+           "The index of the next task to finish; None at the timeout.")
+      .def("take", &Calls::take, nb::arg("index"), "Take a result: bytes, or (is_error, payload, tensors).")
+      .def("take_all", &Calls::take_all, "Take all results.")
+      .def("cancel", &Calls::cancel, "Cancel the tasks that have not started; True if those are all.")
+      .def("is_running", &Calls::is_running, nb::arg("index"), "Whether a worker is running the task.")
       .def("is_done", &Calls::is_done, nb::arg("index"))
       .def_prop_ro("is_exhausted", &Calls::is_exhausted)
       .def_prop_ro(
           "is_good", [](const Calls& self) { return self.group().is_good(); },
-          "Whether no task failed and no result has tensors.")
-      .def_prop_ro("under_way", [](const Calls& self) { return self.group().under_way(); })
+          "Whether no task has failed so far, and no result has tensors.")
+      .def_prop_ro("in_flight", [](const Calls& self) { return self.group().in_flight(); })
       .def("__len__", &Calls::size);
 }
 
@@ -203,9 +206,9 @@ void bind_pool(nb::module_& module) {
                                  columns);
       },
       nb::arg("title"), nb::arg("done"), nb::arg("total"), nb::arg("seconds"), nb::arg("is_over"), nb::arg("columns"),
-      "What a bar says.");
+      "The text of a progress bar.");
   bind_calls(module);
-  nb::class_<PyPool>(module, "Pool", "Workers that run functions of Python.")
+  nb::class_<PyPool>(module, "Pool", "Workers that run Python functions.")
       .def(nb::init<const PySession&, const WorkerPlanOptions&, const PoolOptions&>(), nb::arg("session"),
            nb::arg("plan"), nb::arg("options"), nb::call_guard<Released>())
       .def(
@@ -219,29 +222,30 @@ void bind_pool(nb::module_& module) {
             return new Calls(self.shared(), std::move(called), is_ordered);
           },
           nb::arg("title"), nb::arg("function"), nb::arg("tensors"), nb::arg("options"), nb::arg("is_ordered") = true,
-          nb::rv_policy::take_ownership, "For tasks that all run one function.")
+          nb::rv_policy::take_ownership, "Create the tasks of a call, which all run one function.")
       .def(
           "wait_ready",
           [](PyPool& self, const Timeout& timeout) {
             return is_done(
                 await(timeout, [&](Deadline deadline) { return self.pool().wait_ready(deadline); }, is_done));
           },
-          nb::arg("timeout").none(), "Wait until all workers are; False at the timeout.")
-      .def("join", &join, nb::arg("timeout").none(), "Wait until all tasks are done, and end the workers.")
+          nb::arg("timeout").none(), "Wait until all workers are ready; False at the timeout.")
+      .def("join", &join, nb::arg("timeout").none(),
+           "Wait until all tasks are done, then end the workers; False at the timeout.")
       .def(
           "end", [](PyPool& self, double grace) { self.pool().end(to_milliseconds(grace)); }, nb::arg("grace"),
-          nb::call_guard<Released>(), "End it now.")
+          nb::call_guard<Released>(), "End the pool now.")
       .def(
           "resize", [](PyPool& self, std::size_t workers) { self.pool().resize(workers); }, nb::arg("workers"),
-          nb::call_guard<Released>(), "Add or end workers.")
+          nb::call_guard<Released>(), "Change the number of workers.")
       .def(
           "numbers", [](const PyPool& self) { return self.pool().numbers(); }, nb::call_guard<Released>(),
-          "Of its workers.")
-      .def("workers", &describe_workers, "Its workers now.")
-      .def("statistics", &describe_statistics, "What it has done so far.")
+          "The indexes of the workers.")
+      .def("workers", &describe_workers, "A description of each worker.")
+      .def("statistics", &describe_statistics, "Counts of tasks and restarts.")
       .def(
           "stall_report", [](const PyPool& self) { return self.pool().stall_report(); }, nb::call_guard<Released>(),
-          "Who does what and who waits for whom.");
+          "A report of what each worker does and waits for.");
 }
 
 }  // namespace drover::python

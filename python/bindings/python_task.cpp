@@ -11,16 +11,16 @@
 namespace drover::python {
 namespace {
 
-// What drover/_worker.py made known: how a function is made from its bytes, and objects from theirs and back.
+// The functions that drover/_worker.py registers.
 struct WorkerFunctions {
-  nb::object prepare;  // (function, tensors) -> (callable of one argument, number of the function's tensors, title)
-  nb::object loads;    // (payload, tensors) -> object
-  nb::object dumps;    // (object) -> (payload, tensors)
-  nb::object fail;     // (exception) -> (payload, tensors)
-  nb::object known;    // a dict: function -> what prepare gave, for those that are called again
+  nb::object prepare;   // (function, tensors) -> (callable of one argument, number of the function's tensors, title)
+  nb::object loads;     // (payload, tensors) -> object
+  nb::object dumps;     // (object) -> (payload, tensors)
+  nb::object fail;      // (exception) -> (payload, tensors)
+  nb::object prepared;  // a dict: function -> the cached result of prepare
 };
 
-// Never freed: a task may run while the interpreter ends.
+// Never freed: tasks may still run while the interpreter ends.
 WorkerFunctions*& functions() {
   static WorkerFunctions* made = nullptr;
   return made;
@@ -34,7 +34,7 @@ Answer to_answer(nb::handle pair, bool is_error) {
   return answer;
 }
 
-Answer answer_with(nb::handle result) {
+Answer answer_of(nb::handle result) {
   if (!is_plain(result)) return to_answer(functions()->dumps(result), false);
   const nb::object made = pickled(result);
   const Bytes bytes(made);
@@ -43,7 +43,8 @@ Answer answer_with(nb::handle result) {
 
 nb::object prepared(const Packet& packet) {
   const nb::object key = to_bytes(packet.function);
-  if (PyObject* const found = PyDict_GetItemWithError(functions()->known.ptr(), key.ptr())) return nb::borrow(found);
+  if (PyObject* const found = PyDict_GetItemWithError(functions()->prepared.ptr(), key.ptr()))
+    return nb::borrow(found);
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   return functions()->prepare(key, from_tensors(std::vector<Tensor>(packet.tensors)));
 }
@@ -51,7 +52,7 @@ nb::object prepared(const Packet& packet) {
 nb::object argument_of(const Packet& packet, std::size_t function_tensors) {
   if (packet.tensors.size() <= function_tensors) return unpickled(packet.payload);
   const auto own = std::span(packet.tensors).subspan(function_tensors);
-  return functions()->loads(lent(packet.payload), from_tensors({own.begin(), own.end()}));
+  return functions()->loads(view_or_copy(packet.payload), from_tensors({own.begin(), own.end()}));
 }
 
 void show_title(nb::handle title) {
@@ -61,12 +62,12 @@ void show_title(nb::handle title) {
   this_worker().set_task_title({text, static_cast<std::size_t>(bytes)});
 }
 
-// faulthandler writes stacks without the interpreter's lock. It is made for handlers of signals; so its own is taken,
-// and called by the one that a worker answers with.
-void tell_stacks_by(int signal) {
+// faulthandler can write stacks without the GIL, but only from its own signal handler. This takes that handler, and
+// the worker's handler calls it.
+void write_stacks_by(int signal) {
   struct sigaction action{};
   if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
-    throw Error(Errc::invalid_argument, "no handler that writes stacks is registered for this signal");
+    throw Error(Errc::invalid_argument, "faulthandler is not registered for this signal");
   }
   tell_stack_text(action.sa_handler, signal);
 }
@@ -75,14 +76,14 @@ Answer run_with_lock(const Packet& packet) {
   try {
     const nb::object call = prepared(packet);
     show_title(call[2]);
-    return answer_with(call[0](argument_of(packet, nb::cast<std::size_t>(call[1]))));
+    return answer_of(call[0](argument_of(packet, nb::cast<std::size_t>(call[1]))));
   } catch (const nb::python_error& error) {
-    if (is_raised_for(Errc::cancelled, error.value())) this_worker().check_interrupt();  // told to stop, and did
+    if (is_raised_for(Errc::cancelled, error.value())) this_worker().check_interrupt();  // asked to stop, and did
     return to_answer(functions()->fail(error.value()), true);
   }
 }
 
-// An exception of Python needs the interpreter's lock wherever it goes; its text does not.
+// A python_error needs the GIL wherever it is copied or destroyed, so only its text leaves this function.
 Answer run(const Packet& packet) {
   std::string failure;
   {
@@ -98,7 +99,7 @@ Answer run(const Packet& packet) {
 
 const Task<Answer(Packet)> registered = task("python", [](const Packet& packet) { return run(packet); });
 
-// Runs once in each worker, before its tasks: what it raises keeps the worker from becoming ready.
+// Runs once in each worker, before its tasks. If it raises, the worker does not become ready.
 void start_worker(const Packet& packet) {
   std::string failure;
   {
@@ -125,33 +126,33 @@ const Task<void(Packet)>& python_start_task() { return start_registered; }
 void bind_worker(nb::module_& module) {
   module.def(
       "set_worker_functions",
-      [](nb::object prepare, nb::object loads, nb::object dumps, nb::object fail, nb::object known) {
+      [](nb::object prepare, nb::object loads, nb::object dumps, nb::object fail, nb::object prepared) {
         functions() = new WorkerFunctions{std::move(prepare), std::move(loads), std::move(dumps), std::move(fail),
-                                          std::move(known)};
+                                          std::move(prepared)};
       },
-      nb::arg("prepare"), nb::arg("loads"), nb::arg("dumps"), nb::arg("fail"), nb::arg("known"),
-      "Say how tasks become calls, and results bytes.");
-  module.def("stack_text_file", &stack_text_file, "The descriptor into which stacks are to be written.");
-  module.def("tell_stacks_by", &tell_stacks_by, nb::arg("signal"),
-             "Let the handler of this signal write stacks when somebody asks for this worker's.");
+      nb::arg("prepare"), nb::arg("loads"), nb::arg("dumps"), nb::arg("fail"), nb::arg("prepared"),
+      "Set the functions that turn tasks into calls and results into bytes.");
+  module.def("stack_text_file", &stack_text_file, "The descriptor for faulthandler to write stacks to.");
+  module.def("write_stacks_by", &write_stacks_by, nb::arg("signal"),
+             "Write the stacks of this worker with the handler of this signal.");
   nb::class_<PoolWorker>(module, "Worker", "This process as a worker of a pool.")
-      .def_prop_ro("index", &PoolWorker::index, "Its number, from 0.")
+      .def_prop_ro("index", &PoolWorker::index, "The index of the worker, from 0.")
       .def_prop_ro(
-          "name", [](const PoolWorker& self) { return self.name(); }, "Its name: worker-2.")
+          "name", [](const PoolWorker& self) { return self.name(); }, "The name of the worker, such as worker-2.")
       .def_prop_ro(
           "device", [](const PoolWorker& self) { return to_string(self.place()); },
-          "Its device as it is numbered here, or cpu.")
+          "The device of the worker, as numbered in this process, or cpu.")
       .def_prop_ro(
           "session", [](const PoolWorker& self) { return PySession(self.session(), self.memory()); },
           "The session of the pool.")
       .def(
           "set_title", [](PoolWorker& self, const std::string& title) { self.set_task_title(title); },
-          nb::arg("title"), "What `drover ps` calls the task that runs.")
-      .def_prop_ro("is_interrupted", &PoolWorker::is_interrupted, "Whether the task that runs shall stop.")
-      .def("check_interrupt", &PoolWorker::check_interrupt, "Raise Cancelled if it shall.");
+          nb::arg("title"), "Set the name of the running task in `drover ps`.")
+      .def_prop_ro("is_interrupted", &PoolWorker::is_interrupted, "Whether the running task is asked to stop.")
+      .def("check_interrupt", &PoolWorker::check_interrupt, "Raise Cancelled if the running task is asked to stop.");
   module.def(
       "this_worker", []() -> PoolWorker& { return this_worker(); }, nb::rv_policy::reference,
-      "This worker; raises NotFound anywhere else.");
+      "Return this worker; raises NotFound in any other process.");
 }
 
 }  // namespace drover::python

@@ -1,4 +1,4 @@
-// python/bindings/python_task.hpp: the one task by which workers run functions of Python.
+// python/bindings/python_task.hpp: the task by which workers run Python functions.
 #pragma once
 
 #include <span>
@@ -12,23 +12,23 @@ namespace drover {
 
 namespace python {
 
-/// What a worker is told: which function, and with what. The bytes belong to whoever made it, or to the message.
+/// A function and its argument. The spans refer to memory of the sender, or to the received message.
 struct Packet {
-  std::span<const std::byte> function;  ///< as drover/_functions.py writes it
+  std::span<const std::byte> function;  ///< as encoded by drover/_functions.py
   std::span<const std::byte> payload;   ///< a pickle
   std::span<const Tensor> function_tensors;
-  std::vector<Tensor> tensors;  ///< when it is read: those of the function before the others
+  std::vector<Tensor> tensors;  ///< once received: with those of the function in front
 };
 
-/// What came of it.
+/// The result of a call.
 struct Answer {
-  bool is_error = false;  ///< whether it is an exception
+  bool is_error = false;  ///< whether the payload is an exception
   std::string payload;    ///< a pickle
   std::vector<Tensor> tensors;
 };
 
 [[nodiscard]] const Task<Answer(Packet)>& python_task();
-/// What each worker does before its first task: `drover._worker.start(payload, tensors)`.
+/// Runs `drover._worker.start(payload, tensors)` in each worker before its first task.
 [[nodiscard]] const Task<void(Packet)>& python_start_task();
 
 }  // namespace python

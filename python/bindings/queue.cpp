@@ -1,8 +1,10 @@
-// Queues of bytes and tensors. What the bytes mean is the package's affair.
+// Queues of bytes and tensors. The meaning of the bytes is up to the package.
 #include "drover/ipc/queue.hpp"
 
 #include <array>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "drover/base/error.hpp"
 #include "drover/tensor/send.hpp"
@@ -11,12 +13,11 @@
 namespace drover::python {
 namespace {
 
-// A message: how many tensors, their records, and the payload.
+// A message is the number of tensors in one byte, their records, and the payload.
 constexpr std::size_t kSmall = 1024;
 constexpr std::size_t kMostTensors = 32;
-constexpr std::size_t kViewed = 4096;  // larger payloads are not copied out of the queue
 
-// The payload of a message where it lies in the queue.
+// The payload of a message, in place in the queue.
 struct Payload {
   Message message;
   std::size_t begin = 0;
@@ -26,7 +27,7 @@ struct Payload {
 
 int get_payload_buffer(PyObject* self, Py_buffer* view, int flags) {
   const auto bytes = nb::inst_ptr<Payload>(self)->bytes();
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): it is marked as read-only
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): the buffer is marked as read-only
   return PyBuffer_FillInfo(view, self, const_cast<std::byte*>(bytes.data()), static_cast<Py_ssize_t>(bytes.size()), 1,
                            flags);
 }
@@ -43,7 +44,7 @@ class PyQueue {
 
   [[nodiscard]] std::string handle() const { return queue_.handle().to_string(); }
 
-  int put(nb::handle payload, nb::handle tensors, const Timeout& timeout) {
+  PutResult put(nb::handle payload, nb::handle tensors, const Timeout& timeout) {
     memory_.collect();
     const Bytes bytes(payload);
     if (nb::len(tensors) != 0) return put_with(bytes.bytes(), to_tensors(tensors), timeout);
@@ -57,8 +58,8 @@ class PyQueue {
     const GetResult result = await(
         timeout, [&](Deadline deadline) { return queue_.get(message, deadline); },
         [](GetResult got) { return got != GetResult::timed_out; });
-    memory_.collect();  // whoever answers has often let go of what it was sent
-    if (result != GetResult::got) return nb::int_(static_cast<int>(result));
+    memory_.collect();  // a peer that answers has often dropped what it was sent
+    if (result != GetResult::got) return nb::cast(result);
     return unpack_message(std::move(message));
   }
 
@@ -67,18 +68,17 @@ class PyQueue {
  private:
   static bool is_over(PutResult result) { return result != PutResult::timed_out; }
 
-  int put_small(std::span<const std::byte> payload, const Timeout& timeout) {
-    std::array<std::byte, kSmall> whole;  // NOLINT(*-member-init): written as far as it is sent
+  PutResult put_small(std::span<const std::byte> payload, const Timeout& timeout) {
+    std::array<std::byte, kSmall> whole;  // NOLINT(*-member-init): only the part that is written is sent
     whole[0] = std::byte{0};
     std::memcpy(&whole[1], payload.data(), payload.size());
     const auto message = std::span(whole).first(payload.size() + 1);
-    return static_cast<int>(
-        await(timeout, [&](Deadline deadline) { return queue_.put(message, deadline); }, is_over));
+    return await(timeout, [&](Deadline deadline) { return queue_.put(message, deadline); }, is_over);
   }
 
-  // Written once, in place.
-  int put_large(std::span<const std::byte> payload, const Timeout& timeout) {
-    const Deadline end = to_deadline(timeout);  // for room and for the place in line together
+  // Copies the payload only once, into the queue.
+  PutResult put_large(std::span<const std::byte> payload, const Timeout& timeout) {
+    const Deadline end = to_deadline(timeout);  // of the loan and of publishing together
     Loan loan;
     const auto lent = await(
         timeout,
@@ -87,20 +87,21 @@ class PyQueue {
           return loan.result();
         },
         is_over);
-    if (lent != PutResult::put) return static_cast<int>(lent);
+    if (lent != PutResult::put) return lent;
     {
       const Released free;
       loan.bytes()[0] = std::byte{0};
       std::memcpy(&loan.bytes()[1], payload.data(), payload.size());
     }
     const Timeout left = timeout ? Timeout(std::chrono::duration<double>(end.remaining()).count()) : std::nullopt;
-    return static_cast<int>(await(left, [&](Deadline deadline) { return queue_.publish(loan, deadline); }, is_over));
+    return await(left, [&](Deadline deadline) { return queue_.publish(loan, deadline); }, is_over);
   }
 
-  int put_with(std::span<const std::byte> payload, const std::vector<Tensor>& tensors, const Timeout& timeout) {
+  PutResult put_with(std::span<const std::byte> payload, const std::vector<Tensor>& tensors, const Timeout& timeout) {
     if (tensors.size() > kMostTensors) {
-      throw Error(Errc::limit_reached, "one message carries 32 tensors at most, and these are more",
-                  "send them in several messages, or put them into one tensor");
+      throw Error(Errc::limit_reached,
+                  fmt::format("cannot send {} tensors: one message carries at most {}", tensors.size(), kMostTensors),
+                  "send them in several messages, or combine them");
     }
     std::vector<std::byte> whole(1 + tensors.size() * kTensorRecordBytes + payload.size());
     std::vector<Lease> leases;
@@ -112,8 +113,7 @@ class PyQueue {
       leases.push_back(std::move(packed.lease));
     }
     std::ranges::copy(payload, at);
-    return static_cast<int>(
-        await(timeout, [&](Deadline deadline) { return queue_.put(whole, leases, deadline); }, is_over));
+    return await(timeout, [&](Deadline deadline) { return queue_.put(whole, leases, deadline); }, is_over);
   }
 
   nb::object unpack_message(Message&& message) {
@@ -121,7 +121,8 @@ class PyQueue {
     const std::size_t count = bytes.empty() ? 0 : static_cast<std::size_t>(bytes[0]);
     const std::size_t begin = 1 + count * kTensorRecordBytes;
     if (bytes.size() < begin || message.leases().size() != count)
-      throw Error(Errc::corrupt, "a message in this queue is not one of a Python program");
+      throw Error(Errc::corrupt, "a message in this queue was not put by drover's Python package",
+                  "use the queue from Python programs only, or only from C++ programs");
     std::vector<Tensor> tensors;
     std::vector<Lease> leases = message.take_leases();
     for (std::size_t i = 0; i < count; ++i) {
@@ -145,27 +146,34 @@ class PyQueue {
 
 void bind_queue(nb::module_& module) {
   const nb::class_<Payload> payload(module, "Payload", nb::type_slots(payload_slots.data()),
-                                    "Bytes of a message, where they lie.");
+                                    "The bytes of a message, in place in the queue.");
+  nb::enum_<PutResult>(module, "PutResult", "How a put ended.")
+      .value("put", PutResult::put)
+      .value("timed_out", PutResult::timed_out)
+      .value("closed", PutResult::closed)
+      .value("peer_lost", PutResult::peer_lost, "There is no room, and no other process that could make some.");
+  nb::enum_<GetResult>(module, "GetResult", "How a get ended that returned no message.")
+      .value("timed_out", GetResult::timed_out)
+      .value("closed", GetResult::closed)
+      .value("peer_lost", GetResult::peer_lost, "The queue is empty, and no other process could put a message.");
   nb::class_<PyQueue>(module, "Queue", "A queue of messages: bytes and tensors.")
       .def(nb::init<const PySession&, std::uint64_t, std::uint64_t>(), nb::arg("session"), nb::arg("capacity"),
            nb::arg("bytes"), nb::call_guard<Released>())
       .def_static(
           "open", [](const PySession& session, const std::string& handle) { return PyQueue(session, handle); },
-          nb::arg("session"), nb::arg("handle"), nb::call_guard<Released>(), "One that another made.")
-      .def_prop_ro("handle", &PyQueue::handle, "By this name others open it.")
-      .def("put", &PyQueue::put, nb::arg("payload"), nb::arg("tensors"), nb::arg("timeout").none(),
-           "0 if it is put, else why not: 1 time is over, 2 closed, 3 nobody is left.")
-      .def("get", &PyQueue::get, nb::arg("timeout").none(),
-           "(payload, tensors), or why there is none: 1 time is over, 2 closed, 3 nobody is left.")
+          nb::arg("session"), nb::arg("handle"), nb::call_guard<Released>(), "Open an existing queue.")
+      .def_prop_ro("handle", &PyQueue::handle, "The name by which other processes open it.")
+      .def("put", &PyQueue::put, nb::arg("payload"), nb::arg("tensors"), nb::arg("timeout").none(), "Put a message.")
+      .def("get", &PyQueue::get, nb::arg("timeout").none(), "(payload, tensors), or a GetResult.")
       .def(
-          "close", [](PyQueue& self) { self.queue().close(); }, "No more puts, by anybody.")
+          "close", [](PyQueue& self) { self.queue().close(); }, "Refuse puts by all processes.")
       .def_prop_ro(
-          "is_closed", [](PyQueue& self) { return self.queue().is_closed(); }, "Whether somebody closed it.")
+          "is_closed", [](PyQueue& self) { return self.queue().is_closed(); }, "Whether close was called.")
       .def(
-          "size", [](PyQueue& self) { return self.queue().size(); }, "How many messages wait, roughly.")
+          "size", [](PyQueue& self) { return self.queue().size(); }, "The approximate number of messages.")
       .def_prop_ro(
-          "capacity", [](PyQueue& self) { return self.queue().capacity(); }, "How many it holds at most.")
-      .def("fileno", [](PyQueue& self) { return self.queue().fd(); }, "Readable when a get may not have to wait.");
+          "capacity", [](PyQueue& self) { return self.queue().capacity(); }, "The number of messages that fit.")
+      .def("fileno", [](PyQueue& self) { return self.queue().fd(); }, "A descriptor, readable if get may not block.");
 }
 
 }  // namespace drover::python

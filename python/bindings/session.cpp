@@ -1,4 +1,4 @@
-// Sessions, the tensors they keep, and the role of a worker.
+// Sessions, the tensors kept in them, and the entry point of workers.
 #include "drover/session/session.hpp"
 
 #include "drover/base/version.hpp"
@@ -66,11 +66,12 @@ void bind_program(nb::module_& module) {
       [](const std::string& executable, const std::vector<std::string>& arguments, const std::string& keeper) {
         init(Program{.executable = executable, .arguments = arguments, .keeper = keeper});
       },
-      nb::arg("executable"), nb::arg("arguments"), nb::arg("keeper"), "Say how workers and keepers are started.");
+      nb::arg("executable"), nb::arg("arguments"), nb::arg("keeper"),
+      "Set the commands that start workers and keepers.");
   module.def("close", &close_for_threads,
-             "Let no thread but the main one come back from a wait: the interpreter ends.");
+             "Stop all threads but the main one from returning to Python, before the interpreter ends.");
   module.def("play_role", &play_role, nb::arg("arguments"), nb::call_guard<Released>(),
-             "Do the work of a worker; return its exit status.");
+             "Run a worker; return its exit status.");
 }
 
 }  // namespace
@@ -80,33 +81,36 @@ void bind_session(nb::module_& module) {
   nb::class_<PySession>(module, "Session", "This process as a participant of a session.")
       .def_static("start", &start, nb::arg("participant_name") = "", "Start a session without a name.")
       .def_static("open", &open, nb::arg("name"), nb::arg("participant_name") = "", "Join a named session.")
-      .def_static("inherited", &inherited, "The session into which this process was started.")
+      .def_static("inherited", &inherited, "Join the session that this process was started in.")
       .def_prop_ro(
-          "name", [](const PySession& self) { return self.session.name(); }, "Its name, or an empty text.")
+          "name", [](const PySession& self) { return self.session.name(); }, "The name; empty if it has none.")
       .def_prop_ro(
-          "keeper_pid", [](const PySession& self) { return self.session.keeper_pid(); }, "The process that keeps it.")
+          "keeper_pid", [](const PySession& self) { return self.session.keeper_pid(); },
+          "The pid of the keeper process.")
       .def_prop_ro(
           "incarnation", [](const PySession& self) { return self.session.incarnation(); },
-          "The number of this process in it, never given to another.")
+          "The number of this process in the session, which is never reused.")
       .def(
           "participants", [](const PySession& self) { return describe_all(self.session.participants()); },
-          "Who takes part.")
+          "A description of each participant.")
       .def(
-          "check", [](const PySession& self) { self.session.check(); }, "Raise PeerLost if it is over.")
-      .def("invite", &invite, nb::arg("participant_name"), "A descriptor through which a child joins.")
+          "check", [](const PySession& self) { self.session.check(); }, "Raise PeerLost if the session has ended.")
+      .def("invite", &invite, nb::arg("participant_name"), "Return a descriptor by which a child joins.")
       .def(
-          "end", [](PySession& self) { self.session.end(); }, nb::call_guard<Released>(), "End it for everybody.")
+          "end", [](PySession& self) { self.session.end(); }, nb::call_guard<Released>(),
+          "End the session for all participants.")
       .def(
           "keep", [](PySession&, const std::string& name, const Tensor& tensor) { keep(name, tensor); },
-          nb::arg("name"), nb::arg("tensor"), nb::call_guard<Released>(), "Keep a tensor.")
+          nb::arg("name"), nb::arg("tensor"), nb::call_guard<Released>(), "Keep a tensor under a name.")
       .def(
           "recall", [](PySession& self, const std::string& name) { return recall(self.memory, name); },
-          nb::arg("name"), nb::call_guard<Released>(), "A tensor that was kept.")
+          nb::arg("name"), nb::call_guard<Released>(), "Return a kept tensor.")
       .def(
-          "kept", [](const PySession& self) { return describe_all(self.session.kept()); }, "What is kept.")
+          "kept", [](const PySession& self) { return describe_all(self.session.kept()); },
+          "A description of each kept tensor.")
       .def(
           "drop", [](PySession& self, const std::string& name) { self.session.drop(name); }, nb::arg("name"),
-          nb::call_guard<Released>(), "Keep it no longer.");
+          nb::call_guard<Released>(), "Stop keeping a tensor.");
 }
 
 }  // namespace drover::python

@@ -5,7 +5,7 @@
 namespace drover::python {
 
 SharedRegions& SharedRegions::instance() {
-  static auto* const made = new SharedRegions();  // never freed: buffers may be released while the interpreter ends
+  static auto* const made = new SharedRegions();  // never freed: buffers are released while the interpreter ends
   return *made;
 }
 
@@ -13,12 +13,12 @@ void SharedRegions::add(const std::byte* begin, const Tensor& tensor) {
   const MutexLock lock(mutex_);
   longest_ = std::max(longest_, tensor.bytes());
   Region& region = regions_[begin];
-  // Of tensors that begin at the same place the longest says most.
+  // The longest of the tensors that begin here covers the others.
   if (region.uses++ == 0 || region.tensor.bytes() < tensor.bytes()) region.tensor = tensor;
 }
 
 void SharedRegions::remove(const std::byte* begin) {
-  Tensor last;  // its memory goes when nothing is locked any more
+  Tensor last;  // destroyed after the mutex is released
   const MutexLock lock(mutex_);
   const auto found = regions_.find(begin);
   if (found == regions_.end() || --found->second.uses != 0) return;
@@ -28,8 +28,8 @@ void SharedRegions::remove(const std::byte* begin) {
 
 std::optional<Tensor> SharedRegions::find(const std::byte* begin, std::size_t bytes) {
   const MutexLock lock(mutex_);
-  // Regions may lie in each other, as a part of an array that came back beside the whole: the next one before this
-  // address need not be the one.
+  // Regions may be nested, for example if a part of an array came back: the closest one before this address may be
+  // too short.
   for (auto next = regions_.upper_bound(begin); next != regions_.begin();) {
     const auto& [start, region] = *--next;
     const auto offset = static_cast<std::size_t>(begin - start);

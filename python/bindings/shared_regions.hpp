@@ -1,4 +1,4 @@
-// python/bindings/shared_regions.hpp: host memory of tensors that other objects of this process look at.
+// python/bindings/shared_regions.hpp: finds the tensor that a buffer lies in.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,16 @@
 
 namespace drover::python {
 
-/// Which addresses belong to which tensor, while a buffer of it is in use: an array that lies in one is sent as a
-/// part of that tensor instead of being copied. Only tensors of bytes in one dimension are remembered. Safe for all
-/// threads.
+/// Maps addresses to host tensors whose buffers are in use: an array that lies in one is sent as a slice of that
+/// tensor instead of being copied. Only one-dimensional tensors of bytes are registered. Thread-safe.
 class SharedRegions {
  public:
   [[nodiscard]] static SharedRegions& instance();
 
-  /// A buffer of it is in use from now on; to be followed by `remove` of the same address.
+  /// Registers a buffer of `tensor`. Must be followed by `remove` of the same address.
   void add(const std::byte* begin, const Tensor& tensor) DROVER_EXCLUDES(mutex_);
   void remove(const std::byte* begin) DROVER_EXCLUDES(mutex_);
-  /// The part of a tensor that lies there, whole; nothing if none does.
+  /// The slice of a tensor that these bytes are; nullopt if they do not lie in one.
   [[nodiscard]] std::optional<Tensor> find(const std::byte* begin, std::size_t bytes) DROVER_EXCLUDES(mutex_);
 
  private:
@@ -31,7 +30,7 @@ class SharedRegions {
   };
   Mutex mutex_;
   std::map<const std::byte*, Region> regions_ DROVER_GUARDED_BY(mutex_);
-  std::size_t longest_ DROVER_GUARDED_BY(mutex_) = 0;  // of all regions that ever were: how far back one may begin
+  std::size_t longest_ DROVER_GUARDED_BY(mutex_) = 0;  // ever registered: how far back `find` must look
 };
 
 }  // namespace drover::python

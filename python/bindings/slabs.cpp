@@ -1,4 +1,4 @@
-// Device memory for the allocators of torch and CuPy: functions that they call by name, and who uses them.
+// Device memory for torch and CuPy: the allocation functions that they call by name.
 #include <sys/types.h>
 
 #include <atomic>
@@ -10,14 +10,14 @@
 namespace drover::python {
 namespace {
 
-// One for the process, never freed: libraries free their arrays until the very end.
+// One per process, never freed: libraries free arrays until the process exits.
 std::atomic<SlabAllocator*> the_allocator{nullptr};
 
 SlabAllocator& allocator() {
   SlabAllocator* const made = the_allocator.load(std::memory_order_acquire);
   if (made != nullptr) return *made;
-  throw Error(Errc::invalid_argument, "memory of drover's slabs was asked for before anybody said which",
-              "call drover.torch.use_slabs() or drover.cupy.use_slabs()");
+  throw Error(Errc::invalid_argument, "this process does not allocate from slabs yet",
+              "call drover.torch.use_slabs() or drover.cupy.use_slabs() first");
 }
 
 void use_slabs(const PySession& session, const std::string& backend, std::optional<std::uint64_t> cached_bytes) {
@@ -25,20 +25,20 @@ void use_slabs(const PySession& session, const std::string& backend, std::option
   auto made = std::make_unique<SlabAllocator>(
       session.memory,
       SlabAllocatorOptions{.backend = Place::parse(backend + ":0").backend, .cached_bytes = cached_bytes});
-  SlabAllocator* nobody = nullptr;
-  if (!the_allocator.compare_exchange_strong(nobody, made.get())) return;
-  static_cast<void>(made.release());  // NOLINT(bugprone-unused-return-value): it is the process's now
+  SlabAllocator* expected = nullptr;
+  if (!the_allocator.compare_exchange_strong(expected, made.get())) return;
+  static_cast<void>(made.release());  // NOLINT(bugprone-unused-return-value): the_allocator owns it now
 }
 
 nb::dict usage(std::optional<int> device) {
-  const SlabAllocatorUsage told = allocator().usage(device);
+  const SlabAllocatorUsage now = allocator().usage(device);
   nb::dict all;
-  all["blocks"] = told.blocks;
-  all["bytes"] = told.bytes;
-  all["cached_blocks"] = told.cached_blocks;
-  all["cached_bytes"] = told.cached_bytes;
-  all["hits"] = told.hits;
-  all["misses"] = told.misses;
+  all["blocks"] = now.blocks;
+  all["bytes"] = now.bytes;
+  all["cached_blocks"] = now.cached_blocks;
+  all["cached_bytes"] = now.cached_bytes;
+  all["hits"] = now.hits;
+  all["misses"] = now.misses;
   return all;
 }
 
@@ -46,31 +46,31 @@ nb::dict usage(std::optional<int> device) {
 
 void bind_slabs(nb::module_& module) {
   module.def("use_slabs", &use_slabs, nb::arg("session"), nb::arg("backend"), nb::arg("cached_bytes").none(),
-             "Let the exported functions allocate in the slabs of a session; once for a process.");
-  module.def("slabs_usage", &usage, nb::arg("device").none() = nb::none(),
-             "What these gave out, and have in reserve.");
+             "Make the exported functions allocate from the slabs of a session; once per process.");
+  module.def("slabs_usage", &usage, nb::arg("device").none() = nb::none(), "Counts of blocks in use and cached.");
   module.def(
-      "empty_slabs_cache", [] { allocator().empty_cache(); }, nb::call_guard<Released>(), "Give the reserve back.");
+      "empty_slabs_cache", [] { allocator().empty_cache(); }, nb::call_guard<Released>(), "Free the cached blocks.");
   module.def(
       "slabs_allocate",
       [](std::uint64_t bytes, int device, std::uintptr_t stream) {
         return allocator().allocate(device, bytes, stream).address;
       },
-      nb::arg("bytes"), nb::arg("device"), nb::arg("stream"), nb::call_guard<Released>(), "An address.");
+      nb::arg("bytes"), nb::arg("device"), nb::arg("stream"), nb::call_guard<Released>(),
+      "Allocate a block; return its address.");
   module.def(
       "slabs_free", [](std::uint64_t address) { allocator().free({address}); }, nb::arg("address"),
-      nb::call_guard<Released>(), "End it.");
+      nb::call_guard<Released>(), "Free a block.");
 }
 
 }  // namespace drover::python
 
-// As torch's CUDAPluggableAllocator wants them. What they throw, torch turns into an exception of Python.
+// For torch's CUDAPluggableAllocator, which turns exceptions into Python exceptions.
 #define DROVER_EXPORTED extern "C" __attribute__((visibility("default")))
 
 DROVER_EXPORTED void* drover_slabs_alloc(ssize_t bytes, int device, void* stream) {
   const auto ptr = drover::python::allocator().allocate(device, static_cast<std::uint64_t>(bytes),
                                                         reinterpret_cast<std::uintptr_t>(stream));
-  return reinterpret_cast<void*>(ptr.address);  // NOLINT(performance-no-int-to-ptr): that is what it is to torch
+  return reinterpret_cast<void*>(ptr.address);  // NOLINT(performance-no-int-to-ptr): torch's type
 }
 
 DROVER_EXPORTED void drover_slabs_free(void* ptr, ssize_t /*bytes*/, int /*device*/, void* /*stream*/) {

@@ -12,9 +12,10 @@
 namespace drover::python {
 namespace {
 
-constexpr double kLongest = 1e9;  // seconds; more is for ever, and the clock could not count it
+constexpr double kLongest = 1e9;  // seconds; more would overflow the clock, and means no timeout
 
-// A thread counts itself before it looks whether the interpreter ends; who ends it looks at the count afterwards.
+// A returning thread increments the count, then checks is_closing; close_for_threads sets is_closing, then waits for
+// the count to be 0.
 std::atomic<bool> is_closing{false};
 std::atomic<int> returning{0};
 
@@ -83,7 +84,7 @@ std::vector<Tensor> to_tensors(nb::handle sequence) {
   return tensors;
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): its elements are
+// NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): its elements are moved
 nb::object from_tensors(std::vector<Tensor>&& tensors) {
   if (tensors.empty()) return nb::tuple();
   nb::list list;

@@ -1,4 +1,4 @@
-// python/bindings/support.hpp: what all bindings share.
+// python/bindings/support.hpp: shared by all bindings.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -24,10 +24,10 @@ namespace drover::python {
 
 namespace nb = nanobind;
 
-/// Seconds as Python gives them; nothing: for ever.
+/// Seconds, as in Python; nullopt for no timeout.
 using Timeout = std::optional<double>;
 
-/// What every shared object needs: this process in its session, and the memory it uses there.
+/// A session with this process's memory in it, which every shared object needs.
 struct PySession {
   Session session;
   Memory memory;
@@ -38,14 +38,14 @@ struct PySession {
 
 [[nodiscard]] Deadline to_deadline(const Timeout& timeout);
 
-/// Whether signals are handled by this thread, which alone may run their Python handlers.
+/// Whether this is the thread that runs the Python handlers of signals.
 [[nodiscard]] bool is_main_thread() noexcept;
 
-/// Runs the handlers of signals that came; throws what they raise, such as KeyboardInterrupt.
+/// Runs the Python handlers of pending signals; throws what they raise, such as KeyboardInterrupt.
 void handle_signals();
 
-/// Lets other threads of Python run while it lives. Once the interpreter ends, a thread that comes back stands still:
-/// it would be unwound otherwise, which code of C++ on its stack does not survive. The main thread goes on.
+/// Releases the GIL for a scope. Once the interpreter ends, other threads than the main one block for ever in the
+/// destructor: Python would otherwise unwind them through C++ frames, which is undefined.
 class Released {
  public:
   Released() : is_main_(is_main_thread()), state_(PyEval_SaveThread()) {}
@@ -60,18 +60,18 @@ class Released {
   PyThreadState* state_;
 };
 
-/// From now on threads that come back stand still. For the main thread, before the interpreter ends.
+/// Blocks all other threads at the end of their `Released` scopes. For the main thread, before the interpreter ends.
 void close_for_threads();
 
 [[nodiscard]] inline Deadline earlier(Deadline one, Deadline other) noexcept {
   return one.moment() < other.moment() ? one : other;
 }
 
-/// How long the main thread waits before it looks for signals.
+/// How long the main thread waits between checks for signals.
 inline constexpr std::chrono::milliseconds kSlice{100};
 
-/// Waits by `attempt(Deadline)`, which tells by `is_over(result)` whether it need not be repeated, until the timeout,
-/// without the interpreter's lock, and so that Ctrl-C ends it. The first attempt, with the lock, does not wait.
+/// Repeats `attempt(Deadline)` until `is_over(result)` or the timeout; Ctrl-C interrupts it. The first attempt does
+/// not wait and holds the GIL, the others release it.
 template <class Attempt, class IsOver>
 auto await(const Timeout& timeout, Attempt attempt, IsOver is_over) {
   auto result = attempt(Deadline::after(std::chrono::seconds(0)));
@@ -89,7 +89,10 @@ auto await(const Timeout& timeout, Attempt attempt, IsOver is_over) {
   return result;
 }
 
-/// The bytes of anything with the buffer protocol, as long as this lives.
+/// Payloads of at least so many bytes are passed to Python as a view instead of a copy.
+inline constexpr std::size_t kViewed = 4096;
+
+/// The bytes of an object with the buffer protocol, valid as long as this lives.
 class Bytes {
  public:
   explicit Bytes(nb::handle object);
@@ -107,16 +110,17 @@ class Bytes {
   std::span<const std::byte> bytes_;
 };
 
-/// Tensors of a Python sequence.
+/// The tensors of a Python sequence.
 [[nodiscard]] std::vector<Tensor> to_tensors(nb::handle sequence);
-/// As a Python list; the empty tuple if there are none, which costs nothing.
+/// A Python list; the empty tuple, which is not allocated, if there are none.
 [[nodiscard]] nb::object from_tensors(std::vector<Tensor>&& tensors);
 [[nodiscard]] nb::bytes to_bytes(std::span<const std::byte> bytes);
 
-/// Whether an exception is of the type that is raised for a code.
+/// Whether an exception has the type registered for a code.
 [[nodiscard]] bool is_raised_for(Errc code, nb::handle exception);
 
 void bind_errors(nb::module_& module);
+void bind_plain(nb::module_& module);
 void bind_session(nb::module_& module);
 void bind_tensor(nb::module_& module);
 void bind_slabs(nb::module_& module);

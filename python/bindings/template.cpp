@@ -1,4 +1,4 @@
-// Templates: processes with everything imported, from which children are forked; both sides of them.
+// Templates: processes that have modules imported and fork children. Both sides: the application and the template.
 #include "drover/process/template.hpp"
 
 #include "process/template/template_server.hpp"
@@ -7,7 +7,7 @@
 namespace drover::python {
 namespace {
 
-// Its end waits for a process, and nobody else should.
+// Releases the GIL in its destructor, which waits for a process.
 class PyTemplate {
  public:
   PyTemplate(const std::string& executable, const std::vector<std::string>& arguments,
@@ -41,27 +41,28 @@ nb::list variables_of(const TemplateOrderTaken& self) {
 }
 
 void bind_server(nb::module_& module) {
-  nb::class_<TemplateOrderTaken>(module, "TemplateOrder", "A child that a template is to fork.")
-      .def_prop_ro("start", &TemplateOrderTaken::start, "Which of the starts it is.")
-      .def_prop_ro("arguments", &TemplateOrderTaken::arguments, "What comes after those of the start.")
-      .def_prop_ro("variables", &variables_of, "Its environment.")
+  nb::class_<TemplateOrderTaken>(module, "TemplateOrder", "A request to fork a child.")
+      .def_prop_ro("start", &TemplateOrderTaken::start, "The index of its start command.")
+      .def_prop_ro("arguments", &TemplateOrderTaken::arguments, "The arguments after those of the start command.")
+      .def_prop_ro("variables", &variables_of, "The environment of the child.")
       .def(
           "refuse", [](TemplateOrderTaken& self, const std::string& why) { self.refuse(why); }, nb::arg("why"),
-          "Say that there will be no such child.")
-      .def("take_socket", &TemplateOrderTaken::take_socket, "The socket that tells of its end; the caller owns it.")
-      .def("become", &TemplateOrderTaken::become, nb::arg("parent"), "Be that child, at once after the fork.");
-  nb::class_<TemplateServer>(module, "TemplateServer", "Where a template gets its orders.")
+          "Answer that the child will not be forked.")
+      .def("take_socket", &TemplateOrderTaken::take_socket,
+           "Return the socket to report the child's end on; the caller owns it.")
+      .def("become", &TemplateOrderTaken::become, nb::arg("parent"), "Set up the child, right after the fork.");
+  nb::class_<TemplateServer>(module, "TemplateServer", "Receives the orders of a template.")
       .def(nb::init<int>(), nb::arg("control"))
       .def(
           "say_ready", [](const TemplateServer& self, const std::string& notes) { self.say_ready(notes); },
-          nb::arg("notes"), "Say that orders can come.")
+          nb::arg("notes"), "Report that the template is ready for orders.")
       .def(
           "take",
           [](const TemplateServer& self) -> nb::object {
             auto order = self.take();
             return order ? nb::cast(std::move(*order)) : nb::none();
           },
-          nb::sig("def take(self) -> TemplateOrder | None"), "The next order, if there is one now.");
+          nb::sig("def take(self) -> TemplateOrder | None"), "Return the next order, or None if there is none now.");
   module.attr("template_control") = kTemplateControl;
   module.attr("template_application") = kTemplateApplication;
 }
@@ -69,31 +70,33 @@ void bind_server(nb::module_& module) {
 }  // namespace
 
 void bind_template(nb::module_& module) {
-  nb::class_<PyTemplate>(module, "Template", "A process from which children are forked.")
+  nb::class_<PyTemplate>(module, "Template", "A process that forks children.")
       .def(nb::init<const std::string&, const std::vector<std::string>&,
                     const std::vector<std::pair<std::string, std::string>>&,
                     const std::vector<std::vector<std::string>>&>(),
            nb::arg("executable"), nb::arg("arguments"), nb::arg("environment"), nb::arg("starts"))
       .def(
-          "use", [](PyTemplate& self) { self.made().use(); }, "Fork from it what it can stand for.")
-      .def_static("use_none", &Template::use_none, "Start every process anew.")
+          "use", [](PyTemplate& self) { self.made().use(); }, "Fork processes from this template where possible.")
+      .def_static("use_none", &Template::use_none, "Start all processes as new interpreters.")
       .def(
           "start", [](PyTemplate& self) { self.made().start(); }, nb::call_guard<Released>(),
-          "Start it, if it does not run.")
-      .def("wait_ready", &wait_ready, nb::arg("timeout").none(), "Start it and wait until it is ready.")
+          "Start the template if it is not running.")
+      .def("wait_ready", &wait_ready, nb::arg("timeout").none(), "Start the template and wait until it is ready.")
       .def(
-          "retire", [](PyTemplate& self) { self.made().retire(); }, "Let it end once its children have.")
+          "retire", [](PyTemplate& self) { self.made().retire(); }, "End the template once its children have ended.")
       .def(
-          "end", [](PyTemplate& self) { self.made().end(); }, nb::call_guard<Released>(), "Kill it.")
+          "end", [](PyTemplate& self) { self.made().end(); }, nb::call_guard<Released>(), "Kill the template.")
       .def_prop_ro(
-          "notes", [](const PyTemplate& self) { return self.made().notes(); }, "What it left out, and why.")
+          "notes", [](const PyTemplate& self) { return self.made().notes(); },
+          "The modules that it left out, and why.")
       .def_prop_ro(
-          "pid", [](const PyTemplate& self) { return self.made().pid(); }, "Its process id; 0 if it does not run.")
+          "pid", [](const PyTemplate& self) { return self.made().pid(); }, "The pid; 0 if it is not running.")
       .def_prop_ro(
-          "forks", [](const PyTemplate& self) { return self.made().forks(); }, "How many children it has forked.")
+          "forks", [](const PyTemplate& self) { return self.made().forks(); },
+          "The number of children it has forked.")
       .def_prop_ro(
           "fits", [](const PyTemplate& self) { return self.made().fits(); },
-          "Whether this process is still as it was when the template was started.")
+          "Whether this process still matches the template.")
       .def_prop_ro("is_over", [](const PyTemplate& self) { return self.made().is_over(); }, "Whether it has ended.");
   bind_server(module);
 }

@@ -1,4 +1,4 @@
-// Tensors: as buffers for Python, and to and from other libraries by DLPack.
+// Tensors: the buffer protocol, and exchange with other libraries by DLPack.
 #include "drover/tensor/tensor.hpp"
 #include "drover/device/capture_notice.hpp"
 
@@ -15,7 +15,7 @@
 namespace drover::python {
 namespace {
 
-// As the struct module writes it; bytes for what Python has no letter for.
+// The format of the struct module; null if there is none.
 const char* format_of(DType dtype) {
   switch (dtype) {
     case DType::boolean: return "?";
@@ -37,12 +37,12 @@ const char* format_of(DType dtype) {
   return nullptr;
 }
 
-// What a buffer points to while it is in use.
+// The arrays that a Py_buffer points to.
 struct View {
   std::vector<Py_ssize_t> shape;
   std::vector<Py_ssize_t> strides;
   std::string format;
-  const std::byte* region = nullptr;  // as remembered in SharedRegions
+  const std::byte* region = nullptr;  // if registered in SharedRegions
 };
 
 std::unique_ptr<View> view_of(const Tensor& tensor) {
@@ -56,9 +56,9 @@ std::unique_ptr<View> view_of(const Tensor& tensor) {
 
 void fill_view(const Tensor& tensor, Py_buffer& buffer) {
   if (tensor.place().is_device)
-    throw Error(Errc::invalid_argument, "a tensor on a device has no buffer", "use to('cpu')");
+    throw Error(Errc::invalid_argument, "a tensor on a device has no buffer", "copy it with to('cpu')");
   if (format_of(tensor.dtype()) == nullptr)
-    throw Error(Errc::unsupported, "Python has no buffers of bfloat16", "use DLPack: torch.from_dlpack(tensor)");
+    throw Error(Errc::unsupported, "Python buffers do not support bfloat16", "use torch.from_dlpack(tensor)");
   const DlpackArray array = to_dlpack(tensor);
   auto view = view_of(tensor);
   auto* const data = array.host() + tensor.layout().offset() * static_cast<std::int64_t>(size_of(tensor.dtype()));
@@ -78,13 +78,12 @@ void fill_view(const Tensor& tensor, Py_buffer& buffer) {
   buffer.internal = view.release();
 }
 
-// Strides and format are always given: who did not ask for them may ignore them only where that is right.
+// Strides are always filled in; a consumer that did not ask for them gets an error unless it may ignore them.
 int get_buffer(PyObject* self, Py_buffer* buffer, int flags) noexcept {
   const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
   try {
-    const bool is_plain = tensor.layout().is_contiguous();
-    if (!is_plain && (flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
-      PyErr_SetString(PyExc_BufferError, "the elements of this tensor do not lie in a row: use contiguous()");
+    if (!tensor.layout().is_contiguous() && (flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
+      PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous: use contiguous()");
       return -1;
     }
     fill_view(tensor, *buffer);
@@ -111,13 +110,13 @@ constexpr const char* kVersioned = "dltensor_versioned";
 
 template <class Managed>
 void end_capsule(PyObject* capsule, const char* name) noexcept {
-  if (PyCapsule_IsValid(capsule, name) == 0) return;  // somebody took it
+  if (PyCapsule_IsValid(capsule, name) == 0) return;  // a consumer has renamed it
   auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
   if (managed->deleter != nullptr) managed->deleter(managed);
 }
 
-nb::object give_away(const Tensor& tensor, std::optional<std::intptr_t> stream, const nb::object& max_version) {
-  const DlpackArray array = [&] {  // which may wait for the elements
+nb::object export_capsule(const Tensor& tensor, std::optional<std::intptr_t> stream, const nb::object& max_version) {
+  const DlpackArray array = [&] {  // may wait for the elements
     const Released free;
     return tensor.place().is_device ? to_dlpack(tensor, stream.value_or(1)) : to_dlpack(tensor);
   }();
@@ -130,8 +129,8 @@ nb::object give_away(const Tensor& tensor, std::optional<std::intptr_t> stream, 
   }));
 }
 
-// Marked as used first, since from then on its array is ours whatever happens.
-DlpackArray take_over(nb::handle capsule) {
+// Renames the capsule first: from then on we own its array, even if the import fails.
+DlpackArray consume_capsule(nb::handle capsule) {
   if (PyCapsule_IsValid(capsule.ptr(), kVersioned) != 0) {
     auto* const managed =
         static_cast<dlpack::DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule.ptr(), kVersioned));
@@ -139,14 +138,14 @@ DlpackArray take_over(nb::handle capsule) {
     return import_dlpack(managed);
   }
   if (PyCapsule_IsValid(capsule.ptr(), kOld) == 0)
-    throw Error(Errc::invalid_argument, "this is no capsule of DLPack, or somebody took it already");
+    throw Error(Errc::invalid_argument, "the object is not a DLPack capsule, or the capsule was already consumed");
   auto* const managed = static_cast<dlpack::DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), kOld));
   PyCapsule_SetName(capsule.ptr(), "used_dltensor");
   return import_dlpack(managed);
 }
 
-// Other libraries let go of their memory in Python, so whoever drops the last share needs the interpreter's lock;
-// where there is no interpreter any more, the memory goes with the process.
+// Other libraries release their memory in Python, so dropping the last reference needs the GIL. After the
+// interpreter's end the memory is left to the process's exit.
 std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> keeper) {
   auto* const held = new std::shared_ptr<void>(std::move(keeper));
   return {held, [](void* pointer) {
@@ -156,17 +155,17 @@ std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> keeper) {
           }};
 }
 
-// Libraries change the strides of dimensions with one index when they give arrays away: `strides` are the real ones.
+// Libraries change the strides of dimensions of length 1 when they export arrays; `strides` are the original ones.
 nb::tuple import_array(const PySession& session, nb::handle capsule, std::optional<std::uintptr_t> stream,
                        const std::optional<std::vector<std::int64_t>>& strides) {
-  DlpackArray array = take_over(capsule);
+  DlpackArray array = consume_capsule(capsule);
   if (strides) array.layout = TensorLayout::strided(array.layout.dtype(), array.layout.shape(), Dims(*strides), 0);
   array.keeper = dropped_with_lock(std::move(array.keeper));
   const Imported imported = import_tensor(session.memory, array, {.stream = stream});
   return nb::make_tuple(imported.tensor, to_string(imported.way));
 }
 
-// NOLINTNEXTLINE(readability-function-size): as many as an array has
+// NOLINTNEXTLINE(readability-function-size): an array has that many attributes
 std::optional<Tensor> find_on_device(const PySession& session, std::uint64_t address, const std::string& dtype,
                                      const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
                                      int device, std::uintptr_t stream) {
@@ -208,9 +207,9 @@ nb::tuple device_of(const Tensor& tensor) {
 }  // namespace
 
 void bind_tensor(nb::module_& module) {
-  nb::set_leak_warnings(false);  // arrays that a program holds until its end are no mistake of its
+  nb::set_leak_warnings(false);  // programs may hold arrays until they exit
   nb::class_<Tensor>(module, "Tensor", nb::type_slots(tensor_slots.data()),
-                     "An array in shared memory, of the host or of a device.")
+                     "An array in shared memory, on the host or a device.")
       .def_prop_ro("dtype", [](const Tensor& self) { return std::string(to_string(self.dtype())); })
       .def_prop_ro("shape", [](const Tensor& self) { return nb::tuple(nb::cast(to_vector(self.shape()))); })
       .def_prop_ro("nbytes", &Tensor::bytes)
@@ -231,21 +230,23 @@ void bind_tensor(nb::module_& module) {
       .def(
           "__dlpack__",
           [](const Tensor& self, std::optional<std::intptr_t> stream, const nb::object& max_version,
-             const nb::object&, const nb::object&) { return give_away(self, stream, max_version); },
+             const nb::object&, const nb::object&) { return export_capsule(self, stream, max_version); },
           nb::kw_only(), nb::arg("stream").none() = nb::none(), nb::arg("max_version").none() = nb::none(),
           nb::arg("dl_device").none() = nb::none(), nb::arg("copy").none() = nb::none());
-  nb::class_<CaptureNotice>(module, "CaptureNotice", "As long as it lives, the program captures a graph.")
+  nb::class_<CaptureNotice>(module, "CaptureNotice", "Exists while the program captures a CUDA graph.")
       .def(nb::init<>())
-      .def_static("exists", &CaptureNotice::exists, "Whether there are any.");
+      .def_static("exists", &CaptureNotice::exists, "Whether a graph is being captured.");
   module.def("empty", &allocate, nb::arg("session"), nb::arg("dtype"), nb::arg("shape"), nb::arg("place") = "cpu",
-             nb::arg("is_zeroed") = false, nb::call_guard<Released>(), "New shared memory.");
-  module.def("copied", &copied, nb::arg("session"), nb::arg("buffer"), "A tensor of bytes, copied from a buffer.");
-  module.def("find_shared", &find_shared, nb::arg("buffer"), "The tensor of bytes in which a buffer lies, or None.");
-  module.def("find_on_device", &find_on_device, nb::arg("session"), nb::arg("address"), nb::arg("dtype"),
-             nb::arg("shape"), nb::arg("strides"), nb::arg("device"), nb::arg("stream"),
-             "An array on a GPU, after what the stream was given, if it lies in shared memory; else None.");
+             nb::arg("is_zeroed") = false, nb::call_guard<Released>(), "Allocate a tensor.");
+  module.def("copied", &copied, nb::arg("session"), nb::arg("buffer"), "Copy a buffer into a tensor of bytes.");
+  module.def("find_shared", &find_shared, nb::arg("buffer"), "The tensor of bytes that a buffer lies in, or None.");
+  module.def(
+      "find_on_device", &find_on_device, nb::arg("session"), nb::arg("address"), nb::arg("dtype"), nb::arg("shape"),
+      nb::arg("strides"), nb::arg("device"), nb::arg("stream"),
+      "The tensor that an array on a GPU lies in, ready when the stream's work is done; None if it is not shared.");
   module.def("import_array", &import_array, nb::arg("session"), nb::arg("capsule"), nb::arg("stream").none(),
-             nb::arg("strides").none() = nb::none(), "(tensor, way) of another library's array.");
+             nb::arg("strides").none() = nb::none(),
+             "Import another library's array; return the tensor and how it is shared.");
 }
 
 }  // namespace drover::python

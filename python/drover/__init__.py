@@ -1,4 +1,4 @@
-"""Many processes and their GPUs as one herd: a drop-in for multiprocessing that is safe and fast on GPUs."""
+"""Multiprocessing for GPUs: a drop-in replacement whose tensors cross processes without a copy."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from multiprocessing import (
 )
 from types import ModuleType
 
-from drover import _core, _errors, _guard, _later, _session
-from drover._errors import *  # noqa: F403 (all of them, listed there)
+from drover import _core, _errors, _guard, _import_hooks, _session
+from drover._errors import *  # noqa: F403 (all of its __all__)
 from drover._guard import ForkAfterCudaWarning
 
 _session.initialise()
 _guard.install()
 
 from drover._arrays import array, empty, zeros  # noqa: E402
-from drover._context import DroverContext, default  # noqa: E402 (needs what is above)
+from drover._context import DroverContext, default  # noqa: E402 (needs the two calls above)
 from drover._device_arrays import register_array  # noqa: E402
 from drover._executor import Executor  # noqa: E402
+from drover._named_sessions import Session  # noqa: E402
 from drover._pool import Pool, this_worker  # noqa: E402
 from drover._process import Process  # noqa: E402
 from drover._queues import JoinableQueue, Queue, SimpleQueue  # noqa: E402
-from drover._sessions import Session  # noqa: E402
 from drover._synchronize import Barrier, BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore  # noqa: E402
 from drover._template import TemplateWarning, set_preload, use_template, warm_up  # noqa: E402
 
@@ -60,19 +60,20 @@ set_executable = default.set_executable
 set_forkserver_preload = default.set_forkserver_preload
 set_start_method = default.set_start_method
 
-_later.call_once_imported("joblib.parallel", lambda: importlib.import_module("drover.joblib"))  # registers itself
+# Importing drover.joblib registers the backend.
+_import_hooks.call_once_imported("joblib.parallel", lambda: importlib.import_module("drover.joblib"))
 
-# Modules of multiprocessing that are imported anyway; the rest, in files of their own, when they are asked for.
+# Modules of multiprocessing that are imported anyway. The others are files of this package, imported on first use.
 for _module in (context, process, reduction, resource_tracker, spawn, util):
     sys.modules[f"drover.{_module.__name__.rpartition('.')[2]}"] = _module
-_LATER = frozenset(
+_LAZY_MODULES = frozenset(
     {"connection", "dummy", "joblib", "managers", "pool", "queues", "shared_memory", "sharedctypes", "synchronize"}
 )
 
 
 def __getattr__(name: str) -> ModuleType:
-    """Import a module of the package that is named without an import, as `drover.connection.wait`."""
-    if name in _LATER:
+    """Import a submodule on first use, such as `drover.connection` in `drover.connection.wait`."""
+    if name in _LAZY_MODULES:
         return importlib.import_module(f"drover.{name}")
     raise AttributeError(f"module 'drover' has no attribute {name!r}")
 

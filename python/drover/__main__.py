@@ -1,4 +1,4 @@
-"""`python -m drover`: the tool, and the way in which workers of pools are started."""
+"""`python -m drover`: runs the command-line tool, or a worker of a pool."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _ROLE = "--drover-role="
 
 
 def main() -> None:
-    """Be a worker if the arguments say so, else the tool."""
+    """Run a worker if the arguments ask for one, otherwise the command-line tool."""
     if len(sys.argv) > 1 and sys.argv[1].startswith(_ROLE):
-        from drover import _core  # noqa: PLC0415 (the tool does without)
+        from drover import _core  # noqa: PLC0415 (the tool does not need it)
 
         sys.exit(_core.play_role(sys.argv))
     tool = str(Path(__file__).with_name("bin") / "drover")

@@ -1,4 +1,4 @@
-"""Actors: objects that live in a worker of a pool, and are called from here."""
+"""Actors: objects that live in a worker of a pool and are called from the process that owns the pool."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Actor"]
 
-_MAKE, _END = "", "end"  # in place of a method's name; no method is called so, being preceded by a point
+_MAKE, _END = "", "end"  # sent in place of a method name; real names are sent with a leading dot
 _numbers = itertools.count()
 
 
 class Recipe:
-    """What an actor is made from, and in its worker the actor itself.
+    """The class and arguments of an actor; in its worker, also the object.
 
-    Workers keep one of these for all tasks that name it. So it is pickled once for each process of a worker, and
-    whoever has it without its object knows that the object was in a process that has ended.
+    A worker process caches one recipe for all tasks that name it, so the recipe is unpickled once per process. A
+    recipe without its object therefore means that the process which held the object has ended.
     """
 
     def __init__(self, kind: Callable[..., Any], args: Any, kwargs: Any, restart: bool) -> None:
-        self.__qualname__ = _functions.title_of(kind)  # by which `drover ps` shows its calls
+        self.__qualname__ = _functions.title_of(kind)  # shown by `drover ps`
         self._made_of = (kind, args, kwargs)
         self._restart = restart
-        self._name = f"{os.getpid()}.{next(_numbers)}"  # no two are pickled alike
+        self._name = f"{os.getpid()}.{next(_numbers)}"  # makes the pickle of each recipe unique
         self._object: Any = None
         self._failure: BaseException | None = None
         self._is_ended = False
 
     def __call__(self, method: str, args: Any, kwargs: Any) -> Any:
-        """Make the object, end it, or call a method of it."""
+        """Create the object, drop it, or call one of its methods."""
         if method == _END:
             self._object = self._made_of = None
             self._is_ended = True
@@ -50,7 +50,7 @@ class Recipe:
         return getattr(self._object, method[1:])(*args, **kwargs)
 
     def must_be_kept(self) -> bool:
-        """Tell whether a worker must not forget it: it has the object."""
+        """Return whether the worker must not evict this recipe from its cache, because it holds the object."""
         return not self._is_ended
 
     def _make(self, is_new: bool) -> None:
@@ -58,9 +58,10 @@ class Recipe:
             raise self._failure
         if not is_new and not self._restart:
             raise PeerLost(
-                f"the actor {self.__qualname__} is gone with the process in which it was; {_where()} has none",
-                "make another with pool.actor(...), or let it be made anew by pool.actor(..., restart=True); do not "
-                "use actors with maxtasksperchild or idle_limit, which end workers",
+                f"the process that held the actor {self.__qualname__} has ended; its replacement, {_where()}, does "
+                "not have it",
+                "create another one with pool.actor(...), or use pool.actor(..., restart=True) to have it recreated; "
+                "do not combine actors with maxtasksperchild or idle_limit, which end workers",
             )
         kind, args, kwargs = self._made_of
         try:
@@ -71,33 +72,34 @@ class Recipe:
 
 
 def _where() -> str:
-    return f"{_core.this_worker().name}, process {os.getpid()},"
+    return f"{_core.this_worker().name} (pid {os.getpid()})"
 
 
 class Actor:
-    """An object in a worker. Each method gives a future; calls are run in order, one after another.
+    """An object in a worker. Each method call returns a `Future`; calls run one at a time, in order.
 
-    `with pool.actor(...) as it` ends it with the block; else it ends when nobody refers to it any more.
+    The object is dropped at the end of `with pool.actor(...) as actor:`, otherwise when the last reference to this
+    actor goes away.
     """
 
     def __init__(self, pool: Pool, worker: int, recipe: Recipe, options: dict[str, Any]) -> None:
-        """Made by `Pool.actor`."""
+        """Create the object; called by `Pool.actor`."""
         encoded = _functions.encode(recipe, _functions.APPLIED)
-        told = _core.TaskOptions(**options, worker=worker)
+        task_options = _core.TaskOptions(**options, worker=worker)
         self._worker = worker
         self._kind = recipe.__qualname__
-        self._start = _Start(pool._core, encoded, told)
+        self._start = _Start(pool._core, encoded, task_options)
         self._start(self._kind, _MAKE)
         self._end = weakref.finalize(self, _end, self._start, self._kind)
         self._end.atexit = False
 
     @property
     def worker(self) -> int:
-        """The number of its worker."""
+        """The index of the worker that holds the object."""
         return self._worker
 
     def __getattr__(self, name: str) -> Callable[..., Future]:
-        """Give a method, by its name; whether there is one is known in the worker."""
+        """Return a callable for a method. Whether the method exists is only known in the worker."""
         if name.startswith("__"):
             raise AttributeError(name)
         return lambda *args, **kwargs: self._call(name, args, kwargs)
@@ -105,42 +107,42 @@ class Actor:
     def _call(self, name: str, args: Any, kwargs: Any) -> Future:
         if not self._end.alive:
             raise InvalidArgument(
-                f"the actor {self._kind} was called after its end", "make another with pool.actor()"
+                f"the actor {self._kind} was called after it ended", "create another one with pool.actor()"
             )
         return self._start(f"{self._kind}.{name}", f".{name}", args, kwargs)
 
     def __enter__(self) -> Actor:
-        """Use it for a block of statements, and end it then."""
+        """Return this actor."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it, after what was called before."""
+        """Drop the object once the calls made so far are done."""
         self._end()
 
     def __reduce__(self) -> Any:
-        """Refuse: it belongs to the process that made it."""
-        raise TypeError(f"the actor {self._kind} cannot be sent: only the process that has its pool can call it")
+        """Refuse to be pickled: an actor belongs to the process that created it."""
+        raise TypeError(f"cannot send the actor {self._kind}: only the process that owns its pool can call it")
 
     def __repr__(self) -> str:
-        """Show what it is and where."""
+        """Show the class and the worker."""
         return f"<drover actor {self._kind} in worker {self._worker}>"
 
 
 class _Start:
-    """Begins calls of an actor, and keeps their futures until they are done."""
+    """Starts calls of an actor and keeps their futures alive until they are done."""
 
     def __init__(self, core: _core.Pool, encoded: Any, options: _core.TaskOptions) -> None:
         self._core = core
         self._encoded = encoded
         self._options = options
-        self._under_way: set[Future] = set()
+        self._in_flight: set[Future] = set()
 
     def __call__(self, title: str, method: str, args: Any = (), kwargs: Any = None) -> Future:
         future = Future()
         calls = self._core.calls(title, *self._encoded, self._options)
         future._calls = calls
         future._executor = self
-        self._under_way.add(future)
+        self._in_flight.add(future)
         try:
             calls.submit(((method, args, kwargs or {}), {}))
         except BaseException:
@@ -150,14 +152,14 @@ class _Start:
         return future
 
     def _forget(self, future: Future) -> None:
-        self._under_way.discard(future)
+        self._in_flight.discard(future)
 
     def _broken_by(self, error: PeerLost) -> None:
-        """Raise it as it is: this is no executor of concurrent.futures."""
+        """Return None, so that the error is raised unchanged: an actor is not a concurrent.futures executor."""
 
 
 def _end(start: _Start, kind: str) -> None:
     try:
         start(kind, _END)
-    except Exception:  # the pool has ended, and the object with it
+    except Exception:  # the pool has ended and taken the object with it
         return

@@ -1,4 +1,4 @@
-"""Arrays of numpy in shared memory, and how all arrays of numpy travel."""
+"""Numpy arrays in shared memory, and how numpy arrays of any kind are sent."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Shape = "int | tuple[int, ...]"
 
 def _numpy() -> ModuleType:
     try:
-        import numpy  # noqa: PLC0415 (only programs that use arrays need it)
+        import numpy  # noqa: PLC0415 (only needed by programs that use arrays)
     except ImportError:
-        raise Unsupported("numpy is not installed, and arrays are numpy's", "pip install numpy") from None
+        raise Unsupported("numpy is not installed, and drover's arrays need it", "pip install numpy") from None
     return numpy
 
 
@@ -31,39 +31,52 @@ def _in_slab(shape: Any, dtype: DTypeLike, is_zeroed: bool) -> numpy.ndarray:
     made = np.dtype(dtype)
     if made.hasobject:
         raise InvalidArgument(
-            f"an array of {made} has Python objects, which live in one process only",
-            "use numbers, or a structured dtype; objects themselves can be sent through a queue",
+            f"dtype {made} contains Python objects, which cannot be placed in shared memory",
+            "use a numeric or structured dtype, or send the objects through a queue",
         )
     sizes = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
-    # Counted by numpy, with its errors for what is no shape; without memory.
+    # Lets numpy validate the shape and count its elements, without allocating.
     count = np.broadcast_to(np.empty((), np.uint8), sizes).size
     if count * made.itemsize == 0:
         return np.zeros(sizes, made)
     tensor = _core.empty(_session.current(), "uint8", [count * made.itemsize], "cpu", is_zeroed)
-    # By way of frombuffer, which holds the buffer: so the array is found to be shared when it is sent.
+    # frombuffer holds the buffer, which is how a later send recognises the array as shared.
     return np.ndarray(sizes, made, np.frombuffer(tensor, np.uint8))
 
 
 def empty(shape: int | tuple[int, ...], dtype: DTypeLike = float) -> numpy.ndarray:
-    """Make an array in shared memory, with any contents.
+    """Create an uninitialised array in shared memory.
 
-    Sent to another process, or passed to one, it is not copied: both have the same elements, and what one writes the
-    other sees. It lives until nobody has it any more.
+    Sending the array to another process, or passing it to one, does not copy it: both processes see the same
+    elements, and each sees what the other writes. The memory is freed when the last process drops it.
+
+    Raises InvalidArgument for a dtype that contains Python objects.
+
+    >>> import drover
+    >>> shared = drover.empty((2, 3), dtype="float32")
+    >>> shared[:] = 1
+    >>> def double(array):
+    ...     array *= 2
+    >>> process = drover.Process(target=double, args=(shared,))
+    >>> process.start()
+    >>> process.join()
+    >>> float(shared.sum())
+    12.0
     """
     return _in_slab(shape, dtype, is_zeroed=False)
 
 
 def zeros(shape: int | tuple[int, ...], dtype: DTypeLike = float) -> numpy.ndarray:
-    """Make an array of zeros in shared memory; see `empty`."""
+    """Create an array of zeros in shared memory; see `empty`."""
     return _in_slab(shape, dtype, is_zeroed=True)
 
 
 def array(like: ArrayLike, dtype: DTypeLike = None) -> numpy.ndarray:
-    """Copy an array, or anything that numpy makes one of, into shared memory; see `empty`."""
+    """Copy an array, or anything `numpy.asarray` accepts, into shared memory; see `empty`."""
     np = _numpy()
     source = np.asarray(like, dtype)
     if source.flags.c_contiguous and source.nbytes and not source.dtype.hasobject and type(source) is np.ndarray:
-        # Into new pages the system copies faster than numpy does.
+        # The kernel writes to fresh pages faster than numpy does.
         made = _core.copied(_session.current(), source.reshape(-1).view("u1"))
         return np.ndarray(source.shape, source.dtype, np.frombuffer(made, np.uint8))
     made = _in_slab(source.shape, source.dtype, is_zeroed=False)
@@ -72,16 +85,15 @@ def array(like: ArrayLike, dtype: DTypeLike = None) -> numpy.ndarray:
 
 
 def reducers(library: str) -> dict[type, _objects.Reducer]:
-    """Say how arrays travel."""
+    """Return the reducer for numpy arrays."""
     del library
     return {_numpy().ndarray: _reduce}
 
 
 def _reduce(array: numpy.ndarray) -> Any:
-    """Give what is sent: a buffer where numpy would copy bytes.
+    """Reduce an array to a buffer where numpy's own reduction would copy its bytes.
 
-    numpy itself gives buffers of arrays whose elements lie in a row, of types that other languages know. What is left
-    are views with gaps, and times.
+    numpy hands out buffers only for contiguous arrays of basic types; this also covers strided views and datetimes.
     """
     flags = array.flags
     if array.nbytes == 0 or array.dtype.hasobject:
@@ -94,14 +106,14 @@ def _reduce(array: numpy.ndarray) -> Any:
 
 
 def _type(dtype: numpy.dtype) -> Any:
-    """Name a type: for those of numpy itself a short text, which is read faster than a pickle."""
+    """Return the dtype as it is sent: built-in ones as a short string, which is read faster than a pickle."""
     return dtype.str if dtype.isbuiltin == 1 else dtype
 
 
 def _buffer(array: numpy.ndarray) -> pickle.PickleBuffer:
     try:
         return pickle.PickleBuffer(array)
-    except (BufferError, ValueError):  # of a type without a letter; its bytes have one
+    except (BufferError, ValueError):  # the dtype has no buffer format, but its bytes do
         return pickle.PickleBuffer(array.reshape(-1).view("u1"))
 
 
@@ -113,7 +125,7 @@ def _reduce_strided(array: numpy.ndarray) -> Any:
 
 
 def _span(array: numpy.ndarray) -> tuple[numpy.ndarray | None, int]:
-    """Give the bytes from the first to the last element, and where the array begins in them."""
+    """Return the bytes from the first to the last element, and the offset of the array in them."""
     owner = array
     while isinstance(owner.base, type(array)):
         owner = owner.base
@@ -128,7 +140,7 @@ def _span(array: numpy.ndarray) -> tuple[numpy.ndarray | None, int]:
 
 
 def _rebuild(buffer: Any, dtype: Any, shape: tuple[int, ...], strides: Any = False, offset: int = 0) -> numpy.ndarray:
-    """Make the array again: row after row, column after column if strides are None, or with gaps."""
+    """Rebuild the array: C order by default, Fortran order if `strides` is None, otherwise with these strides."""
     np = _numpy()
     if strides is False:
         return np.frombuffer(buffer, dtype).reshape(shape)

@@ -1,4 +1,4 @@
-"""Queues in asyncio: gets and puts that are awaited, in the order in which they began."""
+"""Awaitable gets and puts for asyncio, served in the order in which they began."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Any
 
 __all__ = ["Turns", "get", "put"]
 
-# Seconds between looks for room in a full queue, of which no descriptor tells: from the first to the longest.
+# Bounds of the backoff, in seconds, between attempts to put into a full queue: no descriptor signals free space.
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.02
 
 
 class Turns:
-    """Who is next: in each event loop one coroutine gets and one puts, while others wait behind them."""
+    """The waiting lines of a queue: in each event loop, one coroutine gets and one puts at a time."""
 
     def __init__(self) -> None:
-        """For one queue of this process."""
+        """Create the lines of one queue in this process."""
         self._locks: weakref.WeakKeyDictionary[Any, tuple[asyncio.Lock, asyncio.Lock]] = weakref.WeakKeyDictionary()
 
     def here(self) -> tuple[asyncio.Lock, asyncio.Lock]:
-        """Give the locks of the loop that runs, for gets and puts; they are given in the order they are asked for."""
+        """Return the running loop's locks for gets and for puts. asyncio locks are fair."""
         return self._locks.setdefault(asyncio.get_running_loop(), (asyncio.Lock(), asyncio.Lock()))
 
 
 async def get(turns: Turns, attempt: Callable[[], Any], fileno: Callable[[], int]) -> Any:
-    """Attempt until it raises no `Empty`. What it gives is returned at once, so that cancelling loses nothing."""
+    """Repeat `attempt` until it does not raise `Empty`. Its result is returned at once: cancelling loses nothing."""
     async with turns.here()[0]:
         while True:
             with contextlib.suppress(Empty):
@@ -38,7 +38,7 @@ async def get(turns: Turns, attempt: Callable[[], Any], fileno: Callable[[], int
 
 
 async def put(turns: Turns, attempt: Callable[[], None]) -> None:
-    """Attempt until it raises no `Full`."""
+    """Repeat `attempt` until it does not raise `Full`."""
     pause = _FIRST_PAUSE
     async with turns.here()[1]:
         while True:

@@ -1,4 +1,4 @@
-"""The first moments of a child process: it joins its parent's session and gets to know what to run."""
+"""The entry point of a child process: joins the session of its parent and fetches its work."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from drover import _core, _objects, _session
 
 __all__ = ["main"]
 
-_ENDED = "drover: the program ended before this process of it began"
+_ENDED = "drover: the parent ended before this process started"
 
 
 def main() -> None:
-    """Run what the parent sent, and exit with its status."""
+    """Run the process object that the parent sent, and exit with its status."""
     handle, tracker, parent = sys.argv[2:5]
     resource_tracker._resource_tracker._fd = int(tracker)
     sys.exit(_run(handle, int(parent)))

@@ -1,4 +1,4 @@
-"""Pipes with the behaviour of multiprocessing's: a socket, and beside it shared memory for what is large."""
+"""Pipes that behave like multiprocessing's: a socket for small messages, and shared memory for large ones."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ from drover._synchronize import Lock
 
 __all__ = ["Pipe", "PipeConnection"]
 
-# A packet of the socket is whole or is not there, whoever is killed. Its last byte says what it is: the message
-# itself, or that the message, an object or bytes, is in the lane. Readers of pickles do not mind a byte too many.
+# A packet of the socket arrives whole or not at all, whichever process is killed. Its last byte is its kind: the
+# message itself, or an announcement that an object or bytes are in the lane. Unpickling ignores the extra byte.
 _SMALL, _OBJECT, _BYTES = b"\0", b"\1", b"\2"
 _INLINE = 16 * 1024
 _STAMP = struct.Struct("<QQ")
-_CAPACITY = 16  # messages with arrays on their way; more wait at `send`
+_CAPACITY = 16  # messages in a lane; `send` blocks beyond that
 _RING_BYTES = 16 << 20
-_SLICE = 0.1  # seconds after which one who waits for room looks whether anybody reads
-_PATIENCE = 30.0  # seconds for what was announced to be there; it is, unless somebody stole it
+_SLICE = 0.1  # seconds between checks for a reader while a sender waits for room
+_PATIENCE = 30.0  # seconds to wait for an announced message, which is there unless another process took it
+_GOT_NOTHING_YET = _core.GetResult.timed_out
+_PUT = _core.PutResult.put
 
 _making = threading.Lock()
 
 
 class _Lane:
-    """One direction of a pipe, for messages that its socket only announces: a queue, made when it is first needed.
+    """One direction of a pipe for messages that the socket only announces: a queue, created on first use.
 
-    Who writes holds the lock from the put to the announcement, so both are in one order whoever writes. What is in
-    the queue before an announced message was never announced: its sender was killed, or interrupted, in between.
+    A writer holds the lock from the put to the announcement, so messages and announcements have the same order. A
+    message in front of an announced one was never announced: its sender was killed or interrupted in between.
     """
 
     def __init__(self) -> None:
@@ -56,14 +58,14 @@ class _Lane:
         return self._parts
 
     def stamp(self) -> bytes:
-        """Give what no other message of this lane has. With the lock held."""
+        """Return an identifier that is unique in this lane. Requires the lock."""
         if not self._id:
             self._id = int.from_bytes(os.urandom(8), "little") | 1
         self._count += 1
         return _STAMP.pack(self._id, self._count)
 
     def take(self, stamp: bytes) -> tuple[Any, Sequence[_core.Tensor]]:
-        """Take the message that was announced."""
+        """Take the announced message out of the queue."""
         queue, _ = self.parts()
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
@@ -71,15 +73,15 @@ class _Lane:
             if type(got) is tuple:
                 if bytes(memoryview(got[0])[-_STAMP.size :]) == stamp:
                     return got
-            elif got != 1:
+            elif got is not _GOT_NOTHING_YET:
                 time.sleep(_SLICE)
         raise Corrupt(
-            "a message that was announced on a connection is not there: another process with the same end took it",
-            "let one process at a time receive from an end, under a lock that they share",
+            "a message announced on a connection is missing: another process that holds the same end took it",
+            "receive from an end in one process at a time, or guard it with a lock that the processes share",
         )
 
     def __getstate__(self) -> Any:
-        """Give what others open it by, and see to it that it exists until a child that is being started has."""
+        """Return the handle and lock, and keep the queue alive until a child that is being started has opened it."""
         queue, lock = self.parts()
         keep = getattr(context.get_spawning_popen(), "keep_until_joined", None)
         if keep is not None:
@@ -87,23 +89,23 @@ class _Lane:
         return queue.handle, lock
 
     def __setstate__(self, state: Any) -> None:
-        """Open it here."""
+        """Open the lane in this process."""
         handle, lock = state
         self.__init__()
         self._parts = _core.Queue.open(_session.current(), handle), lock
 
 
 class PipeConnection(connection.Connection):
-    """One end of a pipe. What is sent survives the sender, and is received whole or not at all.
+    """One end of a pipe. A message survives the death of its sender and is received whole or not at all.
 
-    Any object is sent as through a queue: arrays travel by handle. One process at a time may read from an end, any
-    number may write to it.
+    Objects are sent as through a queue: arrays travel by handle. Only one process at a time may receive from an end;
+    any number may send to it.
     """
 
     def __init__(
         self, handle: int, incoming: _Lane | None, outgoing: _Lane | None, readable: bool, writable: bool
     ) -> None:
-        """Take over one end of the socket; `Pipe` makes them."""
+        """Take ownership of one end of the socket; called by `Pipe`."""
         super().__init__(handle, readable, writable)
         self._incoming = incoming
         self._outgoing = outgoing
@@ -114,7 +116,11 @@ class PipeConnection(connection.Connection):
         _close(self._handle)
 
     def send(self, obj: Any) -> None:
-        """Send an object. What cannot be sent raises here and now; waits while there is no room."""
+        """Send an object; blocks while there is no room.
+
+        Raises the error of pickling at once if the object cannot be sent, and BrokenPipeError if the other end is
+        closed everywhere.
+        """
         self._check_closed()
         self._check_writable()
         payload, tensors = _objects.dumps(obj)
@@ -128,7 +134,10 @@ class PipeConnection(connection.Connection):
             raise
 
     def recv(self) -> Any:
-        """Receive an object. EOFError: all that was sent is received, and nobody is left to send more."""
+        """Receive an object; blocks until there is one.
+
+        Raises EOFError once everything sent has been received and no process can send more.
+        """
         self._check_closed()
         self._check_readable()
         payload, tensors, kind = self._take()
@@ -144,7 +153,7 @@ class PipeConnection(connection.Connection):
         payload, tensors, kind = self._take()
         if kind == _BYTES[0]:
             whole = bytes(memoryview(tensors[0]))
-        elif tensors:  # an object with arrays, received as bytes: as if pickle alone had sent it
+        elif tensors:  # an object with arrays, received as bytes: convert it to a plain pickle
             whole = pickle.dumps(_objects.loads(payload, tensors), _objects.PROTOCOL)
         else:
             whole = bytes(memoryview(payload)[: -1 if kind == _SMALL[0] else -_STAMP.size])
@@ -158,24 +167,24 @@ class PipeConnection(connection.Connection):
         return bool(_waited(self._handle, select.POLLIN, timeout))
 
     def _take(self) -> tuple[Any, Sequence[_core.Tensor], int]:
-        """Wait for a message: what is in it, and of which kind it is."""
-        with self._reading:  # an announcement and its message go to the same thread
+        """Wait for a message; return its payload, tensors and kind."""
+        with self._reading:  # the thread that reads an announcement also takes its message
             packet = self._read()
             if packet[-1] == _SMALL[0]:
                 return packet, (), _SMALL[0]
             if self._incoming is None or len(packet) != _STAMP.size + 1:
-                raise OSError(errno.EBADMSG, "what came is no message: somebody wrote to the connection's descriptor")
+                raise OSError(errno.EBADMSG, "invalid packet: the connection's descriptor was written to directly")
             return *self._incoming.take(packet[: _STAMP.size]), packet[-1]
 
     def _read(self) -> bytes:
         while True:
             try:
                 packet = os.read(self._handle, _INLINE + 1)
-            except ConnectionResetError:  # told once, where something was left unread; what was sent comes first
+            except ConnectionResetError:  # reported once if the peer left data unread; our own data is still there
                 continue
             if packet:
                 return packet
-            self._incoming = None  # with what was sent and never announced
+            self._incoming = None  # frees messages that were never announced
             raise EOFError
 
     def _put(self, payload: bytes, tensors: Sequence[_core.Tensor], kind: bytes) -> None:
@@ -186,8 +195,8 @@ class PipeConnection(connection.Connection):
         with lock:
             stamp = lane.stamp()
             message = payload + stamp
-            while queue.put(message, tensors, _SLICE):
-                # The queue knows who has it open; who reads is known by the socket alone.
+            while queue.put(message, tensors, _SLICE) is not _PUT:
+                # The queue only knows which processes have it open. Whether one still reads, the socket knows.
                 if _waited(self._handle, 0, _SLICE / 10):
                     raise self._broken()
             self._write(stamp + kind)
@@ -199,15 +208,15 @@ class PipeConnection(connection.Connection):
             raise self._broken() from None
 
     def _broken(self) -> BrokenPipeError:
-        self._outgoing = None  # with what nobody will receive
+        self._outgoing = None  # frees messages that nobody will receive
         return BrokenPipeError(errno.EPIPE, "every process that had the other end of the pipe has ended or closed it")
 
     def __reduce__(self) -> Any:
-        """Give what a child, or whoever receives it through another connection or a queue, makes its own one of."""
+        """Reduce the end for a child process, or for sending it through a connection or queue."""
         lanes = self._incoming, self._outgoing
-        return _rebuild, (*lanes, self._named(self.fileno(), lanes), self._readable, self._writable)
+        return _rebuild, (*lanes, self._ticket_for(self.fileno(), lanes), self._readable, self._writable)
 
-    def _named(self, fd: int, lanes: Any) -> Any:
+    def _ticket_for(self, fd: int, lanes: Any) -> Any:
         starting = context.get_spawning_popen()
         if starting is None:
             offer = Offer(fd, is_once=True, kept=lanes)
@@ -215,14 +224,14 @@ class PipeConnection(connection.Connection):
             return offer.ticket
         try:
             return starting.DupFd(starting.duplicate_for_child(fd))
-        except Unsupported:  # a pool, which does not know yet when it starts which worker
+        except Unsupported:  # a pool, which may start workers at any time
             offer = Offer(fd, is_once=False)
             starting.keep_until_joined(Standing(offer))
             return offer.ticket
 
 
 def _waited(fd: int, events: int, timeout: float | None) -> list[tuple[int, int]]:
-    """Wait for events, or for the end, of a descriptor of any number."""
+    """Wait for events or hang-up on a descriptor; unlike select, this works beyond descriptor 1023."""
     waiting = select.poll()
     waiting.register(fd, events)
     return waiting.poll(None if timeout is None else max(0, math.ceil(timeout * 1e3)))
@@ -231,15 +240,15 @@ def _waited(fd: int, events: int, timeout: float | None) -> list[tuple[int, int]
 def _rebuild(
     incoming: _Lane | None, outgoing: _Lane | None, ticket: Any, readable: bool, writable: bool
 ) -> PipeConnection:
-    """Make an end of what was sent. The lanes are open by now, so who sent it need not keep them any longer."""
+    """Rebuild a received end. Its lanes are open by now, so the sender may drop its own."""
     return PipeConnection(ticket.detach(), incoming, outgoing, readable, writable)
 
 
 def Pipe(duplex: bool = True) -> tuple[PipeConnection, PipeConnection]:  # noqa: N802 (multiprocessing's name)
-    """Make two connected ends; if not duplex, the first only receives and the second only sends."""
+    """Create two connected ends. Unless `duplex`, the first only receives and the second only sends."""
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in ends:
-        end.setblocking(True)  # whatever the default timeout of sockets is
+        end.setblocking(True)  # overrides socket.setdefaulttimeout
     one, other = (end.detach() for end in ends)
     forth, back = _Lane(), _Lane() if duplex else None
     return PipeConnection(one, forth, back, True, duplex), PipeConnection(other, back, forth, duplex, True)

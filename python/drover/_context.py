@@ -1,4 +1,4 @@
-"""The context: multiprocessing's names, with ours behind them, for whatever accepts a context."""
+"""A multiprocessing context whose processes, queues and locks are drover's."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _METHODS = ("drover", "spawn", "forkserver", "fork")
 
 
 class DroverContext(context.BaseContext):
-    """A context of multiprocessing whose processes, queues and locks are those of drover."""
+    """A multiprocessing context whose processes, queues and locks are drover's."""
 
     _name = "drover"
     _chosen: str | None = None
     Process = _process.Process
 
     def get_context(self, method: str | None = None) -> Any:
-        """Give this one, or another by its name."""
+        """Return this context, or the standard one of the given name."""
         return self if method in (None, "drover") else context._default_context.get_context(method)
 
     def get_start_method(self, allow_none: bool = False) -> str | None:
-        """Give the name that was set, or "drover"."""
+        """Return the name that was set, or "drover"."""
         return self._chosen or (None if allow_none else self._name)
 
     def set_start_method(self, method: str | None, force: bool = False) -> None:
-        """Remember the name of a method; processes are started in the one safe way whatever it is."""
+        """Remember the name of a start method; it does not change how processes are started."""
         if self._chosen is not None and not force:
             raise RuntimeError("context has already been set")
         if method not in (None, *_METHODS):
@@ -36,74 +36,74 @@ class DroverContext(context.BaseContext):
         self._chosen = method
 
     def get_all_start_methods(self) -> list[str]:
-        """Give "drover": there is one way."""
+        """Return the one start method, "drover"."""
         return [self._name]
 
     def set_forkserver_preload(self, module_names: list[str]) -> None:
-        """Say which modules the template imports; multiprocessing's name for `drover.set_preload`."""
+        """Set the modules that the template imports; multiprocessing's name for `drover.set_preload`."""
         _template.set_preload(module_names)
 
     def _check_available(self) -> None:
-        """Available wherever the package is."""
+        """Do nothing: the start method is always available."""
 
     def Lock(self) -> _synchronize.Lock:  # noqa: N802 (here and below: multiprocessing's names)
-        """Make a lock."""
+        """Create a lock."""
         return _synchronize.Lock()
 
     def RLock(self) -> _synchronize.RLock:  # noqa: N802
-        """Make a lock that its holder may acquire again."""
+        """Create a lock that the thread which holds it may acquire again."""
         return _synchronize.RLock()
 
     def Condition(self, lock: Any = None) -> _synchronize.Condition:  # noqa: N802
-        """Make a condition."""
+        """Create a condition variable."""
         return _synchronize.Condition(lock)
 
     def Semaphore(self, value: int = 1) -> _synchronize.Semaphore:  # noqa: N802
-        """Make a semaphore."""
+        """Create a semaphore."""
         return _synchronize.Semaphore(value)
 
     def BoundedSemaphore(self, value: int = 1) -> _synchronize.BoundedSemaphore:  # noqa: N802
-        """Make a bounded semaphore."""
+        """Create a bounded semaphore."""
         return _synchronize.BoundedSemaphore(value)
 
     def Event(self) -> _synchronize.Event:  # noqa: N802
-        """Make an event."""
+        """Create an event."""
         return _synchronize.Event()
 
     def Barrier(self, parties: int, action: Any = None, timeout: float | None = None) -> _synchronize.Barrier:  # noqa: N802
-        """Make a barrier."""
+        """Create a barrier."""
         return _synchronize.Barrier(parties, action, timeout)
 
     def Queue(self, maxsize: int = 0) -> _queues.Queue:  # noqa: N802
-        """Make a queue."""
+        """Create a queue."""
         return _queues.Queue(maxsize)
 
     def JoinableQueue(self, maxsize: int = 0) -> _queues.JoinableQueue:  # noqa: N802
-        """Make a queue that can be joined."""
+        """Create a queue with `task_done` and `join`."""
         return _queues.JoinableQueue(maxsize)
 
     def SimpleQueue(self) -> _queues.SimpleQueue:  # noqa: N802
-        """Make a queue with few words."""
+        """Create an unbounded queue with the interface of multiprocessing's SimpleQueue."""
         return _queues.SimpleQueue()
 
     def Pipe(self, duplex: bool = True) -> tuple[_connection.PipeConnection, _connection.PipeConnection]:  # noqa: N802
-        """Make two connected ends; if not duplex, the first only receives and the second only sends."""
+        """Create two connected ends. Unless `duplex`, the first only receives and the second only sends."""
         return _connection.Pipe(duplex)
 
     def RawValue(self, typecode_or_type: Any, *args: Any) -> Any:  # noqa: N802
-        """Make a value of ctypes in shared memory, without a lock."""
+        """Create a ctypes value in shared memory, without a lock."""
         return _sharedctypes.RawValue(typecode_or_type, *args)
 
     def RawArray(self, typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
-        """Make an array of ctypes in shared memory, without a lock."""
+        """Create a ctypes array in shared memory, without a lock."""
         return _sharedctypes.RawArray(typecode_or_type, size_or_initializer)
 
     def Value(self, typecode_or_type: Any, *args: Any, lock: Any = True) -> Any:  # noqa: N802
-        """Make a value of ctypes in shared memory, with a lock unless that is False."""
+        """Create a ctypes value in shared memory, with a lock unless `lock` is False."""
         return _sharedctypes.Value(typecode_or_type, *args, lock=lock)
 
     def Array(self, typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True) -> Any:  # noqa: N802
-        """Make an array of ctypes in shared memory, with a lock unless that is False."""
+        """Create a ctypes array in shared memory, with a lock unless `lock` is False."""
         return _sharedctypes.Array(typecode_or_type, size_or_initializer, lock=lock)
 
     def Pool(  # noqa: N802
@@ -114,10 +114,10 @@ class DroverContext(context.BaseContext):
         maxtasksperchild: int | None = None,
         **options: Any,
     ) -> _pool.Pool:
-        """Make a pool; the options are those of `drover.Pool`."""
+        """Create a pool; the options are those of `drover.Pool`."""
         return _pool.Pool(processes, initializer, initargs, maxtasksperchild, **options)
 
 
 default = DroverContext()
-# Known by name to everything that asks multiprocessing for a context: set_start_method("drover").
+# Lets multiprocessing find the context by name: set_start_method("drover").
 context._concrete_contexts["drover"] = default

@@ -1,4 +1,4 @@
-"""How device arrays of JAX, Numba and libraries that a program names travel: by handle, on their device."""
+"""Sends device arrays of JAX, Numba and registered libraries by handle; they stay on their device."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["capsule_of", "interface_of", "reducers", "register_array"]
 
 
 def reducers(library: str) -> dict[type, _objects.Reducer]:
-    """Say how arrays of one of the two travel."""
+    """Return the reducer for the arrays of "jax" or "numba.cuda"."""
     if library == "jax":
-        from jax._src.array import ArrayImpl  # noqa: PLC0415 (the one class that its arrays have)
+        from jax._src.array import ArrayImpl  # noqa: PLC0415 (the class of all JAX arrays)
 
         return {ArrayImpl: _reduce_jax}
     from numba.cuda.cudadrv.devicearray import DeviceNDArray  # noqa: PLC0415
@@ -26,10 +26,11 @@ def reducers(library: str) -> dict[type, _objects.Reducer]:
 
 
 def register_array(kind: type, rebuild: Callable[[Any], Any]) -> None:
-    """Let arrays of a type travel by handle: of a library that drover does not know.
+    """Send the arrays of an unknown library by handle.
 
-    They must have `__dlpack__` and `__dlpack_device__`, or `__cuda_array_interface__`. `rebuild`, which the other end
-    gets with the array, makes one of anything with `__dlpack__`: mostly it is the library's `from_dlpack`.
+    `kind` is the type of the arrays, which must have `__dlpack__` and `__dlpack_device__`, or
+    `__cuda_array_interface__`. `rebuild` is sent along with each array and turns an object with `__dlpack__` into one
+    of the library; usually it is the library's `from_dlpack`.
     """
     _objects.reducers[kind] = functools.partial(_reduce_registered, rebuild)
     _objects.alone.pop(kind, None)
@@ -37,7 +38,7 @@ def register_array(kind: type, rebuild: Callable[[Any], Any]) -> None:
 
 def _reduce_registered(rebuild: Callable[[Any], Any], array: Any) -> Any:
     if hasattr(array, "__dlpack__"):
-        # The library makes the default stream wait for its work, and all who get the array wait for that.
+        # The library makes the default stream wait for its work; receivers wait for the default stream.
         stream = 1 if array.__dlpack_device__()[0] == _CUDA else None
         capsule = array.__dlpack__(stream=stream)
     else:
@@ -53,13 +54,13 @@ def _rebuild_registered(rebuild: Callable[[Any], Any], number: int) -> Any:
 
 
 def _device_of(address: int) -> int:
-    """Ask the driver, which is there if there is device memory, on which device an address lies."""
+    """Return the device that owns an address. The driver is loaded, since there is device memory."""
     index = ctypes.c_int()
     failed = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute(
         ctypes.byref(index), _DEVICE_ORDINAL, ctypes.c_uint64(address)
     )
     if failed:
-        raise Unsupported(f"the driver knows no device memory at {address:#x} (error {failed})", "send a copy of it")
+        raise Unsupported(f"the driver finds no device memory at {address:#x} (error {failed})", "send a copy")
     return index.value
 
 
@@ -67,7 +68,7 @@ def _reduce_jax(array: Any) -> Any:
     devices = array.devices()
     if array.size == 0 or len(devices) != 1 or next(iter(devices)).platform not in ("gpu", "cuda"):
         return array.__reduce__()
-    # Its streams are its own: ready is what can be known.
+    # JAX does not expose its streams, so wait until the array is ready.
     made, _ = _core.import_array(_session.current(), array.block_until_ready().__dlpack__(), None)
     return _rebuild_jax, (_objects.carry(made),)
 
@@ -83,7 +84,7 @@ def _reduce_numba(array: Any) -> Any:
     if array.size == 0 or any(stride < 0 for stride in array.strides):
         return _copied_numba, (array.copy_to_host(),)
     capsule = capsule_of(interface, array, (_CUDA, _device_of(interface["data"][0])))
-    # Without a word about a stream the work of the default one may be under way.
+    # Without a stream in the interface, work of the default stream may be in flight.
     made, _ = _core.import_array(_session.current(), capsule, interface.get("stream") or 1)
     return _rebuild_numba, (_objects.carry(made), array.dtype.str)
 
@@ -101,16 +102,16 @@ def _rebuild_numba(number: int, dtype: str) -> Any:
 
 
 class _Received:
-    """A tensor for libraries that know device arrays by their interface."""
+    """Wraps a tensor for libraries that read `__cuda_array_interface__`."""
 
     def __init__(self, tensor: _core.Tensor, dtype: str) -> None:
         self.__cuda_array_interface__ = interface_of(tensor, dtype)
         self._tensor = tensor
 
 
-# The structures of DLPack before 1.0, which all versions of all libraries read.
+# The structures of DLPack before 1.0, which every library can read.
 _CPU, _CUDA = 1, 2
-_DEVICE_ORDINAL = 9  # of the driver's attributes of addresses
+_DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 _KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
 
@@ -140,19 +141,19 @@ _new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype = ctypes.c_void_p
 _pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
-# What is given away, by its address, until whoever took it lets go.
-_given: dict[int, tuple[Any, ...]] = {}
+# Exported arrays by the address of their structure, until the consumer calls the deleter.
+_exported: dict[int, tuple[Any, ...]] = {}
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _let_go(address: int) -> None:
-    _given.pop(address, None)
+def _delete(address: int) -> None:
+    _exported.pop(address, None)
 
 
 def capsule_of(interface: dict[str, Any], owner: Any, device: tuple[int, int]) -> Any:
-    """Make a capsule of DLPack from an interface of a device array; whoever takes it holds the owner.
+    """Create a DLPack capsule from a `__cuda_array_interface__`; its consumer keeps `owner` alive.
 
-    The capsule must be taken: it has no end of its own.
+    The capsule has no destructor, so it must be consumed.
     """
     shape = interface["shape"]
     kind, size = interface["typestr"][1], int(interface["typestr"][2:])
@@ -163,15 +164,15 @@ def capsule_of(interface: dict[str, Any], owner: Any, device: tuple[int, int]) -
     managed = _DLManagedTensor(
         _DLTensor(interface["data"][0], *device, len(shape), _KINDS[kind], 8 * size, 1, sizes, steps, 0),
         None,
-        ctypes.cast(_let_go, ctypes.c_void_p),
+        ctypes.cast(_delete, ctypes.c_void_p),
     )
     address = ctypes.addressof(managed)
-    _given[address] = (managed, sizes, steps, owner)
+    _exported[address] = (managed, sizes, steps, owner)
     return _new_capsule(address, _NAME, None)
 
 
 def interface_of(tensor: _core.Tensor, dtype: str) -> dict[str, Any]:
-    """Give the interface of a device array. The default stream waits for the work on the tensor."""
+    """Return the `__cuda_array_interface__` of a tensor. The default stream waits for work on the tensor."""
     capsule = tensor.__dlpack__(stream=1 if tensor.__dlpack_device__()[0] == _CUDA else None)
     array = _DLManagedTensor.from_address(_pointer_of(capsule, _NAME)).array
     size = array.bits // 8

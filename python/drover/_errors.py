@@ -1,4 +1,4 @@
-"""One exception for each kind of failure; all are `drover.Error`, and what Python has a name for is that too."""
+"""One exception type per error code. All derive from `drover.Error`, and from Python's own type where one fits."""
 
 from __future__ import annotations
 
@@ -29,152 +29,152 @@ __all__ = [
 ]
 
 
-# What the C++ library says to do, where Python has other words for it. The beginning is enough to know it.
+# Remedies of the C++ library that name its own API, by their beginning, and the same in terms of the Python API.
 _IN_PYTHON = {
     "if the task may be run twice, give it TaskOptions": (
-        "if the task may be run twice, use Pool(retry=n), or pool.options(retry=n) for some of them"
+        "if the task may be run twice, use Pool(retry=n), or pool.options(retry=n) for single calls"
     ),
     "it may be submitted again; with Retry::if_not_started": (
-        "it may be submitted again; the pool does so unless retry is -1"
+        "submit it again; the pool does so by itself unless retry is -1"
     ),
     "give it more time by TaskOptions::timeout": (
-        "give it more time by pool.options(timeout=seconds); a task that looks at "
-        "drover.this_worker().is_interrupted can stop by itself"
+        "give it more time with pool.options(timeout=seconds); a task can stop by itself if it checks "
+        "drover.this_worker().is_interrupted"
     ),
 }
 
 
 def _in_python(remedy: str) -> str:
-    return next((words for begin, words in _IN_PYTHON.items() if remedy.startswith(begin)), remedy)
+    return next((text for begin, text in _IN_PYTHON.items() if remedy.startswith(begin)), remedy)
 
 
 class Error(RuntimeError):
-    """What stopped an operation: what failed, and what can be done about it."""
+    """An operation failed. `message` says what failed, `remedy` what to do about it, and `code` is its error code."""
 
     code = "internal"
 
     def __init__(self, message: str, remedy: str = "") -> None:
-        """Take what failed, without a final stop, and what to do about it."""
+        """Store what failed, without a full stop, and what to do about it."""
         remedy = _in_python(remedy)
         super().__init__(message, remedy)
         self.message = message
         self.remedy = remedy
 
     def __str__(self) -> str:
-        """Give both, in two lines."""
+        """Return the message and the remedy, on lines of their own."""
         return f"{self.message}\n  what to do: {self.remedy}" if self.remedy else self.message
 
 
-class InvalidArgument(Error, ValueError):  # noqa: N818 (the words of the C++ library)
-    """The caller's mistake."""
+class InvalidArgument(Error, ValueError):  # noqa: N818 (named as in the C++ library)
+    """The caller made a mistake, such as passing an invalid value."""
 
     code = "invalid_argument"
 
 
 class OutOfMemory(Error, MemoryError):  # noqa: N818
-    """The host has no more memory to give."""
+    """The host is out of memory."""
 
     code = "out_of_memory"
 
 
 class DeviceMemory(Error, MemoryError):  # noqa: N818
-    """A device has no more memory to give."""
+    """A device is out of memory."""
 
     code = "device_memory"
 
 
 class LimitReached(Error):  # noqa: N818
-    """A limit of the system, or one that was set, is reached."""
+    """A limit of the system, or a configured one, is reached."""
 
     code = "limit_reached"
 
 
 class PermissionDenied(Error, PermissionError):  # noqa: N818
-    """This user may not do it."""
+    """The user lacks permission for the operation."""
 
     code = "permission_denied"
 
 
 class NotFound(Error, LookupError):  # noqa: N818
-    """There is no such thing, or not any more."""
+    """The named object does not exist, or no longer exists."""
 
     code = "not_found"
 
 
 class Busy(Error):  # noqa: N818
-    """Somebody else has it."""
+    """The resource is in use."""
 
     code = "busy"
 
 
 class Unsupported(Error, NotImplementedError):  # noqa: N818
-    """It cannot be done here."""
+    """The operation is not available on this system or with these libraries."""
 
     code = "unsupported"
 
 
 class DriverMissing(Error):  # noqa: N818
-    """The driver of the devices is not installed."""
+    """The device driver is not installed."""
 
     code = "driver_missing"
 
 
 class DriverMismatch(Error):  # noqa: N818
-    """The driver is too old, or its parts do not fit each other."""
+    """The device driver is too old, or its parts have different versions."""
 
     code = "driver_mismatch"
 
 
 class Forked(Error):  # noqa: N818
-    """A forked child used what belongs to its parent."""
+    """A forked child used an object that belongs to its parent."""
 
     code = "forked"
 
 
 class DeviceLost(Error):  # noqa: N818
-    """A device does not answer any more."""
+    """A device no longer responds."""
 
     code = "device_lost"
 
 
 class DeviceFault(Error):  # noqa: N818
-    """A kernel did something illegal; the context is unusable from now on."""
+    """A kernel faulted; the device context of this process is unusable from now on."""
 
     code = "device_fault"
 
 
 class TimedOut(Error, TimeoutError):  # noqa: N818
-    """A deadline passed where an answer was required."""
+    """The deadline passed before the operation was done."""
 
     code = "timed_out"
 
 
 class PeerLost(Error, ConnectionError):  # noqa: N818
-    """The process at the other end is gone."""
+    """The process at the other end has ended."""
 
     code = "peer_lost"
 
 
 class TaskFailed(Error):  # noqa: N818
-    """A task threw what cannot be thrown here, or killed too many workers."""
+    """A task raised an exception that cannot be reproduced here, or killed too many workers."""
 
     code = "task_failed"
 
 
 class Cancelled(Error):  # noqa: N818
-    """It was given up before it was done."""
+    """The operation was cancelled before it was done."""
 
     code = "cancelled"
 
 
 class Corrupt(Error):  # noqa: N818
-    """Data from outside does not have the form it must have."""
+    """Data from outside is malformed."""
 
     code = "corrupt"
 
 
 class SystemFailed(Error, OSError):  # noqa: N818
-    """A system call failed for a reason with no code of its own."""
+    """A system call failed with an error that has no code of its own."""
 
     code = "system"
 

@@ -1,4 +1,4 @@
-"""An executor of concurrent.futures on the pool: a worker that dies fails its task, and no other."""
+"""A concurrent.futures executor on a pool: a worker that dies fails only the task it ran."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _SHUT_DOWN = "cannot schedule new futures after shutdown"
 
 
 class _OwnPool(Pool):
-    """The pool of an executor, which ends when nobody can ask for its results any more."""
+    """The pool of an executor; unlike a pool of its own, it may be dropped without being closed."""
 
     _is_executors = True
 
     def __del__(self) -> None:
-        """That is how it should be."""
+        """Do not warn."""
 
 
 def _initialize(initializer: Callable[..., object], *initargs: Any) -> None:
-    """Log, as concurrent.futures does, what keeps a worker from becoming ready."""
+    """Run the initializer, and log its error as concurrent.futures does."""
     try:
         initializer(*initargs)
     except BaseException:
@@ -44,33 +44,36 @@ def _initialize(initializer: Callable[..., object], *initargs: Any) -> None:
 
 
 class WorkerLost(PeerLost, BrokenProcessPool):
-    """The worker that ran a call is gone. Programs that know of process pools catch it; but only that call failed."""
+    """The worker that ran a call has died. Only that call failed; the executor goes on.
+
+    It is a BrokenProcessPool, too, for programs that catch that.
+    """
 
 
 class Future(futures.Future):
-    """A result to come, which asyncio.wrap_future takes too."""
+    """The future result of a call; a `concurrent.futures.Future`."""
 
     _calls: _core.Calls | None = None
     _executor: Executor | None = None
 
     def cancel(self) -> bool:
-        """Keep the task from being run, if it has not begun; tell whether it never will."""
+        """Cancel the call if it has not started; return whether it is cancelled."""
         calls = self._calls
         if calls is None:
             return super().cancel()
-        calls.cancel()  # which ends this future, if it can
+        calls.cancel()  # settles this future if it succeeds
         return self.cancelled()
 
     def running(self) -> bool:
-        """Tell whether a worker has begun it and it is not done."""
+        """Return whether a worker is running the call."""
         calls = self._calls
         try:
             return calls is not None and calls.is_running(0)
-        except InvalidArgument:  # its result was taken at this moment
+        except InvalidArgument:  # another thread took the result just now
             return False
 
     def _finish(self) -> None:
-        """Take the result, on a thread of the pool. Until it is there, `cancel` must ask the pool, and be refused."""
+        """Take the result, on a thread of the pool. Until then `cancel` must ask the pool, which refuses."""
         try:
             self._settle(self._calls, self._executor)
         finally:
@@ -93,14 +96,14 @@ class Future(futures.Future):
             executor._forget(self)
         try:
             value = result_of(raw)
-        except BaseException as error:  # the task's, whatever it is
+        except BaseException as error:  # raised by the task
             self.set_exception(error)
         else:
             self.set_result(value)
 
 
 class _MapResults:
-    """What gives the results of map. It keeps no executor: one whose work is done ends, even if nobody reads them."""
+    """The results of `map`. It does not keep the executor alive, so unread results do not keep workers running."""
 
     def __init__(self, executor: Executor, calls: _core.Calls) -> None:
         self._executor = weakref.ref(executor)
@@ -108,14 +111,14 @@ class _MapResults:
         self._is_broken = False
 
     def close(self, executor: Executor) -> None:
-        """All calls are done. From now on the executor may be gone."""
+        """Note that all calls are done; the executor may go away from now on."""
         try:
             self._is_broken = executor._cannot_start()
         finally:
             executor._forget(self._calls)
 
-    def give(self, end: float | None) -> Iterator[Any]:
-        """Wait for each result in its turn."""
+    def in_order(self, end: float | None) -> Iterator[Any]:
+        """Wait for each result in order."""
         calls = self._calls
         try:
             for index in range(len(calls)):
@@ -139,10 +142,17 @@ class _MapResults:
 
 
 class Executor(futures.Executor):
-    """Runs calls in workers of a pool. The options are those of `drover.Pool`.
+    """A `concurrent.futures.Executor` that runs calls in the workers of a pool.
 
-    Unlike `ProcessPoolExecutor` it goes on when a worker dies: the task that the worker ran raises PeerLost, or is
-    begun again with `retry`. BrokenProcessPool is raised only where workers cannot be started at all.
+    The first five arguments are those of `concurrent.futures.ProcessPoolExecutor` (`mp_context` is ignored); the
+    other options are those of `drover.Pool`. Unlike ProcessPoolExecutor, it survives the death of a worker: the call
+    that the worker ran raises PeerLost, or is retried with `retry=n`. BrokenProcessPool without PeerLost means that
+    workers cannot be started.
+
+    >>> import drover
+    >>> with drover.Executor(2) as executor:
+    ...     executor.submit(pow, 2, 10).result()
+    1024
     """
 
     def __init__(
@@ -154,7 +164,7 @@ class Executor(futures.Executor):
         max_tasks_per_child: int | None = None,
         **options: Any,
     ) -> None:
-        """Start workers; does not wait for them."""
+        """Start the workers without waiting for them."""
         del mp_context
         if max_workers is not None and max_workers <= 0:
             raise ValueError("max_workers must be greater than 0")
@@ -165,15 +175,15 @@ class Executor(futures.Executor):
         options.setdefault("name", "executor")
         self._pool = _OwnPool(max_workers, initializer, initargs, max_tasks_per_child, **options)
         self._max_workers = len(self._pool._core.numbers())
-        self._pending: dict[Future | _core.Calls, None] = {}  # in the order in which they came
-        self._lock = threading.Lock()  # never held while code of the program runs
+        self._pending: dict[Future | _core.Calls, None] = {}  # in order of submission
+        self._lock = threading.Lock()  # never held while user code runs
         self._is_shut_down = False
         self._is_joined = False
         self._broken: BrokenProcessPool | None = None
         _executors.add(self)
 
     def _begin(self, work: Future | _core.Calls) -> None:
-        """Take note of what is to be submitted, if it may be."""
+        """Register work before its submission; raise if the executor takes none."""
         with self._lock:
             if self._broken is not None:
                 raise self._broken
@@ -182,36 +192,40 @@ class Executor(futures.Executor):
             self._pending[work] = None
 
     def _forget(self, work: Future | _core.Calls) -> None:
-        """It is done."""
+        """Unregister work that is done."""
         self._pending.pop(work, None)
 
     def _broken_by(self, error: PeerLost) -> BrokenProcessPool | None:
-        """Tell whether an error is that of a pool whose workers cannot be started, and remember it."""
+        """Return the BrokenProcessPool to raise for an error, and remember it, if workers cannot be started."""
         if self._broken is None and self._cannot_start():
             self._broken = BrokenProcessPool(str(error))
         return self._broken
 
     def _cannot_start(self) -> bool:
-        """Tell whether all workers were given up."""
+        """Return whether the pool has given up on all of its workers."""
         return not self._is_shut_down and not self._pool._core.numbers()
 
     def _refusal(self, error: BaseException) -> BaseException:
-        """Give what concurrent.futures raises when a task cannot be submitted."""
+        """Translate an error of submitting to what concurrent.futures raises."""
         if isinstance(error, PeerLost):
             return self._broken_by(error) or error
-        if isinstance(error, Cancelled) and self._is_shut_down:  # meanwhile, by another thread
+        if isinstance(error, Cancelled) and self._is_shut_down:  # another thread shut it down meanwhile
             return RuntimeError(_SHUT_DOWN)
         return error
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
-        """Call a function in some worker; its result comes later. What cannot be sent raises here and now."""
+        """Call a function in a worker and return the future of its result.
+
+        Raises the error of pickling at once if the function or an argument cannot be sent, and RuntimeError after
+        `shutdown`.
+        """
         return self._submit(fn, args, kwargs)
 
     def _submit(self, fn: Callable[..., Any], args: Any, kwargs: Any, title: str | None = None) -> Future:
         future = Future()
         calls = self._pool._calls(fn, _functions.APPLIED, title=title)
         future._calls = calls
-        future._executor = self  # which lives until its results are there
+        future._executor = self  # keeps the executor alive until the result is there
         self._begin(future)
         try:
             calls.submit((args, kwargs))
@@ -232,9 +246,11 @@ class Executor(futures.Executor):
         chunksize: int = 1,
         progress: Any = None,
     ) -> Iterator[Any]:
-        """Call a function for each set of items, at once, and give the results in order as they are asked for.
+        """Call a function for each set of items, and return an iterator over the results in order.
 
-        `progress` is that of `Pool.map`; it counts results as they are taken.
+        All calls are submitted at once, in tasks of `chunksize` items. The iterator raises TimeoutError if a result
+        is not there `timeout` seconds after this call. `progress` is that of `Pool.map` and counts results as they
+        are taken.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
@@ -249,15 +265,18 @@ class Executor(futures.Executor):
         try:
             calls.feed(is_bounded=False)
         finally:
-            calls.close(functools.partial(reader.close, self))  # so this lives until all are done
-        results = reader.give(end)
-        given = (item for chunk in results for item in chunk) if is_chunked else results
+            calls.close(functools.partial(reader.close, self))  # keeps the executor alive until all are done
+        results = reader.in_order(end)
+        items = (item for chunk in results for item in chunk) if is_chunked else results
         if not _progress.is_wanted(progress):
-            return given
-        return _progress.Counted(given, progress, _functions.title_of(fn), _progress.length_of(*iterables))
+            return items
+        return _progress.Counted(items, progress, _functions.title_of(fn), _progress.length_of(*iterables))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls, and end the workers when those that it has are done."""
+        """Refuse new calls, and end the workers once the submitted calls are done.
+
+        With `wait`, returns after that; with `cancel_futures`, calls that have not started are cancelled.
+        """
         with self._lock:
             is_first = not self._is_shut_down
             self._is_shut_down = True
@@ -270,23 +289,23 @@ class Executor(futures.Executor):
             threading.Thread(target=self._join, name="drover executor").start()
 
     def _cancel_pending(self) -> None:
-        """Give up what has not begun, but for the oldest futures: for each of those a worker is there or to come."""
+        """Cancel calls that have not started, except the oldest ones: one per worker is as good as started."""
         workers = self._max_workers
         for work in list(self._pending):
             is_future = isinstance(work, Future)
             if not is_future or workers <= 0:
                 work.cancel()
-            workers -= 1 if is_future else work.under_way
+            workers -= 1 if is_future else work.in_flight
 
     def _abort(self) -> None:
-        """Take no more calls, and end the workers now, with what they run."""
+        """Refuse new calls and kill the workers, whatever they run."""
         with self._lock:
             self._is_shut_down = True
         self._pool.terminate()
         self._join()
 
     def _is_usable(self) -> bool:
-        """Tell whether calls can be submitted, as far as is known."""
+        """Return whether calls can be submitted, as far as is known."""
         return not self._is_shut_down and self._broken is None and bool(self._pool._core.numbers())
 
     def _join(self) -> None:
@@ -294,7 +313,7 @@ class Executor(futures.Executor):
         self._is_joined = True
 
     def workers(self) -> list[dict[str, Any]]:
-        """List the workers, as `Pool.workers` does."""
+        """Return a description of each worker; see `Pool.workers`."""
         return self._pool.workers()
 
 
@@ -302,7 +321,7 @@ _executors: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 
 def _shut_down_all() -> None:
-    """Finish what was submitted before the interpreter ends, as concurrent.futures does."""
+    """Finish all submitted calls before the interpreter exits, as concurrent.futures does."""
     for executor in list(_executors):
         if executor._is_joined:
             continue
@@ -313,7 +332,7 @@ def _shut_down_all() -> None:
 
 
 def _forget_all() -> None:
-    """Leave executors to the process that made them, and was forked."""
+    """Reset this module in a forked child: executors stay with the parent."""
     for executor in list(_executors):
         executor._lock = threading.Lock()
     _executors.clear()

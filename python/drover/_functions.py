@@ -1,7 +1,8 @@
-"""Functions as bytes: how tasks name what they run.
+"""Functions as bytes: how a task names the function that it runs.
 
-A function is written as three letters and its pickle: how it is called, whether workers keep it, and how many tensors
-belong to it. Small pickles go with every task, larger ones lie in shared memory that tasks refer to.
+A function is encoded as a header of three bytes and its pickle. The header says how the function is called, whether
+workers cache it, and how many tensors belong to it. A small pickle travels with every task; a larger one lies in
+shared memory that the tasks refer to.
 """
 
 from __future__ import annotations
@@ -20,27 +21,28 @@ from drover import _core, _objects, _session
 
 __all__ = ["APPLIED", "EACH", "EACH_SPREAD", "MANY", "MANY_SPREAD", "decode", "encode", "title_of"]
 
-# What a task's object is: (args, kwargs), one argument, a tuple of arguments, or a sequence of either.
+# The form of a task's argument: (args, kwargs), one argument, a tuple of arguments, or a sequence of either.
 APPLIED, EACH, EACH_SPREAD, MANY, MANY_SPREAD = b"aesmt"
 
 _SMALL = 1024
-_KEPT, _FRESH, _KEPT_BESIDE, _FRESH_BESIDE = b"kfKF"
-_HEAD = 3
+# Whether workers cache the function, and whether its pickle is inline or in shared memory.
+_CACHED, _FRESH, _CACHED_SHARED, _FRESH_SHARED = b"kfKF"
+_HEADER_BYTES = 3
 
 _numbers = itertools.count()
-_by_name: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
+_pickles: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()  # of functions pickled by reference
 
 
 def title_of(function: Any) -> str:
-    """Give a name of a function for people."""
+    """Return the name of a function for display."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
     return str(name or type(function).__qualname__)[:100]
 
 
-def _is_kept(function: Any) -> bool:
-    """Tell whether one copy serves all tasks of a worker: not if it may be an object that its calls change."""
+def _is_cached(function: Any) -> bool:
+    """Return whether all tasks of a worker may share one copy: not if calls could change the callable."""
     if hasattr(type(function), "must_be_kept"):
         return True
     if isinstance(function, types.BuiltinFunctionType):
@@ -49,35 +51,37 @@ def _is_kept(function: Any) -> bool:
 
 
 def encode(function: Callable[..., Any], way: int) -> tuple[bytes, Sequence[_core.Tensor]]:
-    """Write a function. Raises what pickling raises."""
-    if isinstance(function, types.FunctionType) and (known := _by_name.get(function)) is not None:
-        return bytes((way, _KEPT, 0)) + known, ()
+    """Encode a function as bytes and tensors. Raises what pickling raises."""
+    if isinstance(function, types.FunctionType) and (cached := _pickles.get(function)) is not None:
+        return bytes((way, _CACHED, 0)) + cached, ()
     payload, tensors = _objects.dumps(function)
-    is_kept = _is_kept(function)
+    is_cached = _is_cached(function)
     if len(payload) < _SMALL and not tensors:
         if isinstance(function, types.FunctionType) and b"cloudpickle" not in payload:
-            _by_name[function] = payload
-        return bytes((way, _KEPT if is_kept else _FRESH, 0)) + payload, ()
-    # Tasks that have the same bytes have the same function, so what lies beside them has a number.
+            _pickles[function] = payload
+        return bytes((way, _CACHED if is_cached else _FRESH, 0)) + payload, ()
+    # Workers look functions up by these bytes, so a number stands for the pickle in shared memory.
     whole = [_core.copied(_session.current(), payload), *tensors]
     number = f"{os.getpid()}.{next(_numbers)}".encode()
-    return bytes((way, _KEPT_BESIDE if is_kept else _FRESH_BESIDE, len(whole))) + number, whole
+    return bytes((way, _CACHED_SHARED if is_cached else _FRESH_SHARED, len(whole))) + number, whole
 
 
 def decode(
     function: bytes, tensors: Sequence[_core.Tensor]
 ) -> tuple[tuple[Callable[[Any], Any], int, str], Callable[[], bool] | None]:
-    """Give what to call with a task's object, the number of its own tensors and its title.
+    """Return the callable for a task's argument, the number of the function's tensors, and its title.
 
-    If it is to be kept, then also what tells whether it must stay, however many are kept.
+    The second result is None if the function must not be cached, otherwise a predicate for whether it must not be
+    evicted from the cache.
     """
-    way, storage, count = function[:_HEAD]
-    if storage in (_KEPT, _FRESH):
-        call = pickle.loads(memoryview(function)[_HEAD:])
+    way, storage, count = function[:_HEADER_BYTES]
+    if storage in (_CACHED, _FRESH):
+        call = pickle.loads(memoryview(function)[_HEADER_BYTES:])
     else:
         call = _objects.loads(memoryview(tensors[0]), tensors[1:count])
-    lasting = getattr(call, "must_be_kept", _need_not_be_kept) if storage in (_KEPT, _KEPT_BESIDE) else None
-    return (_spread(call, way), count, title_of(call)), lasting
+    is_cached = storage in (_CACHED, _CACHED_SHARED)
+    is_pinned = getattr(call, "must_be_kept", _need_not_be_kept) if is_cached else None
+    return (_spread(call, way), count, title_of(call)), is_pinned
 
 
 def _need_not_be_kept() -> bool:
@@ -86,7 +90,7 @@ def _need_not_be_kept() -> bool:
 
 def _spread(call: Callable[..., Any], way: int) -> Callable[[Any], Any]:
     if way == APPLIED:
-        return lambda given: call(*given[0], **given[1])
+        return lambda arguments: call(*arguments[0], **arguments[1])
     if way == EACH_SPREAD:
         return lambda items: call(*items)
     if way == MANY:

@@ -1,4 +1,4 @@
-"""A fork after CUDA was initialised gives a child whose CUDA calls fail or hang: it is reported where it happens."""
+"""Warns when a process forks after CUDA was initialised: every CUDA call of the child would fail or hang."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _first_seen = ""
 
 
 class ForkAfterCudaWarning(RuntimeWarning):
-    """A process that has initialised CUDA forked."""
+    """The process forked after it had initialised CUDA."""
 
 
 def is_cuda_initialised() -> bool:
-    """Tell whether something in this process has initialised CUDA. Loads nothing and initialises nothing."""
+    """Return whether this process has initialised CUDA. Loads and initialises nothing."""
     try:
         driver = ctypes.CDLL(_LIBRARY, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
         count = ctypes.c_int()
@@ -36,7 +36,7 @@ def is_cuda_initialised() -> bool:
 
 
 def _remember_torch() -> None:
-    """Let torch tell where it initialises CUDA: it calls back from there."""
+    """Register a callback with torch that records where CUDA is initialised."""
     cuda = sys.modules.get("torch.cuda")
     queue = getattr(cuda, "_lazy_call", None)
     if queue is None or getattr(cuda, "_drover_guard", False):
@@ -61,15 +61,15 @@ def _where() -> str:
     if _first_seen:
         return f"at {_first_seen}"
     loaded = [name for name in _FRAMEWORKS if name in sys.modules]
-    return f"by one of {', '.join(loaded)}" if loaded else "by a library of this process"
+    return f"by one of {', '.join(loaded)}" if loaded else "by a library in this process"
 
 
 class _Watch:
-    """Sees imports, to ask torch in time, and finds nothing itself."""
+    """An import hook that finds no modules, but notices when torch has been imported."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Look whether torch is there by now; it is once one of its parts, or what uses it, is imported."""
+        """Check whether torch is imported by now; every later import, torch's own submodules included, gets here."""
         del name, path, target
         _remember_torch()
 
@@ -77,15 +77,15 @@ class _Watch:
 def _before_fork() -> None:
     if is_cuda_initialised():
         warnings.warn(
-            f"process {os.getpid()} forks although CUDA was initialised in it ({_where()}): in the child every use "
-            f"of CUDA will fail or hang.\n  what to do: {_REMEDY}",
+            f"process {os.getpid()} forks after CUDA was initialised in it ({_where()}): every use of CUDA in the "
+            f"child will fail or hang.\n  what to do: {_REMEDY}",
             ForkAfterCudaWarning,
             stacklevel=2,
         )
 
 
 def install() -> None:
-    """Watch this process from now on."""
+    """Install the import hook and the check before each fork."""
     _remember_torch()
-    sys.meta_path.insert(0, _Watch)  # first: asked at every import
+    sys.meta_path.insert(0, _Watch)  # in front, so that it sees every import
     os.register_at_fork(before=_before_fork)

@@ -1,4 +1,4 @@
-"""Buffers that are too many for one message, as few tensors: parts of one array together, and the rest copied."""
+"""Packs the buffers of a message into fewer tensors: parts of one array share one, the rest is copied together."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ __all__ = ["WHOLE", "Join", "Part", "join", "join_alike", "join_shared"]
 
 _ALIGNMENT = 64
 
-Part = tuple[int, int, int]  # which tensor, from where, how many bytes
-WHOLE = (1 << 64) - 1  # bytes of a part: all of the tensor, of whatever form it is
-Join = Callable[[list[_core.Tensor]], tuple[list[_core.Tensor], list[Part]]]  # few of many, and where each one is
+Part = tuple[int, int, int]  # index of the tensor, offset, size in bytes
+WHOLE = (1 << 64) - 1  # as a size: the whole tensor, with its shape
+Join = Callable[[list[_core.Tensor]], tuple[list[_core.Tensor], list[Part]]]  # returns fewer tensors and the parts
 
 
 class _Run(NamedTuple):
-    """Buffers that lie in one piece of shared memory."""
+    """Buffers that lie in one shared tensor."""
 
     begin: int
     tensor: _core.Tensor
-    members: list[tuple[int, int]]  # which buffer, at which address
+    members: list[tuple[int, int]]  # index and address of each buffer
 
 
 def join(large: list[memoryview], room: int, first: int) -> tuple[list[_core.Tensor], list[Part]]:
-    """Give so many tensors at most, and where each buffer lies in them; their numbers begin with `first`.
+    """Return at most `room` tensors, numbered from `first`, and the part of them that each buffer is.
 
-    What lies in shared memory is shared, as far as there is room.
+    Buffers in shared memory are shared as far as `room` allows, the others are copied.
     """
     runs = sorted(_runs(large), key=lambda run: -len(run.members))
     if len(runs) > room or sum(len(run.members) for run in runs) < len(large):
-        del runs[room - 1 :]  # the last tensor is for what is copied
+        del runs[room - 1 :]  # the last tensor is for copies
     parts: dict[int, Part] = {}
     for number, run in enumerate(runs, first):
         for index, address in run.members:
@@ -47,7 +47,7 @@ def join(large: list[memoryview], room: int, first: int) -> tuple[list[_core.Ten
 def join_alike(
     tensors: Sequence[_core.Tensor], joins: Sequence[Join | None]
 ) -> tuple[list[_core.Tensor], list[Part]]:
-    """Join the tensors of each way to do it; those without one stay as they are."""
+    """Join tensors that have the same join function; those without one stay as they are."""
     few: list[_core.Tensor] = []
     places: dict[int, Part] = {}
     for way in dict.fromkeys(joins):
@@ -60,13 +60,13 @@ def join_alike(
 
 
 def join_shared(shared: list[memoryview]) -> tuple[list[_core.Tensor], list[Part]]:
-    """Give as few tensors as hold all of these, which lie in shared memory, and where each lies in them."""
+    """Return the fewest tensors that hold these buffers, all of which are shared, and the part that each one is."""
     runs = _runs(shared)
     return join(shared, len(runs) + 1, 0)
 
 
 def _runs(large: list[memoryview]) -> list[_Run]:
-    """Find what lies in shared memory; neighbours in one tensor are one run."""
+    """Find the buffers in shared memory; neighbours in one tensor form one run."""
     found = []
     for index, raw in enumerate(large):
         tensor = _core.find_shared(raw)
@@ -92,12 +92,12 @@ def _address(tensor: _core.Tensor) -> int:
 
 
 def _between(begin: int, end: int) -> _core.Tensor | None:
-    """Give the tensor that lies there, if it is one. Nothing is read: the memory may be anybody's."""
+    """Return the tensor that spans these addresses, if there is one. The memory is not read: it may not be ours."""
     return _core.find_shared((ctypes.c_ubyte * (end - begin)).from_address(begin))
 
 
 def _copied(large: list[memoryview], left: list[int], number: int, parts: dict[int, Part]) -> _core.Tensor:
-    """Copy buffers behind each other, and say where they are."""
+    """Copy buffers into one tensor, and enter their parts."""
     begin = 0
     for index in left:
         parts[index] = (number, begin, large[index].nbytes)

@@ -1,4 +1,4 @@
-"""Whether children import the main module, as multiprocessing does, or get its functions and classes by value."""
+"""Decides whether children import the main module, as in multiprocessing, or receive its functions by value."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def _has_guard(path: str) -> bool:
 
 
 def is_imported_by_children() -> bool:
-    """Tell it: if the main module guards what must run once, or was run as a module of a package.
+    """Return whether children import the main module: it has a main guard, or was run with `python -m`.
 
-    A program without `if __name__ == "__main__":` would start itself again in each child; a notebook, and code from
-    a prompt, has no file to import. Their functions and classes travel by value instead.
+    A program without `if __name__ == "__main__":` would run again in each child, and a notebook or prompt has no file
+    to import. Their functions and classes are sent by value.
     """
     main = sys.modules.get("__main__")
     if main is None or getattr(main, "__spec__", None) is not None:

@@ -1,4 +1,4 @@
-"""Python objects as bytes and tensors: pickles, with large buffers beside them in shared memory."""
+"""Python objects as bytes and tensors: pickles whose large buffers lie in shared memory."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ from drover._joining import Part
 __all__ = ["alone", "carried", "carry", "dumps", "if_discarded", "loads", "reducers", "unsent"]
 
 PROTOCOL = 5
-INLINE = 16 * 1024  # buffers below this are copied with the pickle, which costs less than a block
-_MOST_TENSORS = 32
-_SPARED = 64 * 1024  # a pickler that made more than this has tables which are not worth to be kept
-_PLAIN = frozenset({int, float, bool, str, bytes, type(None), complex})
-_FEW = 16
-_HEADED = b"\x01"  # a pickle of this protocol begins with another byte
-_ALONE = b"\x02"  # nor with this one; then comes the number of who reads it
-_HEAD = struct.Struct("<III")
+INLINE = 16 * 1024  # smaller buffers are copied into the pickle, which costs less than a block of shared memory
+_MOST_TENSORS = 32  # in one message; kMostTensors in bindings/queue.cpp
+_SPARED = 64 * 1024  # picklers that wrote more than this are dropped: their memo tables have grown large
+# First byte of a payload that is not just a pickle; a pickle of this protocol begins with neither.
+_HEADED = b"\x01"  # a header follows, then the pickle
+_ALONE = b"\x02"  # the number of the reader follows
+_HEAD = struct.Struct("<III")  # numbers of tensors, of joined tensors, and of joined buffers
 _PART = struct.Struct("<IQQ")
 
 Reducer = Callable[[Any], Any]
 reducers: dict[type, Reducer] = {}
-# Libraries whose arrays travel by handle, and the module that knows how; each is asked once the library is there.
+# Libraries whose arrays travel by handle, and the module with their reducers, which is imported after the library.
 _awaited = {
     "numpy": "drover._arrays",
     "torch": "drover.torch",
@@ -40,25 +39,25 @@ _awaited = {
     "numba.cuda": "drover._device_arrays",
 }
 
-# An array that is sent alone needs no pickle if a tensor says all of it. By type: gives that, or None if it does not.
+# An array that is the whole message needs no pickle if a tensor describes it completely. By type: returns that
+# tensor, or None if it would not.
 alone: dict[type, Callable[[Any], _core.Tensor | None]] = {}
 _ALONE_TORCH = _ALONE + b"\x01"
 _readers: dict[int, Callable[[_core.Tensor], Any]] = {}
 
 
-# A pickle; tensors, named in it by their places in this list; buffers that are not in it, in its order; how each of
-# the tensors is joined with others if they are too many.
+# The pickle; tensors that it names by index; its out-of-band buffers in order; the join function of each tensor.
 _Made = tuple[bytes, list[_core.Tensor], list[memoryview], list["_joining.Join | None"]]
 
 
 class _Maker:
-    """A pickler that is used again and again: making one costs more than most pickles do."""
+    """A reusable pickler: creating one costs more than most pickles do."""
 
     def __init__(self, kind: Callable[..., Any]) -> None:
         self._parts: list[bytes] = []
         self.write = self._parts.append
         self.tensors: list[_core.Tensor] = []
-        self.joins: list[_joining.Join | None] = []  # of each tensor
+        self.joins: list[_joining.Join | None] = []  # one for each tensor
         self.inline = INLINE
         self._large: list[memoryview] = []
         self._pickler = kind(self, PROTOCOL, buffer_callback=self._is_inside)
@@ -69,7 +68,7 @@ class _Maker:
             raw = buffer.raw()
         except BufferError:
             return True
-        # What lies in shared memory is shared, however small it is.
+        # Buffers in shared memory are shared, however small they are.
         if raw.nbytes < self.inline and (raw.nbytes == 0 or _core.find_shared(raw) is None):
             return True
         self._large.append(raw)
@@ -77,14 +76,15 @@ class _Maker:
 
     def make(self, thing: Any, table: dict[type, Reducer], inline: int) -> _Made:
         if self._table is not table:
-            # By the base class: a subclass with a table of its own, as cloudpickle's, would hide this one.
+            # Set on the base class: cloudpickle's subclass has a dispatch_table of its own, which would hide this
+            # one.
             pickle.Pickler.dispatch_table.__set__(self._pickler, table)
             self._table = table
         self.inline = inline
         try:
             self._pickler.dump(thing)
         except BaseException:
-            # This refers to itself, and would keep what was to be sent until garbage is collected.
+            # This object is part of a reference cycle and would keep the failed message until garbage collection.
             self.tensors, self._large, self.joins = [], [], []
             raise
         finally:
@@ -99,16 +99,16 @@ class _Maker:
 
 
 class _State:
-    """What a thread is at."""
+    """The pickling state of a thread."""
 
     __slots__ = ("last", "maker", "read", "spare", "undo")
 
     def __init__(self) -> None:
-        self.maker: _Maker | None = None  # makes a pickle now
-        self.spare: _Maker | None = None  # made one, and may make the next
-        self.read: Sequence[_core.Tensor] | None = None  # came with the pickle that is being read
-        self.undo: list[Callable[[], object]] = []  # to be called if the pickle that is being made is thrown away
-        self.last: list[Callable[[], object]] = []  # the same for the one that was made last
+        self.maker: _Maker | None = None  # of the pickle in progress
+        self.spare: _Maker | None = None  # idle, for the next pickle
+        self.read: Sequence[_core.Tensor] | None = None  # tensors of the message that is being read
+        self.undo: list[Callable[[], object]] = []  # to call if the pickle in progress is discarded
+        self.last: list[Callable[[], object]] = []  # the same for the last pickle
 
 
 class _Local(threading.local):
@@ -120,14 +120,14 @@ _local = _Local()
 
 
 def carry(tensor: _core.Tensor, join: _joining.Join | None = None) -> int:
-    """Send a tensor with the pickle that this thread makes; give the number that `carried` takes.
+    """Attach a tensor to the pickle that this thread is writing; return the number to pass to `carried`.
 
-    With `join`, which makes few of many tensors of bytes, there may be more of them than a message carries.
+    With `join`, which packs tensors of bytes into fewer ones, an object may have more of them than a message carries.
     """
     maker = _local.state.maker
     if maker is None:
         raise pickle.PicklingError(
-            "an array in shared memory travels through queues and tasks of drover only, not through pickle alone"
+            "cannot pickle an array in shared memory: send it through a drover queue, pipe or task"
         )
     maker.tensors.append(tensor)
     maker.joins.append(join)
@@ -135,16 +135,16 @@ def carry(tensor: _core.Tensor, join: _joining.Join | None = None) -> int:
 
 
 def if_discarded(call: Callable[[], object]) -> None:
-    """Call it if the pickle that this thread makes is thrown away: it cannot be made, or has to be made by value."""
+    """Call `call` if the pickle that this thread is writing is discarded: it failed, or is redone by value."""
     if _local.state.maker is not None:
         _local.state.undo.append(call)
 
 
 def carried(number: int) -> _core.Tensor:
-    """Give a tensor that came with the pickle which this thread reads."""
+    """Return a tensor of the message that this thread is reading."""
     tensors = _local.state.read
     if tensors is None:
-        raise pickle.UnpicklingError("an array in shared memory was read outside of its message")
+        raise pickle.UnpicklingError("cannot unpickle an array in shared memory outside of its message")
     return tensors[number]
 
 
@@ -156,7 +156,7 @@ reducers[_core.Tensor] = _reduce_tensor
 
 
 class _Tables:
-    """How objects of which type are pickled: what is registered anywhere, and then our own."""
+    """The dispatch tables of picklers: copyreg's and multiprocessing's entries, overridden by our own."""
 
     def __init__(self) -> None:
         self._seen: tuple[int, ...] = ()
@@ -164,7 +164,7 @@ class _Tables:
         self.by_value: dict[type, Reducer] = {}
 
     def refresh(self) -> None:
-        """Look whether anybody registered something. Tables are replaced, never changed: other threads use them."""
+        """Rebuild the tables if a reducer was registered. They are replaced, not changed: other threads use them."""
         seen = (len(sys.modules), len(copyreg.dispatch_table), len(ForkingPickler._extra_reducers), len(reducers))
         if seen == self._seen:
             return
@@ -185,21 +185,24 @@ _tables = _Tables()
 def _ask_libraries() -> None:
     for name, module in list(_awaited.items()):
         library = sys.modules.get(name)
-        # Another thread may be in the middle of importing it.
+        # Another thread may still be importing it.
         if library is None or getattr(library.__spec__, "_initializing", False):
             continue
         _awaited.pop(name, None)
         try:
             reducers.update(importlib.import_module(module).reducers(name))
         except (ImportError, AttributeError) as error:
-            warnings.warn(f"arrays of {name} go its own way, since this version is unknown: {error}", stacklevel=2)
+            warnings.warn(
+                f"arrays of {name} are pickled by the library itself, because this version is not supported: {error}",
+                stacklevel=2,
+            )
 
 
 def _make(thing: Any, inline: int) -> _Made:
     state = _local.state
     outer = state.maker
     state.maker = maker = state.spare or _Maker(pickle.Pickler)
-    state.spare = None  # whoever pickles inside of this pickle makes another one
+    state.spare = None  # in use: a reducer that pickles creates another one
     try:
         made = maker.make(thing, _tables.plain, inline)
     finally:
@@ -210,7 +213,7 @@ def _make(thing: Any, inline: int) -> _Made:
 
 
 def _make_by_value(thing: Any, inline: int) -> _Made:
-    import cloudpickle  # noqa: PLC0415 (only programs that need it pay for it)
+    import cloudpickle  # noqa: PLC0415 (imported only if needed)
 
     state = _local.state
     outer = state.maker
@@ -221,24 +224,9 @@ def _make_by_value(thing: Any, inline: int) -> _Made:
         state.maker = outer
 
 
-def _is_plain(thing: Any) -> bool:
-    """Tell whether pickle alone will do: numbers and texts, and a few of them together."""
-    kind = type(thing)
-    if kind in _PLAIN:
-        return True
-    if kind is tuple or kind is list:
-        return len(thing) <= _FEW and _PLAIN.issuperset(map(type, thing))
-    return (
-        kind is dict
-        and len(thing) <= _FEW
-        and _PLAIN.issuperset(map(type, thing.values()))
-        and _PLAIN.issuperset(map(type, thing))
-    )
-
-
 def dumps(thing: Any, inline: int = INLINE) -> tuple[bytes, Sequence[_core.Tensor]]:
-    """Turn an object into bytes and what goes with them. Raises what pickle raises, here and now."""
-    if _is_plain(thing):
+    """Return an object as bytes and tensors. Raises what pickling raises."""
+    if _core.is_plain(thing):
         return pickle.dumps(thing, PROTOCOL), ()
     _tables.refresh()
     state = _local.state
@@ -247,7 +235,7 @@ def dumps(thing: Any, inline: int = INLINE) -> tuple[bytes, Sequence[_core.Tenso
         return _ALONE_TORCH, [tensor]
     outer, state.undo = state.undo, []
     try:
-        made = _make_somehow(thing, inline)
+        made = _make_by_either(thing, inline)
         whole = _with_tensors(made) if made[1] or made[2] else (made[0], ())
     except BaseException:
         _discard(state)
@@ -258,14 +246,15 @@ def dumps(thing: Any, inline: int = INLINE) -> tuple[bytes, Sequence[_core.Tenso
 
 
 def unsent(thing: Any) -> None:
-    """Undo what was done for an object that this thread gave to `dumps` last, and that was not sent after all."""
-    if not _is_plain(thing):
+    """Undo the side effects of this thread's last `dumps`, whose result was not sent after all."""
+    if not _core.is_plain(thing):
         for call in _local.state.last:
             call()
         _local.state.last = []
 
 
-def _make_somehow(thing: Any, inline: int) -> _Made:
+def _make_by_either(thing: Any, inline: int) -> _Made:
+    """Pickle by reference if possible, otherwise by value."""
     try:
         made = _make(thing, inline)
         if b"__main__" not in made[0] or _main_module.is_imported_by_children():
@@ -287,13 +276,13 @@ def _with_tensors(made: _Made) -> tuple[bytes, Sequence[_core.Tensor]]:
     if not tensors and len(large) <= _MOST_TENSORS:
         return payload, [_share(raw) for raw in large]
     places: Sequence[Part] = ()
-    most = _MOST_TENSORS - bool(large)  # the last one is for buffers that are joined
+    most = _MOST_TENSORS - bool(large)  # one is reserved for joined buffers
     if len(tensors) > most and any(joins):
         tensors, places = _joining.join_alike(tensors, joins)
     if len(tensors) > most:
         raise _errors.LimitReached(
-            f"an object to be sent has {len(tensors)} arrays on devices; one message carries {most}",
-            "send it in several messages, or put its arrays into fewer, as with torch.cat",
+            f"cannot send an object with {len(tensors)} device arrays: one message carries at most {most}",
+            "send it in several messages, or combine its arrays, for example with torch.cat",
         )
     if len(tensors) + len(large) <= _MOST_TENSORS:
         return _head(len(tensors), places, ()) + payload, [*tensors, *map(_share, large)]
@@ -306,13 +295,13 @@ def _share(raw: memoryview) -> _core.Tensor:
 
 
 def _head(tensors: int, places: Sequence[Part], parts: Sequence[Part]) -> bytes:
-    """Say how many tensors come before the buffers, and where tensors and buffers lie that were joined."""
+    """Return the header: how many tensors come before the buffers, and the parts of joined tensors and buffers."""
     head = _HEAD.pack(tensors, len(places), len(parts))
     return _HEADED + head + b"".join(_PART.pack(*part) for part in (*places, *parts))
 
 
 def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
-    """Make the object again. Arrays are views on the shared memory that came with the message."""
+    """Rebuild an object. Its arrays are views of the shared memory that came with the message."""
     if not tensors:
         return pickle.loads(payload)
     view = memoryview(payload)
@@ -320,14 +309,14 @@ def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
         return _reader(view[1])(tensors[0])
     if view[0] != _HEADED[0]:
         return pickle.loads(payload, buffers=tensors)
-    given, placed, count = _HEAD.unpack_from(view, 1)
+    first_buffer, joined, cut = _HEAD.unpack_from(view, 1)
     begin = 1 + _HEAD.size
-    end = begin + (placed + count) * _PART.size
+    end = begin + (joined + cut) * _PART.size
     parts = list(_PART.iter_unpack(view[begin:end]))
     state = _local.state
-    outer, state.read = state.read, _sliced(tensors, parts[:placed]) if placed else tensors
+    outer, state.read = state.read, _sliced(tensors, parts[:joined]) if joined else tensors
     try:
-        return pickle.loads(view[end:], buffers=_cut(tensors, parts[placed:]) if count else tensors[given:])
+        return pickle.loads(view[end:], buffers=_cut(tensors, parts[joined:]) if cut else tensors[first_buffer:])
     finally:
         state.read = outer
 
@@ -335,7 +324,9 @@ def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
 def _reader(number: int) -> Callable[[_core.Tensor], Any]:
     if number not in _readers:
         if number != _ALONE_TORCH[1]:
-            raise pickle.UnpicklingError(f"an array was sent as that of library {number}, which this drover lacks")
+            raise pickle.UnpicklingError(
+                f"cannot read an array of library {number}: the sender uses a newer version of drover"
+            )
         _readers[number] = importlib.import_module("drover.torch").opened
     return _readers[number]
 

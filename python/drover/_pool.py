@@ -1,4 +1,4 @@
-"""Pools with the behaviour of multiprocessing's, on workers that heal, have devices, and are shown by `drover ps`."""
+"""Pools that behave like multiprocessing's, whose workers are replaced when they die and can have devices."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ RUN, CLOSE, TERMINATE = "RUN", "CLOSE", "TERMINATE"
 
 
 def this_worker() -> _core.Worker:
-    """Give the worker of a pool that this process is: its index, name and device. Raises NotFound anywhere else."""
+    """Return this process as a worker of a pool: its `index`, `name`, `device`, `session` and `is_interrupted`.
+
+    Raises NotFound in any other process.
+    """
     return _core.this_worker()
 
 
 class _OwnFd:
-    """A descriptor that is closed when nobody refers to it any more."""
+    """A descriptor that is closed with the last reference."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -43,63 +46,63 @@ class _OwnFd:
         _close(self.fd)
 
 
-class _FdOfMaker:
-    """A descriptor of the process that made the pool, which each worker opens for itself when it begins."""
+class _OwnerFd:
+    """A descriptor of the process that owns the pool; each worker reopens it when it starts."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._mode = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
-        self._maker = os.getpid()
+        self._owner = os.getpid()
 
     def detach(self) -> int:
-        """Open it. The offset in a file is the opener's own."""
-        # Else the end of a pipe is there only when somebody has the other one.
-        fd = os.open(f"/proc/{self._maker}/fd/{self._fd}", self._mode | os.O_CLOEXEC | os.O_NONBLOCK)
+        """Reopen the descriptor. The offset in a file is not shared with the owner."""
+        # O_NONBLOCK: opening one end of a pipe would otherwise wait for the other end.
+        fd = os.open(f"/proc/{self._owner}/fd/{self._fd}", self._mode | os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(fd, True)
         return fd
 
 
 class _Starting:
-    """Stands for the workers to be started while what they are given is pickled."""
+    """Stands in for a child that is being started while the initializer and its arguments are pickled."""
 
-    DupFd = _FdOfMaker
+    DupFd = _OwnerFd
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
 
     def duplicate_for_child(self, fd: int) -> int:
-        """Have a descriptor as long as the pool, for workers that are started later."""
+        """Keep a duplicate as long as the pool exists, since workers may be started at any time."""
         own = _OwnFd(os.dup(fd))
         try:
-            os.close(_FdOfMaker(own.fd).detach())
+            os.close(_OwnerFd(own.fd).detach())
         except OSError as error:
             raise Unsupported(
-                f"workers cannot be given {os.readlink(f'/proc/self/fd/{fd}')} in initargs: {error.strerror}",
-                "give them a drover.Queue, or an end of drover.Pipe(), in place of a socket",
+                f"cannot pass {os.readlink(f'/proc/self/fd/{fd}')} to workers in initargs: {error.strerror}",
+                "pass a drover.Queue or an end of drover.Pipe() instead of a socket",
             ) from error
         self.kept.append(own)
         return own.fd
 
     def keep_until_joined(self, shared: Any) -> None:
-        """Let a shared object live as long as the pool: workers may be started at any time."""
+        """Keep a shared object as long as the pool exists, since workers may be started at any time."""
         self.kept.append(shared)
 
 
 def _start_payload(initializer: Any, initargs: Iterable[Any], is_executors: bool) -> tuple[bytes, Any, list[Any]]:
-    """Give what workers are told before their first task, and what must live as long as they may be started."""
-    told = preparation_of("worker")
-    told["authkey"] = bytes(told["authkey"])
+    """Return the payload and tensors for `_worker.start`, and the objects to keep as long as workers may start."""
+    preparation = preparation_of("worker")
+    preparation["authkey"] = bytes(preparation["authkey"])
     starting = _Starting()
     context.set_spawning_popen(starting)
     try:
-        beside, tensors = _objects.dumps((initializer, tuple(initargs)))
+        initializer_call, tensors = _objects.dumps((initializer, tuple(initargs)))
     finally:
         context.set_spawning_popen(None)
     tracker = (os.getpid(), process.current_process().name, resource_tracker.getfd())
-    return pickle.dumps((told, beside, tracker, is_executors)), tensors, starting.kept
+    return pickle.dumps((preparation, initializer_call, tracker, is_executors)), tensors, starting.kept
 
 
-def _say_how_workers_start() -> None:
+def _set_worker_command() -> None:
     arguments = [*util._args_from_interpreter_flags(), "-c", _template.WORKER]
     _core.init(os.fsdecode(spawn.get_executable()), arguments, _session._keeper())
     _template.prepare()
@@ -130,19 +133,35 @@ def _plan(processes: int | None, devices: str | None, placement: dict[str, Any])
 
 
 class Pool(TaskCalls):
-    """Workers that run functions. One that dies is replaced, and takes with it only the task it ran.
+    """Processes that run functions. A worker that dies is replaced; only the task it ran is lost.
 
-    The first five arguments are those of `multiprocessing.Pool`. `devices` says which devices the workers get, in
-    turn: "all", which is the default, "none", or names such as "cuda:0,cuda:1"; `per_device` how many workers each
-    device gets. Who says nothing of placement has workers that open their devices only when they use them.
-    `exclusive`, `sees_all`, `memory_budget`, `threads`, `affinity`, `mps` and `mps_percentage` are those of
-    docs/placement.md. `retry` is how often a task is begun again whose worker died. `output` is where what workers
-    print goes: "inherited", "forwarded" with the worker's name before each line, "discarded", or a file's path.
+    The first five arguments are those of `multiprocessing.Pool`; `context` is ignored. The others:
+
+    - `devices`: the devices that workers get, in turn: "all" (the default), "none", or names such as "cuda:0,cuda:1".
+      Without `devices` or another placement option, workers open their device only when they use it.
+    - `per_device`, `exclusive`, `sees_all`, `memory_budget`, `threads`, `affinity`, `mps`, `mps_percentage`:
+      placement options; see docs/placement.md.
+    - `retry`: how often a task is retried whose worker died. Without it, such a task raises PeerLost.
+    - `output`: where the output of workers goes: "inherited", "forwarded" (the worker's name precedes each line),
+      "discarded", or the path of a file.
+    - `name`: the name of the pool in `drover ps`.
+    - `start_limit`: seconds that a worker may take to start.
+    - `idle_limit`: seconds after which an idle worker ends; 0 for never.
+    - `stall_report_after`: seconds without progress after which a report is printed; 0 for never.
+
+    Raises ValueError or TypeError for invalid arguments.
+
+    >>> import drover
+    >>> def square(n):
+    ...     return n * n
+    >>> with drover.Pool(2) as pool:
+    ...     pool.map(square, range(5))
+    [0, 1, 4, 9, 16]
     """
 
-    _is_executors = False  # whether what cannot be sent back is told as concurrent.futures does
+    _is_executors = False  # whether a result that cannot be sent is reported as in concurrent.futures
 
-    def __init__(  # noqa: PLR0913 (multiprocessing's, and ours by their names)
+    def __init__(  # noqa: PLR0913 (multiprocessing's arguments, and ours by keyword)
         self,
         processes: int | None = None,
         initializer: Callable[..., object] | None = None,
@@ -159,10 +178,10 @@ class Pool(TaskCalls):
         stall_report_after: float = 60.0,
         **placement: Any,
     ) -> None:
-        """Start workers; does not wait for them."""
+        """Start the workers without waiting for them."""
         del context
-        self._state = TERMINATE  # until it has begun
-        self._maker = os.getpid()
+        self._state = TERMINATE  # until the constructor is done
+        self._owner = os.getpid()
         _check(processes, initializer, maxtasksperchild)
         options = _core.PoolOptions()
         options.name = name
@@ -172,7 +191,7 @@ class Pool(TaskCalls):
         options.set_output(output)
         payload, tensors, self._kept = _start_payload(initializer, initargs, self._is_executors)
         options.set_start(payload, tensors)
-        _say_how_workers_start()
+        _set_worker_command()
         util._flush_std_streams()
         self._core = _core.Pool(_session.current(), _plan(processes, devices, placement), options)
         self._iterators: weakref.WeakSet[IMapIterator] = weakref.WeakSet()
@@ -191,7 +210,7 @@ class Pool(TaskCalls):
 
     @property
     def _pool(self) -> list[SimpleNamespace]:
-        """The workers, for programs that look for their processes where multiprocessing has them."""
+        """The workers, for programs that use this private attribute of multiprocessing's pools."""
         return [SimpleNamespace(**worker) for worker in self._core.workers()]
 
     def options(
@@ -203,103 +222,111 @@ class Pool(TaskCalls):
         grace: float = 1.0,
         worker: int | None = None,
     ) -> TaskCalls:
-        """Give the calls of this pool with other options for their tasks: `pool.options(timeout=5).map(...)`.
+        """Return the call methods of this pool with options for their tasks: `pool.options(timeout=5).map(...)`.
 
-        Tasks of a higher `priority` go first. `retry` is how often one is begun again whose worker died; -1: it is
-        not given to another even if it had not begun. One that takes longer than `timeout` seconds is asked to stop
-        (`this_worker().is_interrupted`), and its worker killed after `grace`. `worker` is the only one that runs it.
+        - `priority`: tasks of a higher priority run first.
+        - `retry`: how often a task is retried whose worker died; with -1, not even a task that had not started yet
+          moves to another worker.
+        - `timeout`: seconds after which a task is asked to stop (`this_worker().is_interrupted`).
+        - `grace`: seconds after the timeout until the worker is killed.
+        - `worker`: the index of the only worker that may run the task.
         """
-        told = _core.TaskOptions(priority=priority, retry=retry, timeout=timeout or 0.0, grace=grace, worker=worker)
-        return _WithOptions(self, told)
+        options = _core.TaskOptions(
+            priority=priority, retry=retry, timeout=timeout or 0.0, grace=grace, worker=worker
+        )
+        return _WithOptions(self, options)
 
     def actor(
         self, kind: Callable[..., Any], /, *args: Any, worker: int | None = None, restart: bool = False, **kwargs: Any
     ) -> Actor:
-        """Make an object in a worker: `kind(*args, **kwargs)`. Its methods give futures, and are run in order.
+        """Create an object in a worker, `kind(*args, **kwargs)`. Its methods return futures and run in order.
 
-        `worker` is the number of the worker; else that with the fewest actors has it. When the worker's process dies,
-        calls raise PeerLost; with `restart` the next one finds the object made anew.
+        `worker` is the index of the worker; by default it is the one with the fewest actors. When the process of that
+        worker dies, calls raise PeerLost; with `restart` the next call recreates the object.
         """
-        from drover._actors import Actor, Recipe  # noqa: PLC0415 (needs executors, which need pools)
+        from drover._actors import Actor, Recipe  # noqa: PLC0415 (imports executors, which import pools)
 
         self._check_running()
         if worker is None:
             taken = [actor.worker for actor in self._actors]
             worker = min(self._core.numbers() or [0], key=lambda number: (taken.count(number), number))
-        made = Actor(self, worker, Recipe(kind, args, kwargs, restart), {"retry": 0})
-        self._actors.add(made)
-        return made
+        actor = Actor(self, worker, Recipe(kind, args, kwargs, restart), {"retry": 0})
+        self._actors.add(actor)
+        return actor
 
     def close(self) -> None:
-        """Take no more tasks; those that it has are run."""
+        """Refuse new tasks; submitted ones still run."""
         if self._state == RUN:
             self._state = CLOSE
 
     def terminate(self) -> None:
-        """End it now. Results that did not come raise Cancelled."""
+        """Kill the workers. Results that are not there yet raise Cancelled."""
         self._state = TERMINATE
         self._terminate()
 
     def join(self) -> None:
-        """Wait until all tasks are done and the workers have ended. Only after close or terminate."""
+        """Wait until all tasks are done and the workers have ended.
+
+        Raises ValueError unless the pool was closed or terminated.
+        """
         if self._state == RUN:
             raise ValueError("Pool is still running")
         for iterator in list(self._iterators):
             iterator._feed_all()
         if self._state == CLOSE and self._has_initializer:
-            with contextlib.suppress(PeerLost, Cancelled):  # told by what the worker printed; joined already
-                self._core.wait_ready(None)  # what it is for has happened, even if there never was a task
+            with contextlib.suppress(PeerLost, Cancelled):  # the worker has printed why; or join was called before
+                self._core.wait_ready(None)  # initializers run even if there never was a task
         self._core.join(None)
         self._kept.clear()
 
     def wait_ready(self, timeout: float | None = None) -> bool:
-        """Wait until every worker is ready; tell whether they are. Raises PeerLost if they cannot be started."""
+        """Wait until every worker is ready; return False at the timeout. Raises PeerLost if workers cannot start."""
         return self._core.wait_ready(timeout)
 
     def workers(self) -> list[dict[str, Any]]:
-        """List the workers: index, name, pid, device, whether each is ready, and how much it has done."""
+        """Return a dict for each worker: index, name, pid, device, device_uuid, is_ready, done and starts."""
         return self._core.workers()
 
     def statistics(self) -> dict[str, int]:
-        """Count what was done: tasks pending, in_flight, finished, failed, retried, moved; workers' restarts."""
+        """Return counts of tasks: pending, in_flight, finished, failed, retried and moved; and of worker restarts."""
         return self._core.statistics()
 
     def resize(self, processes: int) -> None:
-        """Have more workers, or fewer; those that run a task finish it."""
+        """Change the number of workers. A worker to be removed first finishes its task."""
         self._check_running()
         self._core.resize(processes)
 
     def stall_report(self) -> str:
-        """Tell who does what and who waits for whom, with stacks."""
+        """Return a report of what each worker does and waits for, with stacks."""
         return self._core.stall_report()
 
     def __enter__(self) -> Pool:
-        """Use it for a block of statements, and terminate it then."""
+        """Return this pool; raise ValueError if it is closed."""
         self._check_running()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Terminate it."""
+        """Terminate the pool."""
         self.terminate()
 
     def __reduce__(self) -> Any:
-        """Refuse: a pool belongs to the process that made it."""
+        """Refuse to be pickled: a pool belongs to the process that created it."""
         raise NotImplementedError("pool objects cannot be passed between processes or pickled")
 
     def __repr__(self) -> str:
-        """Show its state and size."""
+        """Show the state and size."""
         kind = type(self)
         size = len(self._core.numbers()) if self._state == RUN else 0
         return f"<{kind.__module__}.{kind.__qualname__} state={self._state} pool_size={size}>"
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
-        """Warn if nobody ended it."""
-        if self._state == RUN and self._maker == os.getpid() and not sys.is_finalizing():
+        """Warn if the pool is still running."""
+        if self._state == RUN and self._owner == os.getpid() and not sys.is_finalizing():
             _warn(f"unclosed running multiprocessing pool {self!r}", ResourceWarning, source=self)
 
 
 class _WithOptions(TaskCalls):
-    """The calls of a pool with other options for their tasks."""
+    """The call methods of a pool with options for their tasks."""
 
     def __init__(self, pool: Pool, options: _core.TaskOptions) -> None:
         self._of = pool

@@ -1,4 +1,4 @@
-"""Processes with the behaviour of multiprocessing's: as fresh interpreters, in the session of their parent."""
+"""Processes that behave like multiprocessing's: fresh interpreters that join the session of their parent."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Popen", "Process", "preparation_of"]
 
 
 class Popen:
-    """A child, as `multiprocessing.Process` sees it. It ends with the session at the latest."""
+    """The child behind a `Process`, with the interface that multiprocessing expects. It ends with the session."""
 
     method = "drover"
-    DupFd = popen_spawn_posix._DupFd  # how descriptors are named in what the child reads
+    DupFd = popen_spawn_posix._DupFd  # the pickled form of a descriptor
 
     def __init__(self, process_obj: process.BaseProcess) -> None:
-        """Start it."""
+        """Start the child."""
         util._flush_std_streams()
         self.returncode: int | None = None
         self._kept: list[Any] = []
@@ -28,12 +28,12 @@ class Popen:
         self._launch(process_obj)
 
     def duplicate_for_child(self, fd: int) -> int:
-        """Let the child have a descriptor, under the same number."""
+        """Let the child inherit a descriptor, under the same number."""
         self._fds.append(fd)
         return fd
 
     def keep_until_joined(self, shared: Any) -> None:
-        """Let a shared object live until the child, which knows its name only, has ended."""
+        """Keep a shared object until the child, which only has its name, has ended."""
         self._kept.append(shared)
 
     def _launch(self, process_obj: process.BaseProcess) -> None:
@@ -76,11 +76,11 @@ class Popen:
         self.sentinel = self._child.pidfd
 
     def poll(self, flag: int = os.WNOHANG) -> int | None:
-        """Give the exit code, if it has ended."""
+        """Return the exit code, or None if the child is running."""
         return self.wait(0.0 if flag == os.WNOHANG else None)
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait until it has ended; give its exit code, negative for a signal, or nothing if it was not in time."""
+        """Wait for the child; return its exit code, negative for a signal, or None at the timeout."""
         if self.returncode is None:
             self.returncode = self._child.wait(timeout)
             if self.returncode is not None:
@@ -104,23 +104,23 @@ class Popen:
         self._signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the child."""
         self._child = None
 
 
 def _method() -> str | None:
-    from drover._context import default  # noqa: PLC0415 (which needs this module)
+    from drover._context import default  # noqa: PLC0415 (imports this module)
 
     return default.get_start_method(allow_none=True)
 
 
 def preparation_of(name: str) -> dict[str, Any]:
-    """Give what a child of that name must know to be like this process."""
+    """Return multiprocessing's preparation data for a child, without a main module that it must not import."""
     standard = context._default_context
     is_chosen = standard.get_start_method(allow_none=True) is not None
     preparation = spawn.get_preparation_data(name)
     if not is_chosen:
-        # To ask for the standard library's method is to choose it; the program may still want to.
+        # Reading the standard library's start method has fixed it, and the program may still want to set it.
         standard._actual_context = None
         del preparation["start_method"]
     if not _main_module.is_imported_by_children():
@@ -134,7 +134,23 @@ def _display_name(name: str) -> str:
 
 
 class Process(process.BaseProcess):
-    """A process that runs a function of this program."""
+    """A process that runs a function; the same as `multiprocessing.Process`.
+
+    The child is a fresh interpreter, never a fork of this process, so it can use CUDA. `target`, `args` and `kwargs`
+    are pickled by `start`; arrays in shared memory are not copied.
+
+    >>> import drover
+    >>> def work(numbers, results):
+    ...     results.put(sum(numbers))
+    >>> results = drover.Queue()
+    >>> process = drover.Process(target=work, args=([1, 2, 3], results))
+    >>> process.start()
+    >>> results.get()
+    6
+    >>> process.join()
+    >>> process.exitcode
+    0
+    """
 
     _start_method = "drover"
 
@@ -144,4 +160,4 @@ class Process(process.BaseProcess):
 
     @staticmethod
     def _after_fork() -> None:
-        """Nothing was forked."""
+        """Do nothing: no process was forked."""

@@ -1,4 +1,4 @@
-"""How far the calls of a pool have come, shown to whoever waits: by tqdm where it is installed, else by a line."""
+"""Progress bars for the calls of a pool: by tqdm if it is installed, otherwise a line on the terminal."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from drover import _core
 
 __all__ = ["Counted", "follow", "is_wanted", "length_of"]
 
-_PAUSE = 0.02  # seconds between looks while all is under way
-_EVERY = 0.1  # seconds between two drawings of a line
+_PAUSE = 0.02  # seconds between checks of the progress
+_EVERY = 0.1  # seconds between redraws of a line
 
 
 def is_wanted(progress: Any) -> bool:
-    """Tell whether progress is to be shown. A bar is not asked: some have no truth of their own."""
+    """Return whether progress is to be shown. The truth of a bar is not asked: some raise an error."""
     return progress is not None and progress is not False
 
 
 def length_of(*iterables: Iterable[Any]) -> int | None:
-    """Give how many items there are, if they are counted without taking them."""
+    """Return the number of items that `zip` would yield, or None if it is unknown."""
     lengths = [len(items) for items in iterables if hasattr(items, "__len__")]
     return min(lengths) if len(lengths) == len(iterables) else None
 
 
 class _Line:
-    """A line on a terminal."""
+    """A bar drawn as a line on the terminal."""
 
     def __init__(self, title: str, total: int | None) -> None:
         self._title = title
@@ -57,7 +57,7 @@ class _Line:
 
 
 class _Calling:
-    """Calls a function of the program with what is done and what there is altogether."""
+    """Calls a user's function with the number of items done and the total."""
 
     def __init__(self, call: Any, total: int | None) -> None:
         self._call = call
@@ -72,8 +72,8 @@ class _Calling:
         pass
 
 
-class _Lent:
-    """A bar of the program's own, which ends it too."""
+class _Borrowed:
+    """A user's bar, which the user also closes."""
 
     def __init__(self, bar: Any) -> None:
         self.update = bar.update
@@ -83,7 +83,7 @@ class _Lent:
 
 
 class _Nothing:
-    """Shows nothing: nobody looks."""
+    """Shows nothing."""
 
     def update(self, count: int) -> None:
         pass
@@ -93,24 +93,24 @@ class _Nothing:
 
 
 def _bar(progress: Any, title: str, total: int | None) -> Any:
-    """Give what is told of progress. Whether a terminal is there is asked for bars that we make, and no others."""
+    """Return the bar to update. Only bars that we create depend on whether there is a terminal."""
     if hasattr(progress, "update"):
-        return _Lent(progress)
+        return _Borrowed(progress)
     if callable(progress):
         return _Calling(progress, total)
     title = progress if isinstance(progress, str) else title
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a notebook could have nicer bars
-            from tqdm.auto import tqdm  # noqa: PLC0415 (only for this)
+            warnings.simplefilter("ignore")  # tqdm suggests ipywidgets in notebooks
+            from tqdm.auto import tqdm  # noqa: PLC0415 (imported only if needed)
     except ImportError:
         is_terminal = sys.stderr is not None and sys.stderr.isatty()
         return _Line(title, total) if is_terminal else _Nothing()
-    return tqdm(total=total, desc=title, disable=None)  # None: not where no terminal is, but in notebooks
+    return tqdm(total=total, desc=title, disable=None)  # None: shown on terminals and in notebooks only
 
 
 def follow(calls: _core.Calls, progress: Any, title: str, total: int, size: int) -> None:
-    """Submit all tasks of a map, of so many items each, and wait until they are done; show how far it is."""
+    """Submit all tasks of a map, each of `size` items, and wait until they are done while showing progress."""
     bar = _bar(progress, title, total)
     shown = 0
     is_fed = False
@@ -118,7 +118,7 @@ def follow(calls: _core.Calls, progress: Any, title: str, total: int, size: int)
         while shown < total:
             is_fed = is_fed or calls.feed()
             is_over = calls.wait_all(_PAUSE) and is_fed
-            done = total if is_over else min(total, (len(calls) - calls.under_way) * size)
+            done = total if is_over else min(total, (len(calls) - calls.in_flight) * size)
             if done > shown:
                 bar.update(done - shown)
                 shown = done
@@ -127,19 +127,19 @@ def follow(calls: _core.Calls, progress: Any, title: str, total: int, size: int)
 
 
 class Counted:
-    """An iterator whose results are counted as they are taken; what a task raised counts, too."""
+    """An iterator that counts results, including exceptions of tasks, as they are taken."""
 
     def __init__(self, results: Any, progress: Any, title: str, total: int | None) -> None:
-        """Count what another gives."""
+        """Wrap an iterator."""
         self._results = results
         self._bar = _bar(progress, title, total)
 
     def __iter__(self) -> Iterator[Any]:
-        """Give itself."""
+        """Return this iterator."""
         return self
 
     def next(self, timeout: float | None = None) -> Any:
-        """Give the next result; with a timeout, where the iterator knows it, if it comes in time."""
+        """Return the next result. A timeout is passed on to the iterator, which must support it."""
         try:
             result = next(self._results) if timeout is None else self._results.next(timeout)
         except StopIteration:
@@ -148,8 +148,8 @@ class Counted:
         except TookTooLong:
             raise
         except KeyboardInterrupt as interrupt:
-            del self  # as the iterators of a pool do it: frames would keep it
-            raise interrupt.with_traceback(None)  # noqa: B904 (it is the same)
+            del self  # as in IMapIterator.next: the frames of the traceback would keep it alive
+            raise interrupt.with_traceback(None)  # noqa: B904 (the same exception)
         except Exception:
             self._bar.update(1)
             raise
@@ -159,7 +159,7 @@ class Counted:
     __next__ = next  # noqa: A003 (multiprocessing's name)
 
     def close(self) -> None:
-        """Show the end. What the iterator has not given is given up if it is one that can be closed."""
+        """Finish the bar, and close the iterator if it can be closed, which cancels the remaining results."""
         self._bar.close()
         if hasattr(self._results, "close"):
             self._results.close()

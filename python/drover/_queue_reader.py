@@ -1,4 +1,4 @@
-"""A queue with the words of a connection, for those who look behind multiprocessing's queues."""
+"""The reading end of a queue as a connection, for code that uses the `_reader` of multiprocessing's queues."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import threading
 from typing import Any
 
 from drover import _core, _errors, _objects
-from drover._last_calls import call_at_exit
+from drover._exit_hooks import call_at_exit
 
 __all__ = ["QueueReader"]
 
-_SLICE = 0.1  # seconds after which the thread looks whether it is still needed
+_SLICE = 0.1  # seconds between the thread's checks whether it is still needed
+_GOT_NOTHING_YET = _core.GetResult.timed_out
 
 
 class _Taken:
-    """What the thread has taken out of the queue, and a descriptor that counts it."""
+    """The messages that the thread has taken out of the queue, and an eventfd that counts them."""
 
     def __init__(self) -> None:
         self.items: collections.deque[tuple[Any, Any]] = collections.deque()
@@ -37,39 +38,40 @@ class _Taken:
 
 
 class QueueReader:
-    """The end of a queue from which is read, whose descriptor is readable exactly when `recv` need not wait.
+    """The reading end of a queue. Its descriptor is readable exactly when `recv` does not block.
 
-    A queue's own descriptor may be readable for nothing. So a thread takes what comes, from the first use on: this
-    process is to be the only one that reads. For concurrent.futures, whose executors wait for `_reader`.
+    The queue's own descriptor can be readable without a message. So from the first use on, a thread takes all
+    messages, and this process must be the only reader. concurrent.futures needs this: its executors wait for
+    `_reader`.
     """
 
     def __init__(self, core: _core.Queue) -> None:
-        """Make one for a queue; nothing is taken yet."""
+        """Wrap a queue; takes no messages yet."""
         self._core = core
         self._taken: _Taken | None = None
         self.closed = False
 
     def __del__(self) -> None:
-        """Let the thread end."""
+        """Stop the thread."""
         self.close()
 
     def __len__(self) -> int:
-        """Give the number of objects that were taken out and wait here."""
+        """Return the number of messages that the thread has taken."""
         return len(self._taken.items) if self._taken is not None else 0
 
     @property
     def is_used(self) -> bool:
-        """Whether what is put into the queue is to be had from here only."""
+        """Whether the thread takes all messages, so that they can only be received here."""
         return self._taken is not None
 
     def close(self) -> None:
-        """Take nothing any more."""
+        """Stop taking messages."""
         self.closed = True
         if self._taken is not None:
             self._taken.is_wanted = False
 
     def fileno(self) -> int:
-        """Give a descriptor to wait for."""
+        """Return a descriptor to wait for."""
         if self._taken is None:
             self._taken = taken = _Taken()
             taken.thread = threading.Thread(target=_take, args=(self._core, taken), name="drover reader", daemon=True)
@@ -78,21 +80,21 @@ class QueueReader:
         return self._taken.count
 
     def poll(self, timeout: float | None = 0.0) -> bool:
-        """Wait until there is something; tell whether there is."""
-        waiting = select.poll()  # unlike select it knows descriptors beyond 1023
+        """Wait for a message; return whether there is one."""
+        waiting = select.poll()  # unlike select, this works beyond descriptor 1023
         waiting.register(self.fileno(), select.POLLIN)
         return bool(waiting.poll(None if timeout is None else math.ceil(timeout * 1e3)))
 
     def take(self, timeout: float | None) -> tuple[Any, Any] | None:
-        """Take a message; nothing if there is none in time."""
+        """Take a message; return None at the timeout."""
         while self.poll(timeout):
-            with contextlib.suppress(BlockingIOError):  # another thread was first
+            with contextlib.suppress(BlockingIOError):  # another thread took it
                 os.eventfd_read(self.fileno())
                 return self._taken.items.popleft()
         return None
 
     def recv(self) -> Any:
-        """Take the oldest object out."""
+        """Receive the oldest object; blocks until there is one."""
         got = self.take(None)
         return _objects.loads(*got)
 
@@ -104,5 +106,5 @@ def _take(core: _core.Queue, taken: _Taken) -> None:
             if type(got) is tuple:
                 taken.items.append(got)
                 os.eventfd_write(taken.count, 1)
-            elif got != 1:  # nobody is left who could put; somebody may come
+            elif got is not _GOT_NOTHING_YET:  # no process is left to put, but one may still open the queue
                 threading.Event().wait(_SLICE)

@@ -1,4 +1,4 @@
-"""Queues with the behaviour of multiprocessing's, on rings in shared memory."""
+"""Queues that behave like multiprocessing's, on rings in shared memory."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from typing import Any
 
 from drover import _core, _objects, _session
 from drover._errors import Error, PeerLost
-from drover._last_calls import call_at_exit
+from drover._exit_hooks import call_at_exit
 from drover._queue_reader import QueueReader
 from drover._synchronize import Condition, Semaphore, SharedHandle
 
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue"]
 
-# Messages in the ring of a queue without a bound. What does not fit waits in the process that put it.
-_UNBOUNDED = 4096
+_UNBOUNDED = 4096  # messages in the ring of an unbounded queue; more wait in the process that put them
 _MOST = 1 << 20
 _BYTES = 64 << 20
-_TIMED_OUT, _CLOSED, _PEER_LOST = 1, 2, 3
+_PutResult, _GetResult = _core.PutResult, _core.GetResult
+_PUT = _PutResult.put
 _PAUSE = 0.02
-_SLICE = 0.1  # seconds after which a thread looks whether it is to stop
+_SLICE = 0.1  # seconds between a thread's checks whether it is to stop
 
 
 def _lost(what: str) -> PeerLost:
     return PeerLost(
-        f"{what}: every other process that had this queue has ended or closed it, so this would wait for ever",
-        "start those who use the other end first and see why they ended; with a timeout it waits for new ones",
+        f"{what}, and every other process that had this queue has ended or closed it: waiting would never end",
+        "check why those processes ended, or start them first; with a timeout the call waits for new ones to open it",
     )
 
 
 def _closed() -> PeerLost:
     return PeerLost(
-        "the queue was closed for all by another program of the session, and takes and gives nothing any more",
-        "see who calls close of the C++ class, or make another queue",
+        "another program of the session closed the queue for all processes",
+        "check which program calls Queue::close of the C++ library, or create another queue",
     )
 
 
 class _Feeder:
-    """What was put into a queue without a bound while its ring was full: a thread passes it on, in order."""
+    """The overflow of an unbounded queue whose ring is full: a thread moves it into the ring, in order."""
 
     def __init__(self, core: _core.Queue) -> None:
         self._core = core
@@ -67,16 +67,16 @@ class _Feeder:
             while not self._is_stopped and not self._pass_on():
                 pass
         except Error:
-            self._give_up()  # the session is over, and nobody is there to take it
+            self._give_up()  # the session is over: nobody can take the messages
             raise
 
     def _pass_on(self) -> bool:
-        """Pass the first on; tell whether it was the last."""
+        """Move the first message; return whether it was the last."""
         result = self._core.put(*self._items[0], _SLICE)
-        self._is_alone = result == _PEER_LOST
+        self._is_alone = result is _PutResult.peer_lost
         if self._is_alone:
-            time.sleep(_PAUSE)  # somebody may still come
-        if result in (_TIMED_OUT, _PEER_LOST):
+            time.sleep(_PAUSE)  # a process may still open the queue
+        if result in (_PutResult.timed_out, _PutResult.peer_lost):
             return False
         with self._changed:
             self._items.popleft()
@@ -95,7 +95,7 @@ class _Feeder:
         return True
 
     def join(self) -> None:
-        """Wait until all is passed on, or nobody is left to take it."""
+        """Wait until all messages are in the ring, or no process is left to take them."""
         with self._changed:
             while self._thread is not None and not self._is_alone:
                 self._changed.wait(0.2)
@@ -104,7 +104,7 @@ class _Feeder:
         self._is_joined_at_exit = False
 
     def end_at_exit(self) -> None:
-        # Children are joined by now. Where the session ends with this process, nobody is left to take anything.
+        # Children are joined by now. If the session ends with this process, nobody is left to take anything.
         if self._is_joined_at_exit and not _session.ends_with_this_process():
             self.join()
         self._is_stopped = True
@@ -114,12 +114,22 @@ class _Feeder:
 
 
 class Queue(SharedHandle):
-    """A queue between processes, first in first out, whose messages survive the death of whoever put them."""
+    """A first-in, first-out queue between processes, with the interface of `multiprocessing.Queue`.
+
+    Any picklable object can be sent; arrays in shared memory and on devices are not copied. Messages survive the
+    death of the process that put them. `maxsize` is the number of objects that fit; 0 or less means no limit.
+
+    >>> import drover
+    >>> queue = drover.Queue()
+    >>> queue.put({"step": 1})
+    >>> queue.get()
+    {'step': 1}
+    """
 
     _opened_as = _core.Queue
 
     def __init__(self, maxsize: int = 0, *, ctx: object = None) -> None:
-        """Make one that holds so many objects; any number if it is 0 or less."""
+        """Create a queue for at most `maxsize` objects, or any number if that is 0 or less."""
         del ctx
         self._maxsize = max(0, maxsize)
         capacity = min(self._maxsize, _MOST) or _UNBOUNDED
@@ -131,15 +141,15 @@ class Queue(SharedHandle):
         self._is_closed = False
         self._is_writer_closed = False
         self._reader = QueueReader(core)
-        self._rlock = threading.Lock()  # what multiprocessing's own pools expect; get needs none
-        self._turns: Any = None  # of coroutines
+        self._rlock = threading.Lock()  # multiprocessing's own pools expect it; get needs none
+        self._turns: Any = None  # waiting lines of coroutines
 
     def __getstate__(self) -> Any:
-        """Give what others open it by."""
+        """Return the handle by which another process opens the queue."""
         return super().__getstate__(), self._maxsize
 
     def __setstate__(self, state: Any) -> None:
-        """Open it here."""
+        """Open the queue in this process."""
         handle, self._maxsize = state
         self._set_up(_core.Queue.open(_session.current(), handle))
 
@@ -152,10 +162,14 @@ class Queue(SharedHandle):
             raise ValueError(f"Queue {self!r} is closed")
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Put an object in. What cannot be sent raises here and now."""
+        """Put an object into the queue; wait for room if `block`, at most `timeout` seconds.
+
+        Raises queue.Full if there is no room in time, ValueError after `close`, PeerLost if every other process that
+        could make room has ended, and at once the error of pickling if the object cannot be sent.
+        """
         self._check_open()
         if self._is_writer_closed:
-            raise OSError("handle is closed")  # as multiprocessing has it
+            raise OSError("handle is closed")  # multiprocessing's message
         payload, tensors = _objects.dumps(obj)
         try:
             self._put(payload, tensors, block, timeout)
@@ -165,29 +179,34 @@ class Queue(SharedHandle):
 
     def _put(self, payload: bytes, tensors: Any, block: bool, timeout: float | None) -> None:
         if self._feeder is not None:
-            result = _TIMED_OUT if len(self._feeder) else self._core.put(payload, tensors, 0.0)
-            if result == _CLOSED:
+            result = _PutResult.timed_out if len(self._feeder) else self._core.put(payload, tensors, 0.0)
+            if result is _PUT:
+                return
+            if result is _PutResult.closed:
                 raise _closed()
-            if result in (_TIMED_OUT, _PEER_LOST):
-                self._feeder.add(payload, tensors)
+            self._feeder.add(payload, tensors)
             return
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             result = self._core.put(payload, tensors, _seconds(block, timeout))
-            if result == _PEER_LOST and block:
+            if result is _PUT:
+                return
+            if result is _PutResult.closed:
+                raise _closed()
+            if result is _PutResult.peer_lost and block:
                 if end is None:
                     raise _lost("the queue is full")
                 if (timeout := end - time.monotonic()) > 0:
                     time.sleep(min(_PAUSE, timeout))
                     continue
-            if result == _CLOSED:
-                raise _closed()
-            if result in (_TIMED_OUT, _PEER_LOST):
-                raise queue.Full
-            return
+            raise queue.Full
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Take the oldest object out."""
+        """Take the oldest object out of the queue; wait for one if `block`, at most `timeout` seconds.
+
+        Raises queue.Empty if there is none in time, ValueError after `close`, and PeerLost if every other process
+        that could put one has ended.
+        """
         self._check_open()
         if self._reader.is_used:
             if (got := self._reader.take(_seconds(block, timeout))) is None:
@@ -198,9 +217,9 @@ class Queue(SharedHandle):
             got = self._core.get(_seconds(block, timeout))
             if type(got) is tuple:
                 return _objects.loads(*got)
-            if got == _CLOSED:
+            if got is _GetResult.closed:
                 raise _closed()
-            if got == _PEER_LOST and block:
+            if got is _GetResult.peer_lost and block:
                 if end is None:
                     raise _lost("the queue is empty")
                 if (timeout := end - time.monotonic()) > 0:
@@ -209,25 +228,26 @@ class Queue(SharedHandle):
             raise queue.Empty
 
     def put_nowait(self, obj: Any) -> None:
-        """Put an object in if there is room."""
+        """Put an object into the queue without waiting; raises queue.Full if there is no room."""
         self.put(obj, False)
 
     def get_nowait(self) -> Any:
-        """Take an object out if there is one."""
+        """Take the oldest object out of the queue without waiting; raises queue.Empty if there is none."""
         return self.get(False)
 
     async def get_async(self) -> Any:
-        """Take the oldest object out, in asyncio. Coroutines of a loop get theirs in the order in which they asked.
+        """Take the oldest object out of the queue, in asyncio. Coroutines of a loop are served in order.
 
-        One that is cancelled, by `asyncio.timeout` say, leaves everything in the queue.
+        Cancelling the coroutine, for example by `asyncio.timeout`, loses no object.
         """
         coroutines = self._coroutines()
         return await coroutines.get(self._turns, self._get_or_raise, self._fileno_now)
 
     async def put_async(self, obj: Any) -> None:
-        """Put an object in, in asyncio, as soon as there is room. What cannot be sent raises here and now.
+        """Put an object into the queue, in asyncio, once there is room.
 
-        One that is cancelled has put nothing.
+        Raises the error of pickling at once if the object cannot be sent. A coroutine that is cancelled has put
+        nothing.
         """
         self._check_open()
         payload, tensors = _objects.dumps(obj)
@@ -235,22 +255,22 @@ class Queue(SharedHandle):
         await coroutines.put(self._turns, lambda: self._put(payload, tensors, False, None))
 
     def _coroutines(self) -> Any:
-        from drover import _async_queues  # noqa: PLC0415 (imports asyncio, which others do without)
+        from drover import _async_queues  # noqa: PLC0415 (imports asyncio, which few programs need)
 
         self._turns = self._turns or _async_queues.Turns()
         return _async_queues
 
     def _get_or_raise(self) -> Any:
-        """Get what is there; Empty if there may be something later, else what tells that there never will be."""
+        """Get an object without waiting; raise Empty only if there may be one later."""
         self._check_open()
         if self._reader.is_used:
             return self.get(False)
         got = self._core.get(0.0)
         if type(got) is tuple:
             return _objects.loads(*got)
-        if got == _CLOSED:
+        if got is _GetResult.closed:
             raise _closed()
-        if got == _PEER_LOST:
+        if got is _GetResult.peer_lost:
             raise _lost("the queue is empty")
         raise queue.Empty
 
@@ -258,43 +278,43 @@ class Queue(SharedHandle):
         return self._reader.fileno() if self._reader.is_used else self._core.fileno()
 
     def qsize(self) -> int:
-        """Give the number of objects in it, roughly."""
+        """Return the approximate number of objects in the queue."""
         return self._core.size() + len(self._reader) + (len(self._feeder) if self._feeder is not None else 0)
 
     def empty(self) -> bool:
-        """Tell whether it seems to be empty."""
+        """Return whether the queue seems to be empty."""
         is_empty = self.qsize() == 0
         if self._is_closed and not is_empty:
-            raise OSError(f"{self!r} is closed")  # as multiprocessing has it: what is in it cannot be had
+            raise OSError(f"{self!r} is closed")  # as in multiprocessing: a closed queue cannot be read
         return is_empty
 
     def full(self) -> bool:
-        """Tell whether it seems to be full."""
+        """Return whether the queue seems to be full."""
         return bool(self._maxsize) and self._core.size() >= self._maxsize
 
     def close(self) -> None:
-        """Say that this process is done with it; others go on."""
+        """Close the queue in this process; other processes are not affected."""
         self._is_closed = True
         self._reader.close()
 
     def join_thread(self) -> None:
-        """Wait until all that was put is on its way. Only after close."""
+        """Wait until all objects put by this process are in shared memory. Raises ValueError before `close`."""
         if not self._is_closed:
             raise ValueError(f"Queue {self!r} not closed")
         if self._feeder is not None:
             self._feeder.join()
 
     def cancel_join_thread(self) -> None:
-        """Let what is not on its way when this process ends be lost."""
+        """Do not wait at exit for objects that are not in shared memory yet; they are lost."""
         if self._feeder is not None:
             self._feeder.cancel_join()
 
     def fileno(self) -> int:
-        """Give a descriptor that is readable when there may be something to get; for event loops."""
+        """Return a descriptor for event loops, readable when there may be an object to get."""
         return self._core.fileno()
 
     def __repr__(self) -> str:
-        """Show how full it is."""
+        """Show the number of objects."""
         return f"<drover.{type(self).__name__}({self._core.size()} of {self._maxsize or 'any number'})>"
 
 
@@ -305,43 +325,43 @@ def _seconds(block: bool, timeout: float | None) -> float | None:
 
 
 class _Writer:
-    """The end of a queue into which is written, with the words of a connection."""
+    """The writing end of a queue as a connection."""
 
-    def __init__(self, line: Queue) -> None:
-        self._line = line
+    def __init__(self, target: Queue) -> None:
+        self._target = target
 
     @property
     def closed(self) -> bool:
-        return self._line._is_closed or self._line._is_writer_closed
+        return self._target._is_closed or self._target._is_writer_closed
 
     def close(self) -> None:
-        """Say that this process puts nothing more."""
-        self._line._is_writer_closed = True
+        """Refuse further puts by this process."""
+        self._target._is_writer_closed = True
 
     def send(self, obj: Any) -> None:
-        self._line.put(obj)
+        self._target.put(obj)
 
 
 class JoinableQueue(Queue):
-    """A queue that knows how many of its objects are not yet dealt with."""
+    """A queue that counts unfinished objects: each `put` adds one, each `task_done` removes one."""
 
     def __init__(self, maxsize: int = 0, *, ctx: object = None) -> None:
-        """Make one."""
+        """Create a queue; see `Queue`."""
         super().__init__(maxsize, ctx=ctx)
         self._unfinished = Semaphore(0)
         self._condition = Condition()
 
     def __getstate__(self) -> Any:
-        """Give what others open it by."""
+        """Return the handles by which another process opens the queue."""
         return super().__getstate__(), self._unfinished, self._condition
 
     def __setstate__(self, state: Any) -> None:
-        """Open it here."""
+        """Open the queue in this process."""
         own, self._unfinished, self._condition = state
         super().__setstate__(own)
 
     def _put(self, payload: bytes, tensors: Any, block: bool, timeout: float | None) -> None:
-        # Counted before it can be taken, so that who takes it finds it counted.
+        # Counted before the put: the object may be taken and finished right after it.
         self._unfinished.release()
         try:
             super()._put(payload, tensors, block, timeout)
@@ -350,7 +370,7 @@ class JoinableQueue(Queue):
             raise
 
     def task_done(self) -> None:
-        """Say that one object that was taken out is dealt with."""
+        """Mark one object that was taken out as finished. Raises ValueError if there were not that many."""
         with self._condition:
             if not self._unfinished.acquire(False):
                 raise ValueError("task_done() called too many times")
@@ -358,21 +378,21 @@ class JoinableQueue(Queue):
                 self._condition.notify_all()
 
     def join(self) -> None:
-        """Wait until all objects are dealt with."""
+        """Wait until all objects are finished."""
         with self._condition:
             while self._unfinished.get_value() != 0:
                 self._condition.wait()
 
 
 class SimpleQueue(Queue):
-    """A queue with the fewest words: get, put, empty, close."""
+    """An unbounded queue, of which multiprocessing only promises get, put, empty and close."""
 
     def __init__(self, *, ctx: object = None) -> None:
-        """Make one without a bound."""
+        """Create an unbounded queue."""
         super().__init__(0, ctx=ctx)
 
     def empty(self) -> bool:
-        """Tell whether it seems to be empty."""
+        """Return whether the queue seems to be empty."""
         if self._is_closed:
             raise OSError(f"{self!r} is closed")
         return super().empty()

@@ -1,4 +1,4 @@
-"""Results of a pool's tasks, as multiprocessing has them."""
+"""Results of a pool's tasks, with the interface of multiprocessing's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["AsyncResult", "IMapIterator", "MapResult", "result_of"]
 
 
 def _outcome_of(raw: Any) -> tuple[bool, Any]:
-    """Give whether a task returned, and what it returned or raised. Raises only what reading that raises."""
+    """Return whether a task succeeded, and its result or exception. Raises only the errors of unpickling."""
     if type(raw) is bytes:
         return True, pickle.loads(raw)
     is_error, payload, tensors = raw
@@ -27,7 +27,7 @@ def _outcome_of(raw: Any) -> tuple[bool, Any]:
 
 
 def result_of(raw: Any) -> Any:
-    """Give what a task returned, or raise what it raised."""
+    """Return a task's result, or raise its exception."""
     is_good, value = _outcome_of(raw)
     if is_good:
         return value
@@ -35,60 +35,64 @@ def result_of(raw: Any) -> Any:
 
 
 class AsyncResult:
-    """The result of a task, to come."""
+    """The future result of a call."""
 
     def __init__(self, pool: Pool, calls: _core.Calls, callback: Any = None, error_callback: Any = None) -> None:
-        """Made by the calls of a pool."""
-        self._pool: Pool | None = pool  # which lives as long as somebody waits for results
+        """Create a result; called by the pool."""
+        self._pool: Pool | None = pool  # kept alive until the result is there
         self._calls = calls
         self._callback = callback
         self._error_callback = error_callback
         self._outcome: tuple[bool, Any] | None = None
-        self._raws: list[Any] = []  # taken, and not settled yet
-        self._lost: Exception | None = None  # why there are no more of them
+        self._raws: list[Any] = []  # taken from the pool, but not unpickled yet
+        self._lost: Exception | None = None  # the pool's error for the first result that is missing
         self._lock = threading.Lock()
-        self._told = threading.Event() if callback or error_callback else None
+        self._called_back = threading.Event() if callback or error_callback else None
         self._feed_error: BaseException | None = None
         self._is_fed = False
 
     def _close(self) -> None:
-        """All tasks are submitted."""
+        """Note that all tasks are submitted."""
         self._is_fed = True
-        self._calls.close(None if self._told is None else self._tell)
+        self._calls.close(None if self._called_back is None else self._call_back)
 
-    def _tell(self) -> None:
-        """Call back, on a thread of the pool; then let those go on who wait."""
+    def _call_back(self) -> None:
+        """Run the callback, on a thread of the pool, then wake waiters."""
         try:
             is_good, value = self._settle()
             call = self._callback if is_good else self._error_callback
             if call is not None:
                 call(value)
         finally:
-            self._told.set()
+            self._called_back.set()
 
     def ready(self) -> bool:
-        """Tell whether it is there."""
-        if self._told is not None:
-            return self._told.is_set()
-        return self._outcome is not None or (self._is_fed and self._calls.under_way == 0)
+        """Return whether the call is done."""
+        if self._called_back is not None:
+            return self._called_back.is_set()
+        return self._outcome is not None or (self._is_fed and self._calls.in_flight == 0)
 
     def successful(self) -> bool:
-        """Tell whether the task returned and did not raise. Only when it is there."""
+        """Return whether the call finished without an exception. Raises ValueError if it is not done."""
         if not self.ready():
             raise ValueError(f"{self!r} not ready")
         return self._settle()[0]
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until it is there."""
+        """Wait until the call is done, at most `timeout` seconds."""
         self._wait(timeout)
 
     def _wait(self, timeout: float | None) -> bool:
-        if self._told is not None:
-            return self._told.wait(timeout)
+        if self._called_back is not None:
+            return self._called_back.wait(timeout)
         return self._outcome is not None or self._calls.wait_all(_seconds(timeout))
 
     def get(self, timeout: float | None = None) -> Any:
-        """Wait for it and give it, or raise what the task raised; TimeoutError if it is not in time."""
+        """Wait for the result and return it, or raise the exception of the call.
+
+        Raises multiprocessing.TimeoutError if it is not there in `timeout` seconds, PeerLost if the worker died, and
+        Cancelled if the call was cancelled or the pool terminated.
+        """
         if not self._wait(timeout):
             raise TookTooLong
         is_good, value = self._settle()
@@ -97,24 +101,24 @@ class AsyncResult:
         raise value
 
     def cancel(self) -> bool:
-        """Give up what has not begun; tell whether that is everything."""
+        """Cancel the tasks that have not started; return whether that is all of them."""
         return self._calls.cancel()
 
     def _settle(self) -> tuple[bool, Any]:
-        """Learn how it ended, once. Ctrl-C meanwhile is the caller's, and it can be asked for again."""
+        """Read the outcome, once. After Ctrl-C it can be read again."""
         with self._lock:
             if self._outcome is None:
                 try:
                     self._fetch()
                     self._outcome = self._read()
-                except Exception as error:  # what cannot be read
+                except Exception as error:  # the outcome cannot be unpickled
                     self._outcome = (False, error)
                 self._raws = []
                 self._pool = None
             return self._outcome
 
     def _fetch(self) -> None:
-        """Take what the tasks gave. Nothing is lost between the two lists: no signal is handled there."""
+        """Take the results from the pool. No signal is handled inside of extend, so none is lost."""
         calls, raws = self._calls, self._raws
         if self._lost is not None or len(raws) == len(calls):
             return
@@ -123,7 +127,7 @@ class AsyncResult:
                 raws.extend(chain.from_iterable(map(_core.Calls.take_all, (calls,))))
             else:
                 raws.extend(map(calls.take, range(len(raws), len(calls))))
-        except Exception as error:  # the pool's; what came before counts first
+        except Exception as error:  # an error of the pool; results before it come first
             self._lost = error
 
     def _read(self) -> tuple[bool, Any]:
@@ -131,28 +135,28 @@ class AsyncResult:
 
 
 class MapResult(AsyncResult):
-    """The results of many tasks, to come."""
+    """The future results of a map."""
 
     _is_chunked = False
-    _size = 1  # items of a task
-    _feeding: threading.Event | None = None  # set when all are submitted, where a thread does it
+    _size = 1  # items in a task
+    _feeding: threading.Event | None = None  # if a thread submits the tasks: set when all are submitted
 
     def _feed_later(self) -> None:
         self._feeding = threading.Event()
         threading.Thread(target=self._feed, name="drover map feeder", daemon=True).start()
 
     def _feed(self) -> None:
-        """Submit all tasks, as others are done. What goes wrong is raised where results are asked for."""
+        """Submit all tasks as others finish. An error is raised where results are read."""
         try:
             while not self._calls.feed():
                 self._calls.wait_room()
-        except BaseException as error:  # kept
+        except BaseException as error:
             self._feed_error = error
         self._close()
         self._feeding.set()
 
     def _wait(self, timeout: float | None) -> bool:
-        if self._feeding is None or self._told is not None:
+        if self._feeding is None or self._called_back is not None:
             return super()._wait(timeout)
         end = None if timeout is None else time.monotonic() + timeout
         if not self._feeding.wait(timeout):
@@ -176,24 +180,24 @@ class MapResult(AsyncResult):
 
 
 class IMapIterator:
-    """Results one by one. More tasks are begun as results are taken; those of a dropped iterator are not.
+    """An iterator over the results of a map. More tasks are submitted as results are taken.
 
-    After Ctrl-C it can be asked again. If it is dropped instead, what has not begun never does.
+    After KeyboardInterrupt it can be used again; if it is dropped instead, tasks that have not started are cancelled.
     """
 
     _is_interrupted = False
 
     def __init__(self, pool: Pool, calls: _core.Calls, is_ordered: bool, is_chunked: bool = False) -> None:
-        """Made by the calls of a pool. Tasks may be chunks of items."""
+        """Create an iterator; called by the pool. If `is_chunked`, each task has several items."""
         self._is_chunked = is_chunked
-        self._items: collections.deque[Any] = collections.deque()  # of a chunk, and not given yet
+        self._items: collections.deque[Any] = collections.deque()  # the rest of a chunk
         self._pool = pool
         self._calls = calls
         self._is_ordered = is_ordered
-        self._given = 0
-        self._turn = threading.Lock()  # of who gets the next result, and waits for it
-        self._unread: list[Any] = []  # results that Ctrl-C kept from being read
-        self._lock = threading.Lock()  # of who submits
+        self._count = 0  # results taken so far
+        self._turn = threading.Lock()  # held by the thread that waits for the next result
+        self._unread: list[Any] = []  # results whose unpickling Ctrl-C interrupted
+        self._lock = threading.Lock()  # held while tasks are submitted
         self._feed_error: BaseException | None = None
         self._feed()
 
@@ -204,32 +208,35 @@ class IMapIterator:
             self._calls.feed(is_bounded)
         except BaseException as error:
             if self._calls.is_exhausted:
-                self._feed_error = error  # raised when what came before it was given
+                self._feed_error = error  # raised after the results before it
             if not (self._calls.is_exhausted and isinstance(error, Exception)):
-                raise  # Ctrl-C, at once; and again in the end if items are missing for it
+                raise  # Ctrl-C: now, and once more at the end if items are missing because of it
 
     def _feed_all(self) -> None:
         with self._lock:
             self._feed(is_bounded=False)
 
     def __iter__(self) -> IMapIterator:
-        """Give itself."""
+        """Return this iterator."""
         return self
 
     def next(self, timeout: float | None = None) -> Any:
-        """Wait for the next result and give it, or raise what its task raised."""
+        """Wait for the next result and return it, or raise the exception of its task.
+
+        Raises StopIteration at the end, and multiprocessing.TimeoutError if there is no result in `timeout` seconds.
+        """
         try:
             self._is_interrupted = False
             return self._next_item(timeout) if self._is_chunked else self._next(timeout)
         except KeyboardInterrupt as interrupt:
             self._is_interrupted = True
-            del self  # prompts and notebooks keep the last exception, and its frames would keep this
-            raise interrupt.with_traceback(None)  # noqa: B904 (it is the same)
+            del self  # prompts and notebooks keep the last exception, whose frames would keep this iterator
+            raise interrupt.with_traceback(None)  # noqa: B904 (the same exception)
 
     __next__ = next  # noqa: A003 (multiprocessing's name)
 
     def __del__(self) -> None:
-        """Give up what has not begun, if Ctrl-C was the end of it."""
+        """Cancel what has not started if Ctrl-C ended the iteration."""
         if self._is_interrupted:
             self._calls.cancel()
 
@@ -253,7 +260,7 @@ class IMapIterator:
 
     def _next_raw(self, timeout: float | None) -> Any:
         if timeout is None:
-            with self._turn:  # Ctrl-C cannot leave it taken
+            with self._turn:  # a with statement, so that Ctrl-C cannot leave it locked
                 self._prepare()
                 return self._calls.take(self._wait(None))
         end = time.monotonic() + timeout
@@ -266,22 +273,22 @@ class IMapIterator:
             self._turn.release()
 
     def _prepare(self) -> None:
-        """See to it that there is a task to wait for, or raise what ends the results."""
+        """Submit more tasks; raise StopIteration or the error of submitting if there is no result to wait for."""
         with self._lock:
             self._feed()
-            if self._given < len(self._calls):
+            if self._count < len(self._calls):
                 return
             error, self._feed_error = self._feed_error, None
         raise StopIteration if error is None else error
 
     def _wait(self, timeout: float | None) -> int:
         if self._is_ordered:
-            index = self._given if self._calls.wait_one(self._given, timeout) else None
+            index = self._count if self._calls.wait_one(self._count, timeout) else None
         else:
             index = self._calls.wait_next(timeout)
         if index is None:
             raise TookTooLong
-        self._given += 1
+        self._count += 1
         return index
 
 

@@ -1,4 +1,4 @@
-"""The session of this process, started when it is first needed."""
+"""The session of this process, joined or started on first use."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def _own_name() -> str:
 
 
 def initialise() -> None:
-    """Say how workers and keepers are started, and how this process ends."""
+    """Set the commands that start workers and keepers, and register the end of this process."""
     _core.init(sys.executable, ["-m", "drover"], _keeper())
-    # Last of all: after it no thread but the main one comes back from a wait.
+    # The last finalizer: from then on only the main thread returns from C++ waits.
     util.Finalize(None, _core.close, exitpriority=-2000)
 
 
 def current() -> _core.Session:
-    """Give the session into which this process was started, or one of its own; the same at every call."""
+    """Return the session that this process was started in, otherwise one of its own; always the same one."""
     global _current  # noqa: PLW0603 (one for the process)
     if _current is None:
         with _guard:
             if _current is None:
                 _current = _join()
-                # After everything else that ends with the process: children are joined before.
+                # After almost all other finalizers: children are joined before.
                 util.Finalize(None, _leave, exitpriority=-1000)
     return _current
 
 
 def ends_with_this_process() -> bool:
-    """Tell whether nobody is left to use what this process shared once it ends."""
+    """Return whether this process started the session, so that its end frees all that it shared."""
     return _is_started_here
 
 
@@ -59,7 +59,7 @@ def _join() -> _core.Session:
         _is_started_here = True
         return _core.Session.start(_own_name())
     joined = _core.Session.inherited()
-    del os.environ[session_variable]  # what this process starts is not in the session by itself
+    del os.environ[session_variable]  # not for programs that this process starts
     return joined
 
 

@@ -1,4 +1,4 @@
-"""Values and arrays of ctypes in shared memory, with the behaviour of multiprocessing's."""
+"""Ctypes values and arrays in shared memory that behave like multiprocessing's."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["Array", "RawArray", "RawValue", "Value", "copy", "synchronized"]
 
 _TYPES = typecode_to_type
 _ARENA = 2 << 20
-_SMALL = 256 << 10  # bytes; what is larger has a block of its own
+_SMALL = 256 << 10  # bytes; larger objects get a block of their own
 _ALIGNMENT = 64
-_MOST = 31  # tensors of one message, beside the one that buffers are joined in
+_MOST = 31  # tensors in a message, besides the one for joined buffers
 
 
 def RawValue(typecode_or_type: Any, *args: Any) -> Any:  # noqa: N802 (here and below: multiprocessing's names)
-    """Make a value of ctypes in shared memory, without a lock.
+    """Create a ctypes value in shared memory, without a lock.
 
-    The memory lives until no process has the value any more, and does not depend on who made it.
+    The memory is freed when the last process drops the value, whichever process created it.
     """
     made = _new(_TYPES.get(typecode_or_type, typecode_or_type))
     made.__init__(*args)
@@ -33,7 +33,7 @@ def RawValue(typecode_or_type: Any, *args: Any) -> Any:  # noqa: N802 (here and 
 
 
 def RawArray(typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
-    """Make an array of ctypes in shared memory, without a lock: of zeros, so many, or of what is given."""
+    """Create a ctypes array in shared memory, without a lock: of `size_or_initializer` zeros, or of those items."""
     kind = _TYPES.get(typecode_or_type, typecode_or_type)
     if isinstance(size_or_initializer, int):
         return _new(kind * size_or_initializer)
@@ -43,28 +43,28 @@ def RawArray(typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N
 
 
 def Value(typecode_or_type: Any, *args: Any, lock: Any = True, ctx: Any = None) -> Any:  # noqa: N802
-    """Make a value of ctypes with a lock: an RLock, or the one that is given; none if that is False."""
+    """Create a ctypes value with a lock: a new RLock, or `lock` if it is one; without a lock if that is False."""
     return _guarded(RawValue(typecode_or_type, *args), lock, ctx)
 
 
 def Array(typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True, ctx: Any = None) -> Any:  # noqa: N802
-    """Make an array of ctypes with a lock: an RLock, or the one that is given; none if that is False."""
+    """Create a ctypes array with a lock: a new RLock, or `lock` if it is one; without a lock if that is False."""
     return _guarded(RawArray(typecode_or_type, size_or_initializer), lock, ctx)
 
 
 def copy(obj: Any) -> Any:
-    """Copy an object of ctypes into shared memory."""
+    """Copy a ctypes object into shared memory."""
     made = _new(type(obj))
     ctypes.pointer(made)[0] = obj
     return made
 
 
 def synchronized(obj: Any, lock: Any = None, ctx: Any = None) -> Any:
-    """Wrap an object of ctypes so that a lock goes with it: an RLock, or the one that is given."""
+    """Wrap a ctypes object together with a lock: `lock`, or a new RLock."""
     if not lock:
         lock = ctx.RLock() if ctx is not None else _synchronize.RLock()
     made = sharedctypes.synchronized(obj, lock, ctx)
-    # Where the standard class refuses to travel, since its memory would not, this one need not.
+    # The standard class refuses to be sent, because its memory cannot be; ours can.
     _objects.reducers.setdefault(type(made), _reduce_synchronized)
     return made
 
@@ -80,9 +80,9 @@ def _guarded(obj: Any, lock: Any, ctx: Any) -> Any:
 
 
 class _Arena:
-    """Shared memory in which small objects lie side by side: so any number of them fits into one message.
+    """A block in which small objects lie side by side, so that a message can carry any number of them.
 
-    Given out from front to back and never again; it lives as long as anything in it, in any process.
+    Memory is handed out once, from front to back. The arena lives as long as any object in it, in any process.
     """
 
     def __init__(self, session: _core.Session) -> None:
@@ -94,12 +94,12 @@ class _Arena:
         begin = self._used
         if begin + size > _ARENA:
             return None
-        # Each in cache lines of its own: processes write to them at the same time.
+        # Each object has its own cache lines: different processes write to them.
         self._used += -(-size // _ALIGNMENT) * _ALIGNMENT
         return self._memory[begin : begin + size]
 
 
-_guard = threading.RLock()  # what is dropped meanwhile may make a value, too
+_guard = threading.RLock()  # reentrant: garbage collection inside _allocate may run code that creates a value
 _arena: _Arena | None = None
 
 
@@ -117,7 +117,7 @@ def _allocate(size: int) -> Any:
 
 
 def _forget() -> None:
-    """Leave the rest of the arena to the parent of a forked child."""
+    """Reset this module in a forked child: the arena stays with the parent."""
     global _arena, _guard  # noqa: PLW0603
     _arena = None
     _guard = threading.RLock()
@@ -127,28 +127,28 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _new(kind: type[Any]) -> Any:
-    """Make an object of zeros."""
+    """Create an object filled with zeros."""
     made = _view(kind, _allocate(max(1, ctypes.sizeof(kind))))
     ctypes.memset(ctypes.addressof(made), 0, ctypes.sizeof(made))
     return made
 
 
 def _view(kind: type[Any], memory: Any) -> Any:
-    """Make an object that lies in shared memory, and holds it: so it is found to be shared when it is sent."""
+    """Create an object that lies in `memory` and holds it, which is how a later send recognises it as shared."""
     if kind not in _objects.reducers:
         _objects.reducers[kind] = _reduce
-        # Pickled for a process of another context it raises: a copy, made in silence, would be worse.
+        # Raises if the object is pickled for a process of another context; a silent copy would be worse.
         ForkingPickler._extra_reducers.setdefault(kind, _reduce)
     return kind.from_buffer(memory)
 
 
 def _reduce(obj: Any) -> Any:
-    """Give what is sent: a handle of the memory; of objects that lie elsewhere what they give themselves."""
+    """Reduce a ctypes object to a handle of its shared memory; one that lies elsewhere, to its own reduction."""
     memory = _core.find_shared(obj) if ctypes.sizeof(obj) else None
     if memory is None and hasattr(obj, "_wrapper"):
         return sharedctypes.reduce_ctype(obj)
     kind, lengths = type(obj), []
-    while issubclass(kind, ctypes.Array):  # whose type has no name by which it could be found
+    while issubclass(kind, ctypes.Array):  # array types cannot be pickled by name
         lengths.append(kind._length_)
         kind = kind._type_
     if memory is not None:
@@ -158,11 +158,11 @@ def _reduce(obj: Any) -> Any:
 
 
 def _check(kind: type[Any]) -> None:
-    """Raise for a type that could not be had at the other end: fields of ctypes cannot be sent by value."""
+    """Raise if the receiver could not import the type: ctypes types cannot be sent by value."""
     if kind.__module__ == "__main__" and not _main_module.is_imported_by_children():
         raise InvalidArgument(
-            f"a shared {kind.__name__} cannot be sent: its class is of a main module that others do not import",
-            "define the class in a module, or let the program begin below `if __name__ == '__main__':`",
+            f"cannot send a shared {kind.__name__}: its class is in a main module that children do not import",
+            "define the class in another module, or put the start of the program below `if __name__ == '__main__':`",
         )
 
 
@@ -173,13 +173,13 @@ def _rebuild(kind: Any, lengths: list[int], number: int | None) -> Any:
 
 
 def _join(tensors: list[_core.Tensor]) -> tuple[list[_core.Tensor], list[_joining.Part]]:
-    """Make few of many: what lies in one arena is sent as one. Nothing is copied, since that would not be shared."""
+    """Send objects of one arena as one tensor. Nothing is copied: a copy would not be shared."""
     few, places = _joining.join_shared([memoryview(tensor) for tensor in tensors])
     if len(few) > _MOST:
         raise LimitReached(
-            f"an object to be sent has {len(few)} values and arrays of more than {_SMALL} bytes in shared memory; "
-            f"one message carries {_MOST}",
-            "make one array and use parts of it, or send them in several messages",
+            f"cannot send an object with {len(few)} shared values and arrays of more than {_SMALL} bytes: one "
+            f"message carries at most {_MOST}",
+            "use parts of one array, or send them in several messages",
         )
     return few, places
 

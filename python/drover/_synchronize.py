@@ -1,4 +1,4 @@
-"""Locks and their like, with the behaviour of multiprocessing's, and what a holder's death does to them made good."""
+"""Locks and other synchronisation that behaves like multiprocessing's, but recovers when a holder dies."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock",
 
 
 class SharedHandle:
-    """An object that other processes of the session open by its name: how it travels to them."""
+    """An object that is pickled as a handle, by which other processes of the session open it."""
 
     _opened_as: ClassVar[Any]
     _core: Any
 
     def __getstate__(self) -> Any:
-        """Give the name, and see to it that the object exists until a child that is being started has opened it."""
+        """Return the handle, and keep the object alive until a child that is being started has opened it."""
         starting = context.get_spawning_popen()
         keep = getattr(starting, "keep_until_joined", None)
         if keep is not None:
@@ -28,7 +28,7 @@ class SharedHandle:
         return self._core.handle
 
     def __setstate__(self, state: Any) -> None:
-        """Open it here."""
+        """Open the object in this process."""
         self._core = self._opened_as.open(_session.current(), state)
 
 
@@ -38,94 +38,104 @@ def _timeout(block: bool, timeout: float | None) -> float | None:
     return None if timeout is None else max(0.0, timeout)
 
 
+_TIMED_OUT, _AFTER_DEATH = _core.LockResult.timed_out, _core.LockResult.acquired_after_death
+
+
 class _LockBase(SharedHandle):
     acquired_after_death = False
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        """Wait until the lock is held; tell whether it is.
+        """Acquire the lock; return False at the timeout, or at once if not `block` and another thread holds it.
 
-        `acquired_after_death` is set if the last holder died with it: what the lock guards may be half changed.
+        Sets `acquired_after_death` if the last holder died: the data that the lock guards may be half changed.
         """
         result = self._core.acquire(None if block and timeout is None else _timeout(block, timeout))
-        self.acquired_after_death = result == 2
-        return result != 0
+        self.acquired_after_death = result is _AFTER_DEATH
+        return result is not _TIMED_OUT
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._core.release()
 
     def __enter__(self) -> bool:
-        """Acquire it for a block of statements."""
-        self.acquired_after_death = self._core.acquire(None) == 2
+        """Acquire the lock."""
+        self.acquired_after_death = self._core.acquire(None) is _AFTER_DEATH
         return True
 
     def __exit__(self, *_: object) -> None:
-        """Release it."""
+        """Release the lock."""
         self._core.release()
 
 
 class Lock(_LockBase):
-    """A lock that any thread of any process may release. The death of its holder frees it."""
+    """A lock between processes. Any thread of any process may release it; the death of its holder frees it.
+
+    >>> import drover
+    >>> lock = drover.Lock()
+    >>> with lock:
+    ...     lock.locked()
+    True
+    """
 
     _opened_as = _core.Lock
 
     def __init__(self, *, ctx: object = None) -> None:
-        """Make one."""
+        """Create a free lock."""
         del ctx
         self._core = _core.Lock.make(_session.current())
 
     def locked(self) -> bool:
-        """Tell whether anybody holds it."""
+        """Return whether the lock is held."""
         return self._core.is_held()
 
     def __repr__(self) -> str:
-        """Show whether it is held."""
+        """Show whether the lock is held."""
         return f"<drover.Lock({'held' if self._core.is_held() else 'free'})>"
 
 
 class RLock(_LockBase):
-    """A lock that the thread which holds it may acquire again."""
+    """A lock between processes that the thread which holds it may acquire again. The death of its holder frees it."""
 
     _opened_as = _core.RLock
 
     def __init__(self, *, ctx: object = None) -> None:
-        """Make one."""
+        """Create a free lock."""
         del ctx
         self._core = _core.RLock.make(_session.current())
 
     def __repr__(self) -> str:
-        """Show whether it is held."""
+        """Show whether the lock is held."""
         return f"<drover.RLock({'held' if self._core.is_held() else 'free'})>"
 
 
 class Semaphore(SharedHandle):
-    """Permits. Those of a process that dies are given back."""
+    """A semaphore between processes. The permits of a process that dies are released."""
 
     _opened_as = _core.Semaphore
     _is_bounded = False
 
     def __init__(self, value: int = 1, *, ctx: object = None) -> None:
-        """Make one with so many permits."""
+        """Create a semaphore with `value` permits. Raises ValueError if it is negative."""
         del ctx
         if value < 0:
-            raise ValueError("a semaphore begins with 0 permits or more")
+            raise ValueError(f"the initial value of a semaphore must be 0 or more, not {value}")
         self._core = _core.Semaphore.make(_session.current(), value, self._is_bounded)
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        """Take a permit; tell whether there was one in time."""
+        """Take a permit; return False at the timeout, or at once if not `block` and there is none."""
         return self._core.acquire(_timeout(block, timeout))
 
     def release(self) -> None:
-        """Give a permit back, or add one."""
+        """Release a permit, or add one."""
         self._core.release(1)
 
     def get_value(self) -> int:
-        """Give the number of free permits."""
+        """Return the number of free permits."""
         return self._core.value()
 
     @property
     def _semlock(self) -> Semaphore:
-        """What queues of the standard library, as concurrent.futures makes them in our context, look at."""
+        """This semaphore, for the standard library's queues, which concurrent.futures creates in our context."""
         return self
 
     def _is_zero(self) -> bool:
@@ -134,31 +144,31 @@ class Semaphore(SharedHandle):
     _get_value = get_value
 
     def __enter__(self) -> bool:
-        """Take a permit for a block of statements."""
+        """Take a permit."""
         return self.acquire()
 
     def __exit__(self, *_: object) -> None:
-        """Give it back."""
+        """Release the permit."""
         self.release()
 
     def __repr__(self) -> str:
-        """Show how many are free."""
+        """Show the number of free permits."""
         return f"<drover.{type(self).__name__}(value={self._core.value()})>"
 
 
 class BoundedSemaphore(Semaphore):
-    """A semaphore that never has more permits than at first: releasing once too often is an error."""
+    """A semaphore that never has more than its initial permits: releasing too often raises ValueError."""
 
     _is_bounded = True
 
 
 class Condition(SharedHandle):
-    """Waiting, with a lock put aside, until another says that something has changed."""
+    """A condition variable between processes: waits for a notification with its lock released."""
 
     _opened_as = _core.Condition
 
     def __init__(self, lock: Lock | RLock | None = None, *, ctx: object = None) -> None:
-        """Make one over a lock, or over an RLock of its own."""
+        """Create a condition over a lock, or over a new RLock."""
         del ctx
         if lock is None:
             lock = RLock()
@@ -167,26 +177,26 @@ class Condition(SharedHandle):
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
         """Acquire the lock."""
-        return bool(self._core.acquire(_timeout(block, timeout)))
+        return self._core.acquire(_timeout(block, timeout)) is not _TIMED_OUT
 
     def release(self) -> None:
         """Release the lock."""
         self._core.release()
 
     def __enter__(self) -> bool:
-        """Acquire the lock for a block of statements."""
+        """Acquire the lock."""
         return self.acquire()
 
     def __exit__(self, *_: object) -> None:
-        """Release it."""
+        """Release the lock."""
         self.release()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for a notification; tell whether it came in time."""
+        """Wait for a notification; return False at the timeout."""
         return self._core.wait(_timeout(True, timeout))
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
-        """Wait until the predicate holds; give its last value."""
+        """Wait until the predicate is true; return its last value."""
         end = None if timeout is None else time.monotonic() + timeout
         result = predicate()
         while not result:
@@ -198,51 +208,51 @@ class Condition(SharedHandle):
         return result
 
     def notify(self, n: int = 1) -> None:
-        """Notify some of those who wait."""
+        """Wake at most `n` waiters."""
         self._core.notify(n)
 
     def notify_all(self) -> None:
-        """Notify all who wait."""
+        """Wake all waiters."""
         self._core.notify_all()
 
     def __repr__(self) -> str:
-        """Show how many wait."""
+        """Show the number of waiters."""
         return f"<drover.Condition({self._core.waiting()} waiting)>"
 
 
 class Event(SharedHandle):
-    """A flag that others wait for."""
+    """A flag between processes that can be waited for."""
 
     _opened_as = _core.Event
 
     def __init__(self, *, ctx: object = None) -> None:
-        """Make one that is clear."""
+        """Create a flag that is clear."""
         del ctx
         self._core = _core.Event.make(_session.current())
 
     def is_set(self) -> bool:
-        """Tell whether it is set."""
+        """Return whether the flag is set."""
         return self._core.is_set()
 
     def set(self) -> None:
-        """Set it and wake everybody who waits."""
+        """Set the flag and wake all waiters."""
         self._core.set()
 
     def clear(self) -> None:
-        """Clear it."""
+        """Clear the flag."""
         self._core.clear()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set; tell whether it was in time."""
+        """Wait until the flag is set; return False at the timeout."""
         return self._core.wait(_timeout(True, timeout))
 
     def __repr__(self) -> str:
-        """Show whether it is set."""
+        """Show whether the flag is set."""
         return f"<Event at {id(self):#x} {'set' if self.is_set() else 'unset'}>"
 
 
 class Barrier:
-    """Lets a number of threads pass when all have come. The death of one breaks it, so that nobody waits in vain."""
+    """A barrier between processes. The death of a waiting process breaks it, so that the others do not hang."""
 
     def __init__(
         self,
@@ -252,16 +262,19 @@ class Barrier:
         *,
         ctx: object = None,
     ) -> None:
-        """Make one; the action is run by one of them when all have come, before any passes."""
+        """Create a barrier for `parties` threads. One of them runs `action` before any of them passes."""
         del ctx
         self._gate = _Gate(parties)
-        # Who ran the action lets the others pass at a second gate.
+        # The others wait at a second gate while one runs the action.
         self._second = _Gate(parties) if action is not None else None
         self._action = action
         self._timeout = timeout
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until all have come; give a number that is different for each of them."""
+        """Wait for all parties; return a number from 0 to parties - 1 that differs for each.
+
+        Raises threading.BrokenBarrierError if the barrier is broken or reset, or at the timeout, which breaks it.
+        """
         timeout = self._timeout if timeout is None else timeout
         index = self._pass(self._gate, timeout)
         if self._action is not None and self._second is not None:
@@ -286,30 +299,30 @@ class Barrier:
             raise
 
     def abort(self) -> None:
-        """Break it: whoever waits, or comes, gets BrokenBarrierError."""
+        """Break the barrier: present and future waiters get BrokenBarrierError."""
         for gate in (self._gate, self._second):
             if gate is not None:
                 gate.abort()
 
     def reset(self) -> None:
-        """Make it whole and empty again; whoever waits gets BrokenBarrierError."""
+        """Return the barrier to its initial state; present waiters get BrokenBarrierError."""
         for gate in (self._second, self._gate):
             if gate is not None:
                 gate.reset()
 
     @property
     def parties(self) -> int:
-        """How many must come."""
+        """The number of threads that the barrier waits for."""
         return self._gate.parties()
 
     @property
     def n_waiting(self) -> int:
-        """How many have come."""
+        """The number of threads that are waiting."""
         return self._gate.waiting()
 
     @property
     def broken(self) -> bool:
-        """Whether it is broken."""
+        """Whether the barrier is broken."""
         return self._gate.is_broken()
 
 

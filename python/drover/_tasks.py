@@ -1,4 +1,4 @@
-"""Calls of a pool, as multiprocessing has them."""
+"""The call methods of a pool, with the interface of multiprocessing's."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _CHUNKS_PER_WORKER = 4
 
 
 def chunks_of(items: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
-    """Cut items into tuples of so many."""
+    """Cut items into tuples of at most `size`."""
     source = iter(items)
     while chunk := tuple(islice(source, size)):
         yield chunk
 
 
 class TaskCalls:
-    """The calls of a pool, as multiprocessing has them."""
+    """The call methods of a pool: apply, map, imap and their variants."""
 
     _task_options: _core.TaskOptions
 
@@ -39,7 +39,7 @@ class TaskCalls:
         return self._target()._core.calls(title, *_functions.encode(func, way), self._task_options, is_ordered)
 
     def apply(self, func: Callable[..., Any], args: Iterable[Any] = (), kwds: Any = None) -> Any:
-        """Call a function in some worker and give its result."""
+        """Call a function in a worker and return its result, or raise its exception."""
         return self.apply_async(func, args, kwds).get()
 
     def apply_async(
@@ -50,7 +50,10 @@ class TaskCalls:
         callback: Callable[[Any], object] | None = None,
         error_callback: Callable[[BaseException], object] | None = None,
     ) -> AsyncResult:
-        """Call a function in some worker; its result comes later."""
+        """Call a function in a worker; return an AsyncResult.
+
+        `callback` is called with the result, `error_callback` with the exception, on a thread of the pool.
+        """
         self._target()._check_running()
         result = AsyncResult(self._target(), self._calls(func, _functions.APPLIED), callback, error_callback)
         result._calls.submit((tuple(args), dict(kwds or {})))
@@ -65,11 +68,15 @@ class TaskCalls:
         *,
         progress: Any = None,
     ) -> list[Any]:
-        """Call a function for each item, and give all results in order.
+        """Call a function for each item and return all results in order; raise the first exception of a task.
 
-        With `progress=True` a bar is shown on a terminal or in a notebook: tqdm's, where it is installed. A text is a
-        title for it; a function is called with the numbers of items that are done and altogether, and an object
-        with `update` is told how many more are done.
+        A task has `chunksize` items; the default makes about four tasks per worker. `progress` shows how far the call
+        is:
+
+        - True: a bar on a terminal or in a notebook, by tqdm if it is installed.
+        - a str: the same, with this title.
+        - a function: called with the number of items done and the total.
+        - an object with `update`: called with the number of items done since the last call.
         """
         return self._map_now(func, iterable, chunksize, _functions.EACH, progress)
 
@@ -81,7 +88,7 @@ class TaskCalls:
         *,
         progress: Any = None,
     ) -> list[Any]:
-        """Do the same for items that are tuples of arguments."""
+        """Call a function for each item, a tuple of its arguments; otherwise the same as `map`."""
         return self._map_now(func, iterable, chunksize, _functions.EACH_SPREAD, progress)
 
     def map_async(
@@ -92,7 +99,7 @@ class TaskCalls:
         callback: Callable[[Any], object] | None = None,
         error_callback: Callable[[BaseException], object] | None = None,
     ) -> MapResult:
-        """Call a function for each item; the results come later."""
+        """Call a function for each item; return a MapResult. The callbacks are those of `apply_async`."""
         return self._map_later(func, iterable, chunksize, _functions.EACH, (callback, error_callback))
 
     def starmap_async(
@@ -103,7 +110,7 @@ class TaskCalls:
         callback: Callable[[Any], object] | None = None,
         error_callback: Callable[[BaseException], object] | None = None,
     ) -> MapResult:
-        """Do the same for items that are tuples of arguments."""
+        """Call a function for each item, a tuple of its arguments; otherwise the same as `map_async`."""
         return self._map_later(func, iterable, chunksize, _functions.EACH_SPREAD, (callback, error_callback))
 
     def _map(
@@ -133,7 +140,7 @@ class TaskCalls:
                 result._calls.wait_room()
             result._close()
             return result.get()
-        except BaseException:  # Ctrl-C, or what cannot be sent: the rest need not begin
+        except BaseException:  # Ctrl-C, or an item cannot be sent: do not start the rest
             result._calls.cancel()
             raise
 
@@ -153,13 +160,17 @@ class TaskCalls:
     def imap(
         self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1, *, progress: Any = None
     ) -> Iterator[Any]:
-        """Give results one by one, in order, as they are asked for. Progress is counted as they are taken."""
+        """Call a function for each item; return an iterator over the results in order.
+
+        Tasks are submitted as results are taken, so `iterable` may be infinite. `progress` is that of `map` and
+        counts results as they are taken.
+        """
         return self._imap(func, iterable, chunksize, True, progress)
 
     def imap_unordered(
         self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1, *, progress: Any = None
     ) -> Iterator[Any]:
-        """Give results one by one, as they come."""
+        """Call a function for each item; return an iterator over the results in the order in which they come."""
         return self._imap(func, iterable, chunksize, False, progress)
 
     def _imap(self, func: Any, iterable: Any, chunksize: int, is_ordered: bool, progress: Any) -> Any:

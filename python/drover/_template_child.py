@@ -1,4 +1,4 @@
-"""A child of the template becomes what an interpreter that was started for it would be."""
+"""Turns a child of the template into what a newly started interpreter would be."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from drover import _core, _session
 
 __all__ = ["find_setters", "run"]
 
-# Libraries that count their threads when they load, as the template did: where to say it again, and which variables
-# say how many, the first that is set.
+# Libraries that fix their number of threads when they are loaded, which happened in the template: part of the file
+# name, the functions that set the number, and the variables that give it, of which the first that is set counts.
 _OPENBLAS = tuple(
     f"{prefix}openblas_set_num_threads{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_", "_64_")
 )
@@ -35,7 +35,7 @@ _found: list[tuple[Any, tuple[str, ...]]] = []
 
 
 def run(order: _core.TemplateOrder, start: list[str]) -> None:
-    """Be that child, from its first moment to its end."""
+    """Set up the child and run its program."""
     _set_variables(order.variables)
     sys.argv = ["-c", *order.arguments]
     sys.orig_argv = [sys.orig_argv[0], *start, *order.arguments]
@@ -59,14 +59,14 @@ def _set_variables(entries: list[bytes]) -> None:
 
 
 def _set_main() -> None:
-    """Have a main module of its own, as a program given by -c has it."""
+    """Install a fresh main module, as for a program given by -c."""
     main = types.ModuleType("__main__")
     main.__dict__.update(__builtins__=sys.modules["builtins"], __loader__=importlib.machinery.BuiltinImporter)
     sys.modules["__main__"] = main
 
 
 def _open_streams() -> None:
-    """Make the standard streams anew: what they lead to decides how they are buffered."""
+    """Recreate the standard streams: their buffering depends on what the descriptors refer to."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, f"__{name}__")
         encoding, errors = (old.encoding, old.errors) if old is not None else ("utf-8", "backslashreplace")
@@ -95,7 +95,7 @@ def _stream(number: int, encoding: str, errors: str, is_unbuffered: bool) -> Any
 
 
 def _set_signals() -> None:
-    """Handle those that an interpreter handles, and those that modules do; all have their default since the fork."""
+    """Install the handlers of a new interpreter and of imported modules; the fork has reset all signals."""
     for one in signal.valid_signals() - {signal.SIGINT, signal.SIGKILL, signal.SIGSTOP}:
         if callable(handler := signal.getsignal(one)) or handler == signal.SIG_IGN:
             signal.signal(one, handler)
@@ -108,13 +108,13 @@ def _set_signals() -> None:
 
 
 def _forget_finalizers() -> None:
-    """Let nothing be done at the end that was meant for the template, and everything that is meant for this."""
+    """Drop the finalizers of the template, and register those of a new process."""
     util._finalizer_registry.clear()
     _session.initialise()
 
 
 def _seed() -> None:
-    """Let random numbers differ from process to process. Those of `random` do already."""
+    """Reseed numpy and torch, so that processes differ. `random` does this by itself."""
     if (numpy := sys.modules.get("numpy.random")) is not None:
         numpy.seed()
     if (torch := sys.modules.get("torch")) is not None:
@@ -122,7 +122,7 @@ def _seed() -> None:
 
 
 def find_setters() -> None:
-    """Look, in the template, which libraries are loaded that want to be told how many threads they may use."""
+    """Find, in the template, the loaded libraries whose number of threads children must set."""
     loaded = _loaded_libraries()
     for part, functions, variables in _SETTERS:
         for path in (one for one in loaded if part in Path(one).name):

@@ -1,4 +1,4 @@
-"""The template process: imports modules, proves that it is clean, and forks children as they are ordered."""
+"""The template process: imports modules, checks that it is safe to fork, and forks children on request."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ __all__ = ["main"]
 _ROOM = "DROVER_TEMPLATE_ROOM"
 _ENDED = "=cxxxii"  # as in src/process/spawn/remote_status.hpp
 _REAP = b"R"
-_NOTE = 200  # letters of each
+_NOTE = 200  # longest note, in characters
 
 
 def find_dirt() -> str | None:
-    """Tell what this process has that no child may inherit; nothing if it is clean."""
+    """Return why this process must not be forked; None if it may be."""
     tasks = os.listdir("/proc/self/task")
     if len(tasks) != 1:
-        return f"it started {len(tasks) - 1} threads, and a fork would lose them"
+        return f"it started {len(tasks) - 1} threads, which a fork would lose"
     if _guard.is_cuda_initialised():
         return "it initialised CUDA, which does not survive a fork"
     for number in os.listdir("/proc/self/fd"):
         try:
             path = os.readlink(f"/proc/self/fd/{number}")
         except OSError:
-            continue  # that of the folder itself
+            continue  # the descriptor of /proc/self/fd itself
         if path.startswith("/dev/nvidia"):
             return f"it opened {path}, which no child may inherit"
     return None
 
 
 def _open_files() -> dict[str, str]:
-    """Give where descriptors lead."""
+    """Return the path of each open descriptor."""
     found = {}
     for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # that of the folder itself
+        with contextlib.suppress(OSError):  # the descriptor of /proc/self/fd itself
             found[number] = os.readlink(f"/proc/self/fd/{number}")
     return found
 
 
 def _find_open(before: dict[str, str]) -> str | None:
-    """Tell what was opened since then: children close everything, and what has it would use others' descriptors."""
+    """Return a complaint if a descriptor was opened since `before`: children close it, and its number is reused."""
     new = sorted(path for number, path in _open_files().items() if before.get(number) != path)
     return f"it left {new[0]} open, which no child can keep" if new else None
 
 
 def _import(modules: list[str]) -> Iterator[tuple[str, str, bool]]:
-    """Import modules; give those that went wrong: name, why, and whether this process is of use no more."""
+    """Import modules; yield the name of each that failed, why, and whether this process is now unsafe to fork."""
     before = _open_files()
     for name in modules:
         try:
@@ -69,21 +69,21 @@ def _import(modules: list[str]) -> Iterator[tuple[str, str, bool]]:
             yield name, dirt, True
 
 
-def _preload(told: dict[str, Any], variables: dict[str, str]) -> None:
-    """Import what is wanted; begin again without a module that makes this process unclean."""
+def _preload(settings: dict[str, Any], variables: dict[str, str]) -> None:
+    """Import the modules; restart without a module that makes this process unsafe to fork."""
     own_path = sys.path[:]
-    sys.path[:] = told["path"]
-    for name, why, is_spoilt in _import(list(told["modules"])):
-        told["left_out"].append([name, why])
-        if is_spoilt:
-            told["modules"].remove(name)
-            arguments = [*sys.orig_argv[:-2], json.dumps(told), sys.orig_argv[-1]]
+    sys.path[:] = settings["path"]
+    for name, why, is_unsafe in _import(list(settings["modules"])):
+        settings["left_out"].append([name, why])
+        if is_unsafe:
+            settings["modules"].remove(name)
+            arguments = [*sys.orig_argv[:-2], json.dumps(settings), sys.orig_argv[-1]]
             os.execve(sys.orig_argv[0], arguments, variables)
     sys.path[:] = own_path
 
 
 class _Template:
-    """What is known of the children. Descriptors are plain numbers: no object may close them in a child."""
+    """Serves orders and tracks children. Descriptors are plain numbers, so that no object closes them in a child."""
 
     def __init__(self) -> None:
         self._server = _core.TemplateServer(_core.template_control)
@@ -96,29 +96,29 @@ class _Template:
             self._poll.register(number, select.POLLIN)
 
     def serve(self, notes: str) -> _core.TemplateOrder:
-        """Serve until the application ends; return in each child, with what it is."""
+        """Serve orders until the application ends. Returns only in a child, with its order."""
         self._server.say_ready(notes)
         while self._is_open or self._running or self._sockets:
             for number, _ in self._poll.poll():
                 if number == _core.template_application:
                     os._exit(0)
                 elif number in self._running:
-                    self._tell_end(number)
+                    self._report_end(number)
                 elif number in self._sockets:
-                    self._hear(number)
+                    self._reap(number)
                 elif (own := self._serve_order()) is not None:
                     return own
         os._exit(0)
 
     def _serve_order(self) -> _core.TemplateOrder | None:
-        """Fork what is ordered; give the order in the child. Here nothing may keep its descriptors open."""
+        """Serve an order; return it in the child. In the template nothing may keep its descriptors open."""
         order = self._take()
         return order if order is not None and self._fork(order) else None
 
     def _take(self) -> _core.TemplateOrder | None:
         try:
             return self._server.take()
-        except drover.PeerLost:  # retired: children that run are still to be told about
+        except drover.PeerLost:  # retired: only the ends of running children are still to be reported
             self._is_open = False
             self._poll.unregister(_core.template_control)
         except drover.Error as error:
@@ -126,9 +126,9 @@ class _Template:
         return None
 
     def _fork(self, order: _core.TemplateOrder) -> bool:
-        """Fork it, if that is safe; tell whether this is the child."""
+        """Fork a child if that is safe; return whether this is the child."""
         if (dirt := find_dirt()) is not None:
-            order.refuse(f"something that runs in the template made it unclean: {dirt}")
+            order.refuse(f"the template is no longer safe to fork: {dirt}")
             return False
         try:
             pid = os.fork()
@@ -144,8 +144,8 @@ class _Template:
         self._poll.register(socket, select.POLLIN)
         return False
 
-    def _tell_end(self, pidfd: int) -> None:
-        """Say how a child ended. It is not reaped yet, so that its id names no other."""
+    def _report_end(self, pidfd: int) -> None:
+        """Report how a child ended. It is not reaped yet, so that its pid is not reused."""
         pid = self._running.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
@@ -158,17 +158,17 @@ class _Template:
         try:
             os.write(socket, struct.pack(_ENDED, b"E", ended.si_code, ended.si_status))
         except OSError:
-            return  # nobody wants to know; the end of the socket is seen next
+            return  # the application is gone; poll reports the end of the socket next
 
-    def _hear(self, socket: int) -> None:
-        """Reap a child, as the application says, or because nobody there knows of it any more."""
+    def _reap(self, socket: int) -> None:
+        """Reap a child when the application asks for it or has dropped its end of the socket."""
         pid = self._sockets.pop(socket)
         try:
-            told = os.read(socket, 16)
+            request = os.read(socket, 16)
         except OSError:
-            told = b""
+            request = b""
         running = next((one for one, whose in self._running.items() if whose == pid), None)
-        if running is None or told == _REAP:
+        if running is None or request == _REAP:
             os.waitpid(pid, 0)
             if running is not None:
                 self._running.pop(running)
@@ -179,18 +179,18 @@ class _Template:
 
 
 def main() -> None:
-    """Be the template; in each child, go on as what it is."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the application
+    """Import modules and serve fork requests; each forked child returns here and runs its order."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the application handles Ctrl-C
     variables = dict(os.environ)
     os.environ.pop(_ROOM, None)
-    told = json.loads(sys.argv[1])
-    if (dirt := find_dirt()) is not None:  # of a sitecustomize, say: no order will be taken
-        told["left_out"].append(["the interpreter", dirt])
-        told["modules"] = []
-    _preload(told, variables)
+    settings = json.loads(sys.argv[1])
+    if (dirt := find_dirt()) is not None:  # for example by a sitecustomize: every order will be refused
+        settings["left_out"].append(["the interpreter", dirt])
+        settings["modules"] = []
+    _preload(settings, variables)
     _template_child.find_setters()
     gc.collect()
-    gc.freeze()  # children would copy what a collection touches
-    notes = "\n".join(f"{name}: {ascii(why)[1:-1][:_NOTE]}" for name, why in told["left_out"])
+    gc.freeze()  # collections in children would otherwise copy the pages of all objects
+    notes = "\n".join(f"{name}: {ascii(why)[1:-1][:_NOTE]}" for name, why in settings["left_out"])
     order = _Template().serve(notes)
-    _template_child.run(order, told["starts"][order.start])
+    _template_child.run(order, settings["starts"][order.start])

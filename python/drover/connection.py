@@ -1,4 +1,4 @@
-"""What programs take from `multiprocessing.connection`: drover's pipes, and the standard sockets and `wait`."""
+"""The module `multiprocessing.connection` under drover's name, with drover's pipes."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ __all__ = ["Client", "Connection", "Listener", "Pipe", "PipeConnection", "wait"]
 
 
 def __getattr__(name: str) -> Any:
-    """Give what else the standard module has."""
+    """Return any other name from the standard module."""
     return getattr(connection, name)

@@ -1,4 +1,4 @@
-"""The module `multiprocessing.dummy` under drover's name: threads in the place of processes."""
+"""The module `multiprocessing.dummy` under drover's name: threads instead of processes."""
 
 from __future__ import annotations
 

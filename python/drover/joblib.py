@@ -1,7 +1,6 @@
-"""joblib on workers of drover: `with joblib.parallel_config(backend="drover")`.
+"""A joblib backend on drover's workers: `with joblib.parallel_config(backend="drover")`.
 
-`import drover` registers the backend as soon as joblib is imported, before or after it, and so does importing this
-module; `register` does it again.
+The backend is registered once a program has imported drover and joblib, in any order, or this module.
 """
 
 from __future__ import annotations
@@ -21,30 +20,30 @@ from drover._executor import Executor, Future
 
 __all__ = ["DroverBackend", "register"]
 
-# What Parallel tells every backend, for those that write arrays to files.
-_NOT_OURS = frozenset(
+# Options that Parallel passes to every backend, and that only backends with memory-mapped arrays use.
+_IGNORED = frozenset(
     {"context", "context_id", "max_nbytes", "mmap_mode", "prefer", "require", "temp_folder", "verbose"}
 )
-_IDLE_LIMIT = 300.0  # seconds after which workers that nobody uses end
+_IDLE_LIMIT = 300.0  # seconds after which idle workers end
 
-# The executor that the last call is done with: workers are started once for many calls.
+# The executor of the last call, with its key: workers are reused by the next call.
 _spare: list[tuple[Any, Executor]] = []
 _lock = threading.Lock()
 
 
 def register() -> None:
-    """Make the backend known to joblib as "drover"."""
+    """Register the backend with joblib as "drover"."""
     register_parallel_backend("drover", DroverBackend)
 
 
 def _title_of(batch: Any) -> str:
-    """Give the name of what a batch of joblib calls."""
+    """Return the name of the function that a batch calls."""
     items = getattr(batch, "items", None)
     return _functions.title_of(items[0][0] if items else batch)
 
 
 def _run(batch: Callable[[], Any]) -> Any:
-    """Run a batch in a worker, under the name of what it calls."""
+    """Run a batch in a worker, under the name of its function."""
     _core.this_worker().set_title(_title_of(batch))
     return batch()
 
@@ -58,11 +57,11 @@ def _is_in_worker() -> bool:
 
 
 class DroverBackend(AutoBatchingMixin, ParallelBackendBase):
-    """Runs the batches of joblib in workers of a `drover.Executor`, whose options are those of the backend.
+    """Runs batches of joblib in the workers of a `drover.Executor`, whose options are those of the backend.
 
-    Workers are kept for the next call with the same options, and end when there was none for five minutes. A worker
-    that dies is replaced: the call raises PeerLost, or begins the batch again with `retry`. Calls inside of tasks use
-    threads, and inside of those nothing: as joblib has it.
+    Workers are kept for the next call with the same options and end after five idle minutes. A worker that dies is
+    replaced; the call raises PeerLost, or retries the batch with `retry=n`. As in joblib's own backends, calls nested
+    in a task use threads, and calls nested in those run sequentially.
     """
 
     supports_retrieve_callback = True
@@ -72,7 +71,7 @@ class DroverBackend(AutoBatchingMixin, ParallelBackendBase):
     _key: Any = None
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """Give the number of workers that is meant; 1 in a worker, so that workers have no workers of their own."""
+        """Return the number of workers to use: 1 inside of a worker, so that calls do not nest processes."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs is None or _is_in_worker():
@@ -80,17 +79,17 @@ class DroverBackend(AutoBatchingMixin, ParallelBackendBase):
         return n_jobs if n_jobs > 0 else max(joblib.cpu_count() + 1 + n_jobs, 1)
 
     def configure(self, n_jobs: int = 1, parallel: Any = None, **options: Any) -> int:
-        """Have workers for a call of Parallel, and give their number."""
+        """Get workers for a call of Parallel; return their number."""
         n_jobs = self.effective_n_jobs(n_jobs)
         if n_jobs == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         self.parallel = parallel
-        told = {"name": "joblib", "idle_limit": _IDLE_LIMIT, **self.backend_kwargs, **options}
-        told = {name: value for name, value in told.items() if name not in _NOT_OURS and value is not None}
+        merged = {"name": "joblib", "idle_limit": _IDLE_LIMIT, **self.backend_kwargs, **options}
+        wanted = {name: value for name, value in merged.items() if name not in _IGNORED and value is not None}
         if self.inner_max_num_threads is not None:
-            told["threads"] = self.inner_max_num_threads
-        self._key = (n_jobs, told)
-        self._executor = _take(self._key) or Executor(n_jobs, **told)
+            wanted["threads"] = self.inner_max_num_threads
+        self._key = (n_jobs, wanted)
+        self._executor = _take(self._key) or Executor(n_jobs, **wanted)
         return n_jobs
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Future], object] | None = None) -> Future:
@@ -101,18 +100,18 @@ class DroverBackend(AutoBatchingMixin, ParallelBackendBase):
         return future
 
     def retrieve_result_callback(self, out: Future) -> Any:
-        """Give the result of a batch, or raise what it raised."""
+        """Return the result of a batch, or raise its exception."""
         return out.result()
 
     def terminate(self) -> None:
         """Keep the workers for the next call."""
         executor, self._executor = self._executor, None
         if executor is not None:
-            _give(self._key, executor)
+            _keep(self._key, executor)
         self.reset_batch_stats()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """End the workers with what they run: nobody wants it any more."""
+        """Kill the workers, whatever they run."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor._abort()
@@ -122,7 +121,7 @@ class DroverBackend(AutoBatchingMixin, ParallelBackendBase):
 
 
 def _take(key: Any) -> Executor | None:
-    """Give the executor that is kept, if it is such a one and works."""
+    """Return the kept executor if it has this key and is usable."""
     with _lock:
         if not _spare or _spare[0][0] != key:
             return None
@@ -130,8 +129,8 @@ def _take(key: Any) -> Executor | None:
     return executor if executor._is_usable() else None
 
 
-def _give(key: Any, executor: Executor) -> None:
-    """Keep an executor in place of the one that was kept."""
+def _keep(key: Any, executor: Executor) -> None:
+    """Keep an executor, and shut down the one kept before."""
     with _lock:
         before = _spare.pop()[1] if _spare else None
         _spare.append((key, executor))
@@ -140,8 +139,8 @@ def _give(key: Any, executor: Executor) -> None:
 
 
 def _forget() -> None:
-    """Leave the executor to the process that made it, and was forked."""
-    global _lock  # noqa: PLW0603 (somebody may have held it)
+    """Reset this module in a forked child: the executor stays with the parent."""
+    global _lock  # noqa: PLW0603 (the lock may have been held during the fork)
     _lock = threading.Lock()
     _spare.clear()
 

@@ -1,4 +1,4 @@
-"""The names of `multiprocessing.pool`, with ours behind them."""
+"""The module `multiprocessing.pool` under drover's name, with drover's pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs take from `multiprocessing.queues`: the queues, and what they raise when empty or full."""
+"""The module `multiprocessing.queues` under drover's name, with drover's queues."""
 
 from __future__ import annotations
 

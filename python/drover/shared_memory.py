@@ -1,4 +1,4 @@
-"""The module `multiprocessing.shared_memory` under drover's name: blocks of memory that have names."""
+"""The module `multiprocessing.shared_memory` under drover's name: named blocks of memory."""
 
 from __future__ import annotations
 

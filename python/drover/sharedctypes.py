@@ -1,4 +1,4 @@
-"""What programs take from `multiprocessing.sharedctypes`, in drover's shared memory and with drover's locks."""
+"""The module `multiprocessing.sharedctypes` under drover's name, with drover's shared memory and locks."""
 
 from __future__ import annotations
 

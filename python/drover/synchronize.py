@@ -1,4 +1,4 @@
-"""What programs take from `multiprocessing.synchronize`: locks and their like."""
+"""The module `multiprocessing.synchronize` under drover's name, with drover's locks."""
 
 from __future__ import annotations
 

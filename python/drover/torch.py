@@ -1,7 +1,7 @@
-"""Tensors of torch in shared memory, and how all tensors of torch travel.
+"""Torch tensors in shared memory, and how torch tensors of any kind are sent.
 
-`import drover.torch` imports torch. Programs that never use torch do not pay for it: drover itself looks whether it
-is there, and then sends its tensors by handle.
+Importing this module imports torch. Sending does not need that import: drover notices when a program has imported
+torch, and then sends its tensors by handle.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from drover._errors import InvalidArgument, Unsupported
 
 __all__ = ["empty", "empty_cache", "memory_usage", "tensor", "use_slabs", "zeros"]
 
-_ALIGNMENT = 512  # of parts of device memory, as torch's own
-_LEGACY_STREAM = 1  # what DLPack calls it
+_ALIGNMENT = 512  # of joined parts in device memory, as in torch's allocator
+_LEGACY_STREAM = 1  # DLPack's number for CUDA's legacy default stream
 _MOST_DIMENSIONS = 8  # of drover's tensors
-# Types of elements that drover has, by its names, and DLPack in all versions of torch: not of bool in old ones.
+# Dtypes that drover supports, and DLPack in every version of torch, with drover's names. Old versions lack bool.
 _FLOATS = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128)
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 _NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in _FLOATS + _INTEGERS}
-_chosen: list[Any] = []  # the allocator, once torch has it
+_installed: list[Any] = []  # the allocator, once torch uses it
 
 
 def _notice_captures(graph: Any) -> None:
-    """Let drover know while torch captures a graph: what it waits for then, to unmap memory, does not break in."""
+    """Notify drover while torch captures a graph, since unmapping memory would break the capture."""
     begin, end = graph.capture_begin, graph.capture_end
 
     @functools.wraps(begin)
@@ -54,45 +54,61 @@ _notice_captures(torch.cuda.CUDAGraph)
 
 
 def empty(*size: Any, dtype: torch.dtype | None = None, device: Any = "cpu") -> torch.Tensor:
-    """Make a tensor in shared memory, of the CPU or of a GPU, with any contents.
+    """Create an uninitialised tensor in shared memory, on the CPU or a GPU.
 
-    Sent to another process, or passed to one, it is not copied: both have the same elements, and what one writes the
-    other sees. It lives until nobody has it any more.
+    Sending the tensor to another process, or passing it to one, does not copy it: both processes see the same
+    elements, and each sees what the other writes. The memory is freed when the last process drops it.
+
+    Raises InvalidArgument for a negative size or another kind of device, and Unsupported for a GPU if torch cannot
+    use CUDA.
+
+    >>> import drover.torch
+    >>> shared = drover.torch.empty(2, 3)
+    >>> _ = shared.fill_(1)
+    >>> def double(tensor):
+    ...     tensor.mul_(2)
+    >>> process = drover.Process(target=double, args=(shared,))
+    >>> process.start()
+    >>> process.join()
+    >>> shared.sum()
+    tensor(12.)
     """
     return _in_slab(_size(size), dtype or torch.get_default_dtype(), device, is_zeroed=False)
 
 
 def zeros(*size: Any, dtype: torch.dtype | None = None, device: Any = "cpu") -> torch.Tensor:
-    """Make a tensor of zeros in shared memory; see `empty`."""
+    """Create a tensor of zeros in shared memory; see `empty`."""
     return _in_slab(_size(size), dtype or torch.get_default_dtype(), device, is_zeroed=True)
 
 
 def tensor(data: Any, dtype: torch.dtype | None = None, device: Any = "cpu") -> torch.Tensor:
-    """Copy a tensor, or anything that torch makes one of, into shared memory; see `empty`."""
+    """Copy a tensor, or anything `torch.as_tensor` accepts, into shared memory; see `empty`."""
     source = torch.as_tensor(data, dtype=dtype).detach()
     made = _in_slab(source.shape, source.dtype, device, is_zeroed=False)
     return made.copy_(source)
 
 
 def use_slabs(cached_bytes: int | None = None) -> None:
-    """Let torch take all its memory on GPUs from drover's slabs, in this process, from now on.
+    """Make torch allocate all GPU memory from drover's slabs in this process, from now on.
 
-    Every tensor is then handed to other processes as those of `empty` are: by a lease, without a copy, and it stays
-    when this process dies. Freed memory is kept for the next tensors of the same stream, at most `cached_bytes` on
-    each GPU: an eighth of its memory unless given. Call it before torch's first tensor on a GPU; a second call does
-    nothing.
+    Every tensor is then sent to other processes without a copy and survives the death of this process, as those of
+    `empty` do. Freed memory is cached for later tensors of the same stream: at most `cached_bytes` on each GPU, by
+    default an eighth of its memory. Call this before torch's first GPU tensor; a second call does nothing.
 
-    torch's own figures (`torch.cuda.memory_stats` and its like) and CUDA graphs do not work with an allocator that
-    is not torch's; see `memory_usage`.
+    torch's statistics (`torch.cuda.memory_stats` and others) and CUDA graphs do not work with a custom allocator; see
+    `memory_usage`.
+
+    Raises InvalidArgument if torch has already allocated GPU memory, and Unsupported without CUDA, with more than one
+    visible GPU, or before torch 2.1.
     """
     _require_cuda()
-    if _chosen:
+    if _installed:
         return
     if torch.cuda.device_count() > 1:
         raise Unsupported(
-            f"this process sees {torch.cuda.device_count()} GPUs, and torch would use memory of one in kernels of "
-            "another, which slabs do not allow yet",
-            "let each process see one GPU, as workers of drover.Pool(devices='all') do, or set CUDA_VISIBLE_DEVICES",
+            f"drover.torch.use_slabs() supports one GPU per process, and this one sees {torch.cuda.device_count()}: "
+            "slabs do not support peer access between GPUs yet",
+            "show each process one GPU, as drover.Pool(devices='all') does, or set CUDA_VISIBLE_DEVICES",
         )
     _core.use_slabs(_session.current(), "cuda", cached_bytes)
     made = torch.cuda.memory.CUDAPluggableAllocator(_core.__file__, "drover_slabs_alloc", "drover_slabs_free")
@@ -101,38 +117,39 @@ def use_slabs(cached_bytes: int | None = None) -> None:
         made.allocator().set_record_stream_fn(ctypes.cast(by_stream, ctypes.c_void_p).value)
     except AttributeError as error:
         raise Unsupported(
-            f"torch {torch.__version__} tells no allocator of its streams", "use torch 2.1 or newer"
+            f"torch {torch.__version__} does not notify custom allocators of streams", "use torch 2.1 or newer"
         ) from error
     try:
         torch.cuda.memory.change_current_allocator(made)
     except RuntimeError as error:
         raise InvalidArgument(
-            f"torch has used its own allocator on a GPU already, in process {os.getpid()}: {error}",
-            "call drover.torch.use_slabs() before the first tensor on a GPU, and in each process for itself",
+            f"cannot replace torch's allocator in process {os.getpid()}, which has already used it on a GPU: {error}",
+            "call drover.torch.use_slabs() in each process, before its first tensor on a GPU",
         ) from error
-    _chosen.append(made)
+    _installed.append(made)
 
 
 def empty_cache() -> None:
-    """Give back the GPU memory that was freed, and is kept for the next tensors, after `use_slabs`."""
+    """Free the cached GPU memory of `use_slabs`."""
     _core.empty_slabs_cache()
 
 
 def memory_usage(device: int | None = None) -> dict[str, int]:
-    """Count what torch has of one GPU, or of all, after `use_slabs`: `blocks` and their `bytes`, those `cached`.
+    """Return counts of the memory of `use_slabs`, on one GPU or on all.
 
-    `hits` and `misses` are allocations that found freed memory, and those that did not.
+    `blocks` and `bytes` are in use, `cached_blocks` and `cached_bytes` are free for reuse; `hits` and `misses` count
+    allocations that found cached memory, and those that did not.
     """
     return _core.slabs_usage(device)
 
 
-def _size(given: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(given[0]) if len(given) == 1 and hasattr(given[0], "__iter__") else given
+def _size(arguments: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(arguments[0]) if len(arguments) == 1 and hasattr(arguments[0], "__iter__") else arguments
 
 
 def _in_slab(size: tuple[int, ...], dtype: torch.dtype, device: Any, is_zeroed: bool) -> torch.Tensor:
     if any(length < 0 for length in size):
-        raise InvalidArgument(f"a tensor was to have the size {tuple(size)}", "give sizes of 0 or more")
+        raise InvalidArgument(f"{tuple(size)} is not a valid size of a tensor", "use lengths of 0 or more")
     place = _place(torch.device(device))
     count = math.prod(size) * dtype.itemsize
     if count == 0:
@@ -144,11 +161,11 @@ def _in_slab(size: tuple[int, ...], dtype: torch.dtype, device: Any, is_zeroed: 
 
 
 def _place(device: torch.device) -> str:
-    """Name a device of torch in drover's words."""
+    """Return drover's name of a torch device."""
     if device.type == "cpu":
         return "cpu"
     if device.type != "cuda":
-        raise InvalidArgument(f"a tensor was to lie on {device}", "use the CPU, or a GPU: cuda:0")
+        raise InvalidArgument(f"cannot place a tensor on {device}", "use the CPU, or a GPU such as cuda:0")
     _require_cuda()
     return f"cuda:{torch.cuda.current_device() if device.index is None else device.index}"
 
@@ -156,13 +173,13 @@ def _place(device: torch.device) -> str:
 def _require_cuda() -> None:
     if not torch.cuda.is_available():
         raise Unsupported(
-            f"torch {torch.__version__} has no CUDA here: it was built without it, or finds no driver or no device",
-            "see what `drover doctor` says, and install a torch for this driver; without a GPU use device='cpu'",
+            f"torch {torch.__version__} cannot use CUDA: it was built without it, or found no driver or device",
+            "run `drover doctor`, and install a torch that fits the driver; without a GPU, use device='cpu'",
         )
 
 
 def reducers(library: str) -> dict[type, _objects.Reducer]:
-    """Say how tensors travel: by their storages, so that those which share one share it at the other end too."""
+    """Return the reducers. Tensors are sent by their storages, so those that share one still do at the receiver."""
     del library
     _objects.alone[torch.Tensor] = _alone
     return {
@@ -180,41 +197,41 @@ def _reduce_as_torch(tensor: torch.Tensor) -> Any:
 def _reduce(tensor: torch.Tensor) -> Any:
     if tensor.requires_grad and not tensor.is_leaf:
         raise InvalidArgument(
-            "a tensor that was computed from others, and has a gradient, was to be sent; its history stays here",
+            "cannot send a tensor that requires grad and is not a leaf: its autograd history cannot be sent",
             "send tensor.detach()",
         )
     if not _is_simple(tensor):
         return _reduce_as_torch(tensor)
     storage = tensor.untyped_storage()
     if tensor.device.type == "cpu" and storage.nbytes() > 2 * tensor.nbytes and not _is_shared(storage):
-        # A small part of a storage: what it does not use is not sent.
+        # A small part of a large storage: send only that part.
         storage = (tensor := tensor.detach().clone().requires_grad_(tensor.requires_grad)).untyped_storage()
     form = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
     return _rebuild, (storage, tensor.dtype, form, tensor.requires_grad)
 
 
 def _alone(tensor: torch.Tensor) -> _core.Tensor | None:
-    """Give what says all of a tensor but for the rest of its storage, if it is one on a GPU."""
+    """Return the drover tensor that fully describes a GPU tensor (see `_objects.alone`), or None if there is none."""
     if not tensor.is_cuda or tensor.requires_grad or tensor.dim() > _MOST_DIMENSIONS or not _is_simple(tensor):
         return None
     name = _NAMES.get(tensor.dtype)
     if name is None:
         return None
     own = _find(tensor, name, tensor.shape, tensor.stride())
-    # What is not in a slab may have to be copied, which leaves out what lies between its elements.
+    # Memory outside of slabs may have to be copied, and a copy leaves out gaps between elements.
     if own is not None or tensor.numel() == 0 or not tensor.is_contiguous():
         return own
     return _import_tensor(tensor)
 
 
 def _find(memory: torch.Tensor | UntypedStorage, dtype: str, shape: Any, strides: Any) -> _core.Tensor | None:
-    """Find what lies in a slab; others wait for what torch's current stream was given until now."""
+    """Return the drover tensor for memory in a slab, or None. Receivers wait for torch's current stream up to now."""
     index = memory.device.index
     return _core.find_on_device(_session.current(), memory.data_ptr(), dtype, shape, strides, index, _stream(index))
 
 
 def _is_simple(tensor: torch.Tensor) -> bool:
-    """Tell whether storage, type and form are all there is to it."""
+    """Return whether storage, dtype and layout describe the tensor completely."""
     return (
         tensor.layout is torch.strided
         and tensor.device.type in ("cpu", "cuda")
@@ -244,8 +261,8 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
     if storage.device.type == "cuda":
         return _cuda_storage, (_objects.carry(_import(storage), _join), storage.device.index)
     if storage.device.type != "cpu" or (storage.is_shared() and not _is_shared(storage)):
-        # In torch's own shared memory (share_memory_), which torch has its way to send.
-        from torch.multiprocessing.reductions import reduce_storage  # noqa: PLC0415 (only for these)
+        # In torch's own shared memory (share_memory_), which torch can send.
+        from torch.multiprocessing.reductions import reduce_storage  # noqa: PLC0415 (imported only if needed)
 
         return reduce_storage(storage)
     if storage.nbytes() == 0:
@@ -255,7 +272,7 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
 
 def _bytes_of(storage: UntypedStorage) -> Any:
     view = (ctypes.c_ubyte * storage.nbytes()).from_address(storage.data_ptr())
-    view.owner = storage  # which lives as long as its bytes are looked at
+    view.owner = storage  # keeps the storage alive as long as the view
     return view
 
 
@@ -264,13 +281,13 @@ def _is_shared(storage: UntypedStorage) -> bool:
 
 
 def _cpu_storage(buffer: Any) -> UntypedStorage:
-    # torch holds the object but not its buffer. A memoryview holds that, so the tensor is found to be shared when it
-    # is sent.
+    # torch keeps the object alive but not its buffer export. A memoryview keeps that too, which is how a later send
+    # recognises the tensor as shared.
     return torch.frombuffer(memoryview(buffer), dtype=torch.uint8).untyped_storage()
 
 
 def _import(storage: UntypedStorage) -> _core.Tensor:
-    """Make a tensor of device memory; others wait for what torch's current stream was given until now."""
+    """Return a drover tensor for device memory. Receivers wait for torch's current stream up to now."""
     if storage.nbytes() == 0:
         return _core.empty(_session.current(), "uint8", [0])
     own = _find(storage, "uint8", (storage.nbytes(),), (1,))
@@ -283,7 +300,7 @@ def _import_tensor(tensor: torch.Tensor) -> _core.Tensor:
     if not tensor.is_cuda:
         return _core.import_array(_session.current(), tensor.__dlpack__(), None)[0]
     index = tensor.device.index
-    if index != torch.cuda.current_device():  # torch gives away arrays of the current device only
+    if index != torch.cuda.current_device():  # torch exports arrays of the current device only
         with torch.cuda.device(index):
             return _import_tensor(tensor)
     capsule = tensor.__dlpack__(stream=-1)
@@ -291,7 +308,7 @@ def _import_tensor(tensor: torch.Tensor) -> _core.Tensor:
 
 
 def _join(tensors: list[_core.Tensor]) -> tuple[list[_core.Tensor], list[_objects.Part]]:
-    """Put tensors of bytes behind each other, by one copy on their device; say where each of them is."""
+    """Copy tensors of bytes into one tensor per device; return those and the part that each tensor is."""
     flats = [torch.from_dlpack(tensor) if tensor.nbytes else torch.empty(0, dtype=torch.uint8) for tensor in tensors]
     devices = list(dict.fromkeys(flat.device for flat in flats))
     ends = dict.fromkeys(devices, 0)
@@ -306,7 +323,7 @@ def _join(tensors: list[_core.Tensor]) -> tuple[list[_core.Tensor], list[_object
 
 
 def _cuda_storage(number: int, index: int) -> UntypedStorage:
-    """Open device memory; what torch's current stream does with it from now on comes after the sender's work."""
+    """Open received device memory. torch's current stream waits for the sender's work."""
     received = _objects.carried(number)
     if received.nbytes == 0:
         return UntypedStorage(0, device=f"cuda:{index}")
@@ -314,14 +331,14 @@ def _cuda_storage(number: int, index: int) -> UntypedStorage:
 
 
 def opened(received: _core.Tensor) -> torch.Tensor:
-    """Make a tensor of device memory that came; see `_cuda_storage`."""
-    # As torch.from_dlpack(received) does it, without its detours, which take half of the time.
+    """Return received device memory as a torch tensor; see `_cuda_storage`."""
+    # The same as torch.from_dlpack(received), in half the time.
     capsule = received.__dlpack__(stream=_stream(received.__dlpack_device__()[1]) or _LEGACY_STREAM)
     return torch.from_dlpack(capsule)
 
 
 def _stream(device: int) -> int:
-    """Give torch's current stream on a GPU; 0 is the legacy default stream."""
+    """Return torch's current stream on a GPU; 0 is the legacy default stream."""
     if not torch.cuda.is_initialized():
         torch.cuda.init()
     return torch._C._cuda_getCurrentRawStream(device)

@@ -1,4 +1,4 @@
-"""What the package does in a process that ends, before the interpreter does: threads of it must be over by then."""
+"""Hooks that run when a process exits, before the interpreter ends: the package's threads must have ended by then."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["Ending", "call_at_exit"]
 
 
 class Ending(Protocol):
-    """Whatever has something to do at the end."""
+    """An object with a hook."""
 
     def end_at_exit(self) -> None:
-        """Do it."""
+        """Run the hook."""
 
 
 _owners: weakref.WeakSet[Ending] = weakref.WeakSet()
 
 
 def call_at_exit(owner: Ending) -> None:
-    """Call `owner.end_at_exit()` once children are joined, if the owner still exists then."""
+    """Call `owner.end_at_exit()` after children are joined, unless the owner is gone by then."""
     _register()
     _owners.add(owner)
 

@@ -1,4 +1,4 @@
-"""Named sessions: what a program keeps in one is there for the next, however the first one ended."""
+"""Named sessions: objects that one program keeps in a session are there for the next, however the first one ended."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from drover._errors import Busy, InvalidArgument, NotFound, Unsupported
 
 __all__ = ["Session"]
 
-# What is kept under a name is a tensor of bytes: this, how many tensors belong to it, under which token they are
-# kept, and the pickle. So a name changes its meaning at once: who dies meanwhile leaves the old one or the new. A
-# token begins with the number of the participant that made it, and is never used twice.
+# Under a name lies a tensor of bytes: a header (this magic, the number of further tensors, the token under which they
+# are kept) and the pickle. Replacing that one tensor is atomic: a program that dies meanwhile leaves the old object
+# or the new one. A token begins with the number of the participant that created it and is never used twice.
 _MAGIC = b"drover.py\x01\x00\x00"
 _HEAD = struct.Struct("<12sI16s")
 _RANDOM_BYTES = 4
@@ -24,41 +24,49 @@ _NUMBER_MASK = 0xFFFFFFFF
 _MOST_NAME_BYTES = 100
 _PART_NAME = re.compile(r"^(.*)#([0-9a-f]{16})\.[0-9]+$")
 
-# Tokens of what threads of this process keep at this moment.
-_under_way: set[str] = set()
+# Tokens of the `keep` calls in progress in this process.
+_in_progress: set[str] = set()
 
 
 class Session:
-    """This process in a session: a small process that holds memory together, and outlives programs if it has a name.
+    """The session of this process: a small keeper process that holds shared memory together.
 
-    A process is in one session, and so are those that it starts. `Session(name)` joins the one with this name, or
-    starts it; do it before anything is shared. `Session()` is the session in which this process is already, or one
-    without a name, which ends with this process.
+    A process is in one session, and its children are in the same one. `Session(name)` joins the named session, or
+    starts it; it must come before anything is shared, otherwise it raises Busy. A named session outlives its
+    programs, and so do the objects kept in it. `Session()` is the current session of the process, or a new one
+    without a name, which ends with the process.
+
+    >>> import drover
+    >>> session = drover.Session("training")
+    >>> _ = session.keep("progress", {"epoch": 3})
+    >>> session.recall("progress")
+    {'epoch': 3}
+    >>> session.end()
     """
 
     def __init__(self, name: str | None = None) -> None:
-        """Join it, or start it."""
+        """Join the session, or start it."""
         self._core = _session.current() if name is None else _joined(name)
 
     @property
     def name(self) -> str:
-        """Its name; empty if it has none."""
+        """The name of the session; empty if it has none."""
         return self._core.name
 
     def keep(self, name: str, thing: Any) -> Any:
-        """Keep an object under a name until it is dropped or the session ends; what had the name before is replaced.
+        """Keep an object under a name, replacing the previous one, until it is dropped or the session ends.
 
-        Gives the object as it is kept: its arrays are the memory that is kept, so what is written to them is kept,
-        too. An array that lies in shared memory already is not copied.
+        Returns the object as it is kept: its arrays are views of the kept memory, so writing to them changes what is
+        kept. Arrays that already lie in shared memory are not copied. Raises InvalidArgument for an invalid name.
         """
         _check_name(name)
         payload, tensors = _objects.dumps(thing, inline=0)
         token = f"{self._core.incarnation & _NUMBER_MASK:08x}{os.urandom(_RANDOM_BYTES).hex()}"
-        _under_way.add(token)
+        _in_progress.add(token)
         try:
             return self._keep_as(name, token, payload, tensors)
         finally:
-            _under_way.discard(token)
+            _in_progress.discard(token)
 
     def _keep_as(self, name: str, token: str, payload: bytes, tensors: Any) -> Any:
         kept = [self._keep_tensor(_part_name(name, token, number), tensor) for number, tensor in enumerate(tensors)]
@@ -69,9 +77,9 @@ class Session:
         return _objects.loads(payload, kept)
 
     def recall(self, name: str) -> Any:
-        """Give what is kept under a name; it stays kept. Arrays are the same memory for all who recall it.
+        """Return the object kept under a name; it stays kept. Raises NotFound if there is none.
 
-        Takes as long whatever their size. Raises `NotFound` if there is none.
+        Nothing is copied, whatever the size: all processes that recall an object share the memory of its arrays.
         """
         _check_name(name)
         head = self._recall_head(name)
@@ -79,13 +87,13 @@ class Session:
             try:
                 return self._read(name, head)
             except NotFound:
-                # Replaced meanwhile: then there is another one now.
+                # Either it was replaced meanwhile, so that there is a new one, or it is gone.
                 before, head = head, self._recall_head(name)
                 if bytes(memoryview(before)) == bytes(memoryview(head)):
                     raise
 
     def kept(self) -> dict[str, int]:
-        """Give the names under which something is kept, and how many bytes of shared memory each has."""
+        """Return the names of all kept objects, with their sizes in bytes of shared memory."""
         infos = self._core.kept()
         sizes = {info["name"]: info["bytes"] for info in infos if not _PART_NAME.match(info["name"])}
         for info in infos:
@@ -95,7 +103,7 @@ class Session:
         return sizes
 
     def drop(self, name: str) -> None:
-        """Keep it no longer. Who recalled it still has it. Raises `NotFound` if there is none."""
+        """Stop keeping an object; recalled copies stay valid. Raises NotFound if there is none."""
         _check_name(name)
         if name not in self.kept():
             raise self._not_found(name)
@@ -104,37 +112,37 @@ class Session:
         self._sweep(name, before)
 
     def end(self) -> None:
-        """End the session for everybody: processes that were started in it are killed, what is kept is gone."""
+        """End the session for all processes: those started in it are killed, and kept objects are freed."""
         self._core.end()
         _leave(self._core)
 
     def close(self) -> None:
-        """Leave the session; the next thing to be shared begins another. What was recalled can be used, not sent."""
+        """Leave the session. Recalled objects stay usable but cannot be sent; the next share starts a new session."""
         _leave(self._core)
 
     def __enter__(self) -> Session:
-        """Be in it for a block of statements."""
+        """Return this session."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave it."""
+        """Leave the session."""
         self.close()
 
     def __repr__(self) -> str:
-        """Show its name."""
+        """Show the name."""
         return f"<drover.Session({self.name or 'without a name'!r})>"
 
     def _keep_tensor(self, name: str, tensor: _core.Tensor) -> _core.Tensor:
         try:
             self._core.keep(name, tensor)
         except Unsupported:
-            # Memory of another library, which goes with this process.
+            # Memory of another library, which would end with this process.
             tensor = tensor.copy()
             self._core.keep(name, tensor)
         return tensor
 
     def _token_of(self, name: str) -> str:
-        """Give the token of what is kept under a name; nothing if it has none."""
+        """Return the token of the object kept under a name; empty if there is none."""
         try:
             view = memoryview(self._core.recall(name))
         except (NotFound, BufferError):
@@ -144,14 +152,14 @@ class Session:
         return _HEAD.unpack_from(view)[2].decode()
 
     def _sweep(self, name: str, before: str) -> None:
-        """Drop the parts of what had this name before, and what was left by programs that died.
+        """Drop the parts of the previous object of this name, and those left by programs that died.
 
-        Another program may keep something under this name at this moment: its parts are there before their name is,
-        so those of the living are left alone. One that was overtaken drops what it left when it next keeps something.
+        Parts are kept before the name that refers to them, so parts of living participants are left alone: they may
+        be in the middle of `keep`. A participant that was overtaken drops its own parts in its next `keep`.
         """
-        # In this order: whoever has parts by now and is not busy any more has had its name written, too.
+        # The order matters: parts listed here whose token is not busy afterwards have had their name written.
         infos = self._core.kept()
-        busy = _under_way.copy()
+        busy = _in_progress.copy()
         living = {f"{one['incarnation'] & _NUMBER_MASK:08x}" for one in self._core.participants()}
         living.discard(f"{self._core.incarnation & _NUMBER_MASK:08x}")
         now = self._token_of(name)
@@ -174,7 +182,7 @@ class Session:
         return NotFound(
             f"nothing is kept under {name!r} in the session {self.name!r}; it keeps {names}",
             "keep it first, with keep(name, object); a session without a name ends with its program, and a named one "
-            "when nobody took part in it for an hour",
+            "after an hour without participants",
         )
 
     def _read(self, name: str, head: _core.Tensor) -> Any:
@@ -189,10 +197,10 @@ class Session:
 
 
 def _as_array(tensor: _core.Tensor) -> Any:
-    """Give what another kind of program kept: an array of numpy if it can be one, else as DLPack's users take it."""
+    """Return a tensor kept by a program in another language: as a numpy array if possible, otherwise for DLPack."""
     if tensor.place != "cpu" or tensor.dtype == "bfloat16":
         return tensor
-    import numpy  # noqa: PLC0415 (only for these)
+    import numpy  # noqa: PLC0415 (imported only if needed)
 
     return numpy.asarray(memoryview(tensor))
 
@@ -203,16 +211,16 @@ def _part_name(name: str, token: str, number: int) -> str:
 
 def _check_name(name: str) -> None:
     if not isinstance(name, str):
-        raise TypeError(f"names are texts, not {type(name).__name__}")
+        raise TypeError(f"a name must be a str, not {type(name).__name__}")
     if not name or len(name.encode()) > _MOST_NAME_BYTES or not name.isprintable() or _PART_NAME.match(name):
         raise InvalidArgument(
-            f"{name!r} is no name under which a session keeps something",
-            f"such a name has 1 to {_MOST_NAME_BYTES} bytes and no control characters",
+            f"{name!r} is not a valid name for a kept object",
+            f"use a name of 1 to {_MOST_NAME_BYTES} bytes without control characters",
         )
 
 
 def _joined(name: str) -> _core.Session:
-    # A process that was started in a session is in it from the beginning.
+    # A process that was started in a session is already in it.
     if _session.session_variable in os.environ:
         _session.current()
     with _session._guard:
@@ -222,10 +230,9 @@ def _joined(name: str) -> _core.Session:
         joined = _session._current
     if joined.name != name:
         raise Busy(
-            f"this process is in the session {joined.name!r} and cannot join {name!r}"
-            if joined.name
-            else f"this process is in a session without a name already and cannot join {name!r}",
-            f"write drover.Session({name!r}) before anything is shared, in the first process of the program",
+            f"cannot join the session {name!r}: this process is already in "
+            + (f"the session {joined.name!r}" if joined.name else "a session without a name"),
+            f"call drover.Session({name!r}) before anything is shared, in the first process of the program",
         )
     return joined
 

@@ -1,4 +1,4 @@
-"""What is done when another library is imported, whenever that is."""
+"""Hooks that run when another library is imported."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["call_once_imported"]
 
 
 def call_once_imported(name: str, call: Callable[[], object]) -> None:
-    """Call it now if a module is imported already, else as soon as it is. Imports nothing by itself.
+    """Call `call` once the module is imported: now if it already is. Imports nothing itself.
 
-    What it raises is dropped: the program imports that module for its own reasons.
+    Exceptions are dropped: the program that imports the module did not ask for the hook.
     """
     if name in sys.modules:
         with contextlib.suppress(Exception):
@@ -27,7 +27,7 @@ def call_once_imported(name: str, call: Callable[[], object]) -> None:
 
 
 class _Watcher(importlib.abc.MetaPathFinder):
-    """Waits for a module, and is gone when it comes."""
+    """An import hook that removes itself when its module is imported."""
 
     def __init__(self, name: str, call: Callable[[], object]) -> None:
         self._name = name
@@ -36,7 +36,7 @@ class _Watcher(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find what all others find, and see when it is loaded."""
+        """Find the module as the other finders do, and wrap its loader."""
         del path, target
         if fullname != self._name:
             return None
@@ -49,18 +49,18 @@ class _Watcher(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads as another does, and calls then."""
+    """Loads a module with another loader, then runs the hook."""
 
     def __init__(self, loader: Any, call: Callable[[], object]) -> None:
         self._loader = loader
         self._call = call
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Leave it to the other."""
+        """Create the module with the original loader."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Load it; then let the module look as if nothing had happened, and call."""
+        """Restore the original loader on the module, load it, and run the hook."""
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         with contextlib.suppress(Exception):
