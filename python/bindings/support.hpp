@@ -44,7 +44,7 @@ struct PySession {
 /// Runs the Python handlers of pending signals; throws what they raise, such as KeyboardInterrupt.
 void handle_signals();
 
-/// Releases the GIL for a scope. Once the interpreter ends, other threads than the main one block for ever in the
+/// Releases the GIL for a scope. Once the interpreter ends, all threads but the main one block forever in the
 /// destructor: Python would otherwise unwind them through C++ frames, which is undefined.
 class Released {
  public:
@@ -89,7 +89,7 @@ auto await(const Timeout& timeout, Attempt attempt, IsOver is_over) {
   return result;
 }
 
-/// Payloads of at least so many bytes are passed to Python as a view instead of a copy.
+/// Payloads of at least this size are passed to Python as a view instead of a copy.
 inline constexpr std::size_t kViewed = 4096;
 
 /// The bytes of an object with the buffer protocol, valid as long as this lives.

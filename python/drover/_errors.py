@@ -29,15 +29,11 @@ __all__ = [
 ]
 
 
-# Remedies of the C++ library that name its own API, by their beginning, and the same in terms of the Python API.
+# Remedies of the C++ library that name its own API, by that name, and the same in terms of the Python API.
 _IN_PYTHON = {
-    "if the task may be run twice, give it TaskOptions": (
-        "if the task may be run twice, use Pool(retry=n), or pool.options(retry=n) for single calls"
-    ),
-    "it may be submitted again; with Retry::if_not_started": (
-        "submit it again; the pool does so by itself unless retry is -1"
-    ),
-    "give it more time by TaskOptions::timeout": (
+    "Retry::times": "if the task may be run twice, use Pool(retry=n), or pool.options(retry=n) for single calls",
+    "Retry::if_not_started": "submit it again; the pool does so by itself unless retry is -1",
+    "TaskOptions::timeout": (
         "give it more time with pool.options(timeout=seconds); a task can stop by itself if it checks "
         "drover.this_worker().is_interrupted"
     ),
@@ -45,7 +41,7 @@ _IN_PYTHON = {
 
 
 def _in_python(remedy: str) -> str:
-    return next((text for begin, text in _IN_PYTHON.items() if remedy.startswith(begin)), remedy)
+    return next((text for name, text in _IN_PYTHON.items() if name in remedy), remedy)
 
 
 class Error(RuntimeError):

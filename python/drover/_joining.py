@@ -60,7 +60,7 @@ def join_alike(
 
 
 def join_shared(shared: list[memoryview]) -> tuple[list[_core.Tensor], list[Part]]:
-    """Return the fewest tensors that hold these buffers, all of which are shared, and the part that each one is."""
+    """Return the fewest tensors that hold these shared buffers, and the part that each buffer is."""
     runs = _runs(shared)
     return join(shared, len(runs) + 1, 0)
 

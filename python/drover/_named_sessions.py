@@ -157,7 +157,7 @@ class Session:
         Parts are kept before the name that refers to them, so parts of living participants are left alone: they may
         be in the middle of `keep`. A participant that was overtaken drops its own parts in its next `keep`.
         """
-        # The order matters: parts listed here whose token is not busy afterwards have had their name written.
+        # The order matters: if a part is listed here and its token is not busy afterwards, its name has been written.
         infos = self._core.kept()
         busy = _in_progress.copy()
         living = {f"{one['incarnation'] & _NUMBER_MASK:08x}" for one in self._core.participants()}

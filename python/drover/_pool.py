@@ -141,7 +141,7 @@ class Pool(TaskCalls):
       Without `devices` or another placement option, workers open their device only when they use it.
     - `per_device`, `exclusive`, `sees_all`, `memory_budget`, `threads`, `affinity`, `mps`, `mps_percentage`:
       placement options; see docs/placement.md.
-    - `retry`: how often a task is retried whose worker died. Without it, such a task raises PeerLost.
+    - `retry`: how often a task is retried after its worker died. Without it, such a task raises PeerLost.
     - `output`: where the output of workers goes: "inherited", "forwarded" (the worker's name precedes each line),
       "discarded", or the path of a file.
     - `name`: the name of the pool in `drover ps`.
@@ -225,7 +225,7 @@ class Pool(TaskCalls):
         """Return the call methods of this pool with options for their tasks: `pool.options(timeout=5).map(...)`.
 
         - `priority`: tasks of a higher priority run first.
-        - `retry`: how often a task is retried whose worker died; with -1, not even a task that had not started yet
+        - `retry`: how often a task is retried after its worker died. With -1, not even a task that had not started
           moves to another worker.
         - `timeout`: seconds after which a task is asked to stop (`this_worker().is_interrupted`).
         - `grace`: seconds after the timeout until the worker is killed.

@@ -385,7 +385,7 @@ class JoinableQueue(Queue):
 
 
 class SimpleQueue(Queue):
-    """An unbounded queue, of which multiprocessing only promises get, put, empty and close."""
+    """An unbounded queue. multiprocessing's SimpleQueue only has get, put, empty and close."""
 
     def __init__(self, *, ctx: object = None) -> None:
         """Create an unbounded queue."""

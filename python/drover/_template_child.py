@@ -18,8 +18,8 @@ from drover import _core, _session
 
 __all__ = ["find_setters", "run"]
 
-# Libraries that fix their number of threads when they are loaded, which happened in the template: part of the file
-# name, the functions that set the number, and the variables that give it, of which the first that is set counts.
+# Libraries that fix their number of threads when they are loaded, as happened in the template: a part of the file
+# name, the functions that set the number, and the variables that contain it (the first that is set counts).
 _OPENBLAS = tuple(
     f"{prefix}openblas_set_num_threads{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_", "_64_")
 )

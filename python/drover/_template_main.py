@@ -151,7 +151,7 @@ class _Template:
         os.close(pidfd)
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         assert ended is not None
-        socket = next((one for one, whose in self._sockets.items() if whose == pid), None)
+        socket = next((one for one, child in self._sockets.items() if child == pid), None)
         if socket is None:
             os.waitpid(pid, 0)
             return
@@ -167,7 +167,7 @@ class _Template:
             request = os.read(socket, 16)
         except OSError:
             request = b""
-        running = next((one for one, whose in self._running.items() if whose == pid), None)
+        running = next((one for one, child in self._running.items() if child == pid), None)
         if running is None or request == _REAP:
             os.waitpid(pid, 0)
             if running is not None:

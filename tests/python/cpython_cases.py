@@ -1,10 +1,10 @@
-"""Which of CPython's own tests of multiprocessing are run, and which of those are left out; see cpython_suite.py."""
+"""The classes of CPython's own multiprocessing tests that run, and the tests left out; see cpython_suite.py."""
 
 from __future__ import annotations
 
 __all__ = ["CLASSES", "LEFT_OUT", "NO_TESTS"]
 
-# How the runner exits where the interpreter has no test package.
+# The runner's exit status if the interpreter has no test package.
 NO_TESTS = 77
 
 # As install_tests_in_module_dict of the test package names them.
@@ -43,7 +43,7 @@ CLASSES = (
 )
 
 # Tests that are left out, and why.
-_RAISES_AT_PUT = "what cannot be sent raises at put, in the caller, not later in a thread"
+_RAISES_AT_PUT = "an object that cannot be sent raises in put, in the caller, not later in a thread"
 LEFT_OUT = {
     "WithProcessesTestQueue.test_queue_feeder_donot_stop_onexc": _RAISES_AT_PUT,
     "WithProcessesTestQueue.test_queue_feeder_on_queue_feeder_error": _RAISES_AT_PUT,

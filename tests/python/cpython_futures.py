@@ -1,9 +1,9 @@
-"""Run CPython's own tests of process pools of concurrent.futures with `drover.Executor` in their place.
+"""Run CPython's own tests of concurrent.futures process pools with `drover.Executor`.
 
     python cpython_futures.py                 all of them
     python cpython_futures.py WaitTests ...   some classes, as the test package names them
 
-Exit status 0: all passed; 1: some did not; 77: there are no such tests for this interpreter, and it says what to do.
+Exit status 0: all passed; 1: some failed; 77: this interpreter lacks the tests, and a remedy is printed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import drover
 
 NO_TESTS = 77
 
-# In one module up to Python 3.11, in several since.
+# One module up to Python 3.11, several since.
 _WHOLE = "test.test_concurrent_futures"
 _PARTS = (
     "util",
@@ -38,7 +38,7 @@ _PARTS = (
     "test_wait",
 )
 _PACKAGE = Path(__file__).with_name("cpython_package")
-# Ends a wait for a worker that does not end.
+# Ends a wait for a worker that hangs.
 _LIMIT_S = 60
 
 _ADVICE = """there is no {module} for {prefix} (Python {version}). `make setup` unpacks it in .venv from the package
@@ -49,7 +49,7 @@ with an interpreter that has its whole test package:
     cmake --build build/other --target drover_python drover_cli
     DROVER_BUILD_DIR=$PWD/build/other /tmp/venv/bin/python -m pytest tests/python/test_cpython_futures.py"""
 
-# The classes, and how many tests of each must pass at least.
+# The classes, and the least number of tests of each that must pass.
 CLASSES = {
     "AsCompletedTests": 5,
     "WaitTests": 8,
@@ -60,20 +60,20 @@ CLASSES = {
     "FailingInitializerMixin": 1,
 }
 
-# Tests that are left out, and why: they look at what is private, or at what docs/python_pool.md lists as different.
-_ON_DEMAND = "private: counts the processes that were started on demand; here all are started at once"
-_THREAD = "private: joins the thread that manages the standard executor"
-_AT_SUBMIT = "differs: what cannot be sent raises in submit, in the caller"
-_OWN_ERROR = "differs: what cannot be read raises its own error for its task, and breaks no executor"
+# Tests that are left out, and why: they test private details, or a difference listed in docs/python_pool.md.
+_ON_DEMAND = "private: counts processes started on demand; ours all start at once"
+_THREAD = "private: joins the management thread of the standard executor"
+_AT_SUBMIT = "differs: an argument that cannot be sent raises in submit, in the caller"
+_OWN_ERROR = "differs: an object that cannot be unpickled raises for its own task and breaks no executor"
 LEFT_OUT = {
     "ProcessPoolExecutorTest.test_idle_process_reuse_one": _ON_DEMAND,
     "ProcessPoolExecutorTest.test_idle_process_reuse_multiple": _ON_DEMAND,
     "ProcessPoolExecutorTest.test_killed_child": (
-        "differs: expects that an executor is broken when a worker was killed; ours replaces the worker and goes on "
+        "differs: expects that a killed worker breaks the executor; ours replaces the worker and goes on "
         "(test_executor.py: test_killed_worker_is_replaced)"
     ),
-    "ProcessPoolExecutorTest.test_max_tasks_per_child_defaults_to_spawn_context": "private: looks at _mp_context",
-    "ProcessPoolExecutorTest.test_python_finalization_error": "private: patches how its thread is started",
+    "ProcessPoolExecutorTest.test_max_tasks_per_child_defaults_to_spawn_context": "private: reads _mp_context",
+    "ProcessPoolExecutorTest.test_python_finalization_error": "private: patches the start of its thread",
     "ProcessPoolShutdownTest.test_processes_terminate": _ON_DEMAND,
     "ExecutorDeadlockTest.test_error_at_task_pickle": _AT_SUBMIT,
     "ExecutorDeadlockTest.test_error_at_task_unpickle": _OWN_ERROR,
@@ -86,7 +86,7 @@ LEFT_OUT = {
 
 
 def advice() -> str:
-    """Say what to do where there are no such tests for this interpreter."""
+    """Return the remedy if the tests are not installed for this interpreter."""
     version = sys.version.split()[0]
     short = ".".join(version.split(".")[:2])
     return _ADVICE.format(prefix=sys.base_prefix, version=version, short=short, module=_WHOLE)
@@ -107,34 +107,34 @@ def _find(modules: list[ModuleType], name: str) -> type:
 
 
 class _Process:
-    """A worker as the tests see it; they only join it."""
+    """A worker with the interface that the tests use."""
 
     def __init__(self, pid: int) -> None:
         self._descriptor = os.pidfd_open(pid)
         weakref.finalize(self, os.close, self._descriptor)
 
     def join(self) -> None:
-        """Wait until it has ended."""
-        assert connection.wait([self._descriptor], _LIMIT_S), "a worker does not end"
+        """Wait until the worker has ended."""
+        assert connection.wait([self._descriptor], _LIMIT_S), "a worker hangs"
 
 
 class _Inside:
-    """What only the standard executor has inside; tests join it before they join the workers."""
+    """Stands in for private parts of the standard executor, which tests join before they join the workers."""
 
     def join(self) -> None:
-        """Nothing is left to be waited for."""
+        """Do nothing."""
 
     join_thread = join
 
 
 def _processes(executor: drover.Executor) -> dict[int, _Process]:
-    """Give the table of processes, which is private there and not at all here."""
+    """Return the table of processes that the standard executor has as a private attribute."""
     executor._pool.wait_ready()
     return {worker["pid"]: _Process(worker["pid"]) for worker in executor.workers()}
 
 
 def _stand_in(modules: list[ModuleType]) -> None:
-    """Put our executor in the place of theirs, wherever the tests name it or what belongs to it."""
+    """Replace the standard executor and its private parts by ours, wherever the tests use them."""
     futures.ProcessPoolExecutor = drover.Executor
     futures.process._RemoteTraceback = RemoteTraceback
     drover.Executor._processes = property(_processes)
@@ -145,14 +145,14 @@ def _stand_in(modules: list[ModuleType]) -> None:
 
 
 def _run_program(run: Any, option: str, text: str) -> Any:
-    """Run a program of a test with our executor, whose package is found by PYTHONPATH."""
-    theirs = "from concurrent.futures import Executor\n"
-    assert theirs in text, text
-    return run(option, text.replace(theirs, "from drover import Executor\n"), PYTHONPATH=os.environ["PYTHONPATH"])
+    """Run a test's program with our executor; PYTHONPATH lets it find the package."""
+    standard = "from concurrent.futures import Executor\n"
+    assert standard in text, text
+    return run(option, text.replace(standard, "from drover import Executor\n"), PYTHONPATH=os.environ["PYTHONPATH"])
 
 
 def _make_class(modules: list[ModuleType], name: str) -> type:
-    """Give the tests of a class with our executor, less those that are left out."""
+    """Return a class of tests with our executor, without those that are left out."""
     mixin = _find(modules, "ExecutorMixin")
     ours = {"executor_type": drover.Executor, "ctx": "spawn", "get_context": lambda _: drover.get_context()}
     executor = type("DroverMixin", (mixin,), ours)
@@ -165,7 +165,7 @@ def _make_class(modules: list[ModuleType], name: str) -> type:
 
 
 def main(names: list[str]) -> int:
-    """Run the classes of these names."""
+    """Run the classes with these names, or all."""
     sys.path.insert(0, str(_PACKAGE))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_PACKAGE), os.environ.get("PYTHONPATH")]))
     try:

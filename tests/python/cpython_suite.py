@@ -1,9 +1,9 @@
-"""Run CPython's own tests of multiprocessing, from the interpreter's test package, with drover in its place.
+"""Run CPython's own tests of multiprocessing, from the interpreter's test package, on drover.
 
     python cpython_suite.py WithProcessesTestQueue ...     some classes
-    python cpython_suite.py --list                         the names of all that are run here
+    python cpython_suite.py --list                         the names of all classes
 
-Exit status 0: all passed; 1: some did not; 77: this interpreter has no test package.
+Exit status 0: all passed; 1: some failed; 77: this interpreter has no test package.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 import drover
 from cpython_cases import CLASSES, LEFT_OUT, NO_TESTS
 
-# What the standard library and its tests import by name once drover stands in their place.
+# Modules that the standard library and its tests import by name.
 _SUBMODULES = (
     "connection",
     "dummy",
@@ -37,7 +37,7 @@ _SUBMODULES = (
 
 
 def load() -> ModuleType:
-    """Import the tests so that whatever they call multiprocessing is drover. Children do the same."""
+    """Import the tests with drover in place of multiprocessing. Children do the same."""
     standard = {"multiprocessing": importlib.import_module("multiprocessing")}
     ours = {"multiprocessing": drover}
     for name in _SUBMODULES:
@@ -46,7 +46,7 @@ def load() -> ModuleType:
         ours[full] = getattr(drover, name, None) or standard[full]
         setattr(drover, name, ours[full])
     sys.modules.update(ours)
-    sys.modules.pop("test._test_multiprocessing", None)  # with the standard one, by a template that was told to
+    sys.modules.pop("test._test_multiprocessing", None)  # a template may have imported it with the standard one
     try:
         return importlib.import_module("test._test_multiprocessing")
     finally:
@@ -65,21 +65,21 @@ def _private(_: object) -> None:
     raise NotImplementedError
 
 
-# Their test of conditions looks at three semaphores inside, and accepts that there are none.
+# The test of conditions reads three private semaphores, and accepts that there are none.
 for _name in ("_sleeping_count", "_woken_count", "_wait_semaphore"):
     setattr(drover.synchronize.Condition, _name, property(_private))
 suite.install_tests_in_module_dict(globals(), "spawn")
 
 
 def leave_out(name: str, reason: str) -> None:
-    """Skip a test; raises if there is none of that name."""
+    """Skip a test; raise if there is none with this name."""
     class_name, test = name.split(".")
     case = globals()[class_name]
     setattr(case, test, unittest.skip(f"left out: {reason}")(getattr(case, test)))
 
 
 def main(names: list[str]) -> int:
-    """Run the classes, or single tests, of these names."""
+    """Run the classes or tests with these names, or all."""
     if names == ["--list"]:
         print(*CLASSES, sep="\n")
         return 0

@@ -2,9 +2,9 @@
 
     python tests/python/kills.py WHAT KILLS SEED
 
-WHAT is map, imap_unordered, executor or queue. Each round makes what it needs anew, kills at random moments, and sees
-that what came is right: all of it where tasks are begun again, else what the documentation says of the dead. In the
-end nothing may be left: participants, objects and memory of the session, descriptors of this process.
+WHAT is map, imap_unordered, executor or queue. Each round starts fresh processes, kills some at random moments, and
+checks the results: with retries all of them must be right, without retries only documented losses are allowed. At the
+end nothing may be left over: no participants, objects or memory of the session, and no descriptors of this process.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ import drover
 import numpy
 
 ITEMS = 400
-LARGE = 5000  # numbers in an array that is too large for a message
+LARGE = 5000  # numbers in an array, too many to be inline in a message
 KILLS_PER_ROUND = 10
 WORKERS = 3
-TAKES_ALL = 0.1  # how often one that only begins is killed, too
+TAKES_ALL = 0.1  # how often processes that are still starting are candidates, too
 
 counts: collections.Counter[str] = collections.Counter()
 
 
 def work(item: int) -> tuple[int, Any]:
-    """Take a moment; every eighth result lies in shared memory."""
+    """Sleep, and return a result; every eighth one has an array in shared memory."""
     time.sleep(0.001)
     return item * item, numpy.full(LARGE, item) if item % 8 == 0 else None
 
 
 def is_right(item: int, result: tuple[int, Any]) -> bool:
-    """Tell whether this is the result for an item."""
+    """Return whether this is the result for an item."""
     square, array = result
     if item % 8 != 0:
         return square == item * item and array is None
@@ -53,10 +53,10 @@ def is_right(item: int, result: tuple[int, Any]) -> bool:
 
 
 class Killer:
-    """A thread that kills at random moments one of those that `candidates` gives, until it has killed so many."""
+    """A thread that kills `kills` processes, chosen from `candidates()`, at random moments."""
 
     def __init__(self, candidates: Callable[[], list[int]], kills: int, numbers: random.Random) -> None:
-        """Begin."""
+        """Start the thread."""
         self.done = 0
         self.pids: set[int] = set()
         self._candidates = candidates
@@ -68,7 +68,7 @@ class Killer:
 
     @property
     def is_finished(self) -> bool:
-        """Tell whether it has killed as many as it was to."""
+        """Whether all kills are done."""
         return self.done >= self._kills
 
     def _run(self) -> None:
@@ -82,20 +82,20 @@ class Killer:
                     self.done += 1
 
     def stop(self) -> int:
-        """End it; give how many it has killed."""
+        """Stop the thread; return the number of kills."""
         self._is_over.set()
         self._thread.join()
         return self.done
 
 
 def workers_of(pool: Any, numbers: random.Random) -> list[int]:
-    """Give workers to choose from: mostly those that work, sometimes those that only begin, too."""
+    """Return the pids to choose from: workers that are ready, sometimes also those that are starting."""
     takes_all = numbers.random() < TAKES_ALL
     return [worker["pid"] for worker in pool.workers() if worker["pid"] > 0 and (takes_all or worker["is_ready"])]
 
 
 def map_round(pool: drover.Pool, retry: int) -> None:
-    """All results are right; without retries the first death may end it instead."""
+    """All results must be right; without retries, the first death may end the map instead."""
     try:
         results = pool.map(work, range(ITEMS), 1)
     except drover.PeerLost as error:
@@ -107,7 +107,7 @@ def map_round(pool: drover.Pool, retry: int) -> None:
 
 
 def unordered_round(pool: drover.Pool, retry: int) -> None:
-    """Every task gives its result once, or raises; none is missing, none comes twice."""
+    """Every task must return its result once, or raise: none is missing, none comes twice."""
     results = pool.imap_unordered(work, range(ITEMS))
     roots: list[int] = []
     lost = 0
@@ -128,7 +128,7 @@ def unordered_round(pool: drover.Pool, retry: int) -> None:
 
 
 def executor_round(executor: drover.Executor, retry: int) -> None:
-    """As for map, but results come one by one, in order, until one raises."""
+    """Like map_round, but results come one by one, in order, until one raises."""
     results = executor.map(work, range(ITEMS))
     try:
         for item, result in enumerate(results):
@@ -142,7 +142,7 @@ def executor_round(executor: drover.Executor, retry: int) -> None:
 
 
 def check_loss(error: Exception, retry: int) -> None:
-    """Only what the documentation says: a task that is not begun again, or workers that were killed as they began."""
+    """Allow only documented losses: a task that is not retried, or workers that were killed while they started."""
     text = str(error)
     counts["lost"] += 1
     assert "could not be started" in text or (retry == 0 and "worker-" in text and "work" in text), text
@@ -168,19 +168,19 @@ def pool_rounds(round_of: Any, number: int, kills: int, numbers: random.Random) 
 
 
 def pool_of(one: drover.Pool | drover.Executor) -> drover.Pool:
-    """Give the pool behind an executor."""
+    """Return the pool behind an executor."""
     return one._pool if isinstance(one, drover.Executor) else one
 
 
 def check_after(one: Any, is_executor: bool) -> None:
-    """It is as good as new."""
-    given = list(one.map(abs, range(-20, 0)))
-    assert given == list(range(20, 0, -1)), given
+    """Check that the pool works as before."""
+    results = list(one.map(abs, range(-20, 0)))
+    assert results == list(range(20, 0, -1)), results
     assert not is_executor or one.submit(pow, 2, 5).result() == 32
 
 
 def produce(line: drover.Queue, name: int, is_over: Any) -> None:
-    """Put numbered messages, small ones and arrays, until told to stop; then say how many there were."""
+    """Put numbered messages, small ones and arrays, until `is_over`; then put how many there were."""
     number = 0
     while not is_over.is_set():
         line.put((name, number, numpy.full(LARGE, number) if number % 8 == 0 else None))
@@ -189,7 +189,7 @@ def produce(line: drover.Queue, name: int, is_over: Any) -> None:
 
 
 def consume(line: drover.Queue, results: drover.Queue) -> None:
-    """Pass on what came, checked, until told to stop."""
+    """Check and forward messages until None comes."""
     while (message := line.get()) is not None:
         name, number, array = message
         if isinstance(array, numpy.ndarray):
@@ -200,10 +200,10 @@ def consume(line: drover.Queue, results: drover.Queue) -> None:
 
 
 class Traffic:
-    """Producers and consumers of one queue, replaced as they are killed, and what came through."""
+    """Producers and consumers of a queue, which are replaced as they are killed, and the messages that arrived."""
 
     def __init__(self) -> None:
-        """Start it."""
+        """Start producers and consumers."""
         self.line, self.results = drover.Queue(40), drover.Queue(40)
         self.is_over = drover.Event()
         self.names = 0
@@ -211,10 +211,10 @@ class Traffic:
         self.killed_producers: set[int] = set()
         self.producers = {self._start_producer() for _ in range(2)}
         self.consumers = {self._start_consumer() for _ in range(2)}
-        self.late = 0  # messages that came after later ones
-        self.came: dict[int, list[int]] = {}  # numbers of each producer
+        self.late = 0  # messages that arrived after later ones
+        self.came: dict[int, list[int]] = {}  # the numbers from each producer
         self.ended: dict[int, int] = {}
-        self.of_consumer: dict[tuple[int, int], int] = {}  # the last number of a producer that a consumer took
+        self.of_consumer: dict[tuple[int, int], int] = {}  # the last number from a producer that a consumer took
         self.consumer_pids: set[int] = set()
 
     def _start_producer(self) -> tuple[int, drover.Process]:
@@ -225,18 +225,18 @@ class Traffic:
         return started(consume, self.line, self.results)
 
     def pids(self, numbers: random.Random) -> list[int]:
-        """Give processes to choose from: mostly those that are seen to work, sometimes those that only begin, too."""
+        """Return the pids to choose from: processes known to work, sometimes also those that are starting."""
         takes_all = numbers.random() < TAKES_ALL
         producers = [process.pid for name, process in list(self.producers) if takes_all or name in self.came]
         return producers + [one.pid for one in list(self.consumers) if takes_all or one.pid in self.consumer_pids]
 
     def take(self, timeout: float) -> bool:
-        """Take one result and check its order; False at the end of a consumer."""
+        """Take one result and record its order; return False at the end of a consumer."""
         message = self.results.get(timeout=timeout)
         if message is None:
             return False
         pid, name, number, is_end = message
-        # What one consumer took of one producer came in order, but for what others had in their hands when they died.
+        # A consumer gets the messages of a producer in order, except for those that a killed consumer had taken.
         last = self.of_consumer.get((pid, name), -1)
         self.late += last > number
         self.of_consumer[pid, name] = max(last, number)
@@ -248,7 +248,7 @@ class Traffic:
         return True
 
     def replace_dead(self) -> None:
-        """Start another for each that was killed."""
+        """Start another process for each that was killed."""
         for one in [one for one in self.producers if one[1].exitcode is not None]:
             assert one[1].exitcode == -signal.SIGKILL, f"a producer ended with {one[1].exitcode}"
             self.killed_producers.add(one[0])
@@ -261,10 +261,10 @@ class Traffic:
             self.consumers.add(self._start_consumer())
 
     def finish(self, killed: set[int]) -> None:
-        """Let everybody end, and take the rest."""
+        """End all processes, and take the remaining messages."""
         for process in [*self.consumers, *(process for _, process in self.producers)]:
             if process.pid in killed:
-                process.join()  # it may take a moment to die
+                process.join()  # the kill may not have taken effect yet
         self.replace_dead()
         self.is_over.set()
         enders = threading.Thread(target=self._end_consumers)
@@ -284,14 +284,14 @@ class Traffic:
             self.line.put(None)
 
     def check(self) -> None:
-        """Nothing came twice. What is missing, or late, was in the hands of a consumer that died: one for each."""
+        """Check that nothing came twice, and that at most one message per killed consumer is missing or late."""
         missing = 0
         for name, numbers in self.came.items():
-            assert len(set(numbers)) == len(numbers), f"twice, of producer {name}"
+            assert len(set(numbers)) == len(numbers), f"duplicates from producer {name}"
             last = self.ended.get(name, max(numbers) + 1)
             missing += last - len(numbers)
         alive = {name for name, _ in self.producers}
-        missing += len(alive - self.ended.keys())  # its last word is a message, too
+        missing += len(alive - self.ended.keys())  # the end of a producer is a message, too
         counts["right"] += sum(map(len, self.came.values()))
         counts["lost"] += missing
         counts["late"] += self.late
@@ -323,13 +323,13 @@ def queue_rounds(_: Any, __: int, kills: int, numbers: random.Random) -> int:
 
 
 def left_behind(session: drover.Session) -> dict[str, int]:
-    """Count what is there now, once those who were to go have gone."""
+    """Return counts of what exists, after waiting for processes and memory to go away."""
     gc.collect()
     tool = Path(drover.__file__).parent / "bin" / "drover"
     shown: dict[str, int] = {}
     for _ in range(100):
-        told = json.loads(subprocess.check_output([tool, "session", "show", session.name, "--json"]))["session"]
-        shown = {name: told[name] for name in ("participants", "starting", "objects", "slabs")}
+        state = json.loads(subprocess.check_output([tool, "session", "show", session.name, "--json"]))["session"]
+        shown = {name: state[name] for name in ("participants", "starting", "objects", "slabs")}
         if shown["participants"] == 1 and not shown["slabs"] + shown["objects"]:
             break
         time.sleep(0.05)
@@ -337,14 +337,14 @@ def left_behind(session: drover.Session) -> dict[str, int]:
 
 
 def rounds(kills: int) -> Iterator[int]:
-    """Cut kills into rounds."""
+    """Split the kills into rounds."""
     while kills > 0:
         yield min(kills, KILLS_PER_ROUND)
         kills -= KILLS_PER_ROUND
 
 
 def main(what: str, kills: int, seed: int) -> None:
-    """Run it, and say what came of it."""
+    """Run the rounds, and print a summary."""
     numbers = random.Random(seed)
     run, one = {
         "map": (pool_rounds, map_round),
@@ -358,9 +358,9 @@ def main(what: str, kills: int, seed: int) -> None:
         before = left_behind(session)
         killed = sum(run(one, number, count, numbers) for number, count in enumerate(rounds(kills)))
         after = left_behind(session)
-        # What the first round had may have gone only later.
+        # Fewer are fine: some things of the first round may have gone away only later.
         is_clean = all(after[what] <= count for what, count in before.items())
-        assert is_clean, f"something is left behind: {before} before, {after} after {killed} kills"
+        assert is_clean, f"leftovers: {before} before, {after} after {killed} kills"
         print(f"{what}: {killed} killed; {dict(counts)}; before and after: {after}")
     finally:
         session.end()

@@ -1,4 +1,4 @@
-"""Programs that tests run: in processes of their own, with a limit of time, and with nothing left behind."""
+"""Runs the programs of tests: in processes of their own, with a time limit, and with a check for leftovers."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from pathlib import Path
 __all__ = ["Program", "run", "run_tests_of_cpython"]
 
 _MARK = "DROVER_TEST_PROGRAM"
-# Ends a run that has gone wrong; says nothing of how fast it must be.
-_LIMIT_S = 300.0
-_SUITE_LIMIT_S = 600.0
+# Ends a run that hangs; not a bound on how long a test may take.
+_LIMIT_S = 90.0
+_SUITE_LIMIT_S = 240.0
 
 
 class Program:
-    """A Python program that runs, with what it starts. At the end of the `with` nothing of it may be left."""
+    """A running Python program with its descendants. At the end of the `with` block, none of them may be left."""
 
     def __init__(self, source: str, *arguments: str, from_stdin: bool = False) -> None:
-        """Start it, from a file or, if so asked, from standard input."""
+        """Start the program from a file, or from standard input."""
         self._folder = tempfile.TemporaryDirectory(prefix="drover_test_")
         self._mark = uuid.uuid4().hex
         path = Path(self._folder.name, "program.py")
         path.write_text(textwrap.dedent(source), encoding="utf-8")
         self._out = path.with_name("out").open("w+b")
-        with path.open("rb") if from_stdin else contextlib.nullcontext(subprocess.DEVNULL) as given:
+        with path.open("rb") if from_stdin else contextlib.nullcontext(subprocess.DEVNULL) as stdin:
             self._process = subprocess.Popen(
                 [sys.executable, "-" if from_stdin else str(path), *arguments],
-                stdin=given,
+                stdin=stdin,
                 stdout=self._out,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, _MARK: self._mark, "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"},
@@ -42,11 +42,11 @@ class Program:
         self.pid = self._process.pid
 
     def __enter__(self) -> Program:
-        """Use it."""
+        """Return the program."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Wait until nothing of it is left, then raise if something stayed."""
+        """Wait until all processes have ended; kill those that stay, and raise."""
         left = self._end_all()
         text = self.output
         self._out.close()
@@ -56,39 +56,39 @@ class Program:
 
     @property
     def output(self) -> str:
-        """What it, and all it started, have written."""
+        """The output of the program and its descendants."""
         return Path(self._out.name).read_text(encoding="utf-8", errors="replace")
 
     def lines(self) -> list[str]:
-        """Give the lines of the output."""
+        """Return the lines of the output."""
         return self.output.splitlines()
 
     def wait_for(self, text: str) -> None:
-        """Wait until it has written the text."""
+        """Wait until the program has written the text."""
         end = time.monotonic() + _LIMIT_S
         while text not in self.output:
-            assert self._process.poll() is None, f"it ended without {text!r}:\n{self.output}"
+            assert self._process.poll() is None, f"the program ended without writing {text!r}:\n{self.output}"
             if time.monotonic() > end:
-                self._fail(f"it did not write {text!r}")
+                self._fail(f"the program did not write {text!r}")
             time.sleep(0.02)
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send a signal to the program."""
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Wait until it has ended; give its exit status."""
+        """Wait for the program; return its exit status."""
         try:
             return self._process.wait(_LIMIT_S)
         except subprocess.TimeoutExpired:
-            self._fail("it did not end")
+            self._fail("the program did not end")
 
     def wait_for_all(self) -> None:
-        """Wait until whatever it started has ended too."""
+        """Wait until the descendants of the program have ended, too."""
         end = time.monotonic() + _LIMIT_S
         while left := self._members():
             if time.monotonic() > end:
-                self._fail(f"these did not end: {left}")
+                self._fail(f"processes did not end: {left}")
             time.sleep(0.05)
 
     def _members(self) -> dict[int, str]:
@@ -102,7 +102,7 @@ class Program:
     def _fail(self, what: str) -> None:
         for pid in self._members():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGABRT)  # each writes its stacks
+                os.kill(pid, signal.SIGABRT)  # faulthandler writes the stacks
         time.sleep(1.0)
         raise AssertionError(f"{what}:\n{self.output}")
 
@@ -118,15 +118,15 @@ class Program:
 
 
 def run(source: str, *arguments: str, from_stdin: bool = False, status: int = 0) -> list[str]:
-    """Run a program to its end, which must be of that status; give the lines that it wrote."""
+    """Run a program, check its exit status, and return the lines that it wrote."""
     with Program(source, *arguments, from_stdin=from_stdin) as program:
-        ended = program.wait()
-        assert ended == status, f"status {ended}:\n{program.output}"
+        found = program.wait()
+        assert found == status, f"exit status {found}:\n{program.output}"
         return program.lines()
 
 
 def run_tests_of_cpython(runner: str, folder: Path, *names: str) -> tuple[int, str]:
-    """Run classes of CPython's tests in a folder where they may leave files; give the status and what was written."""
+    """Run classes of CPython's tests in a folder where they may leave files; return exit status and output."""
     with subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name(runner)), *names],
         cwd=folder,
@@ -138,7 +138,7 @@ def run_tests_of_cpython(runner: str, folder: Path, *names: str) -> tuple[int, s
         try:
             text, _ = process.communicate(timeout=_SUITE_LIMIT_S)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGABRT)  # it writes the stacks of its threads
+            process.send_signal(signal.SIGABRT)  # faulthandler writes the stacks
             text, _ = process.communicate()
-            raise AssertionError(f"it hangs:\n{text}") from None
+            raise AssertionError(f"the tests hang:\n{text}") from None
     return process.returncode, text

@@ -1,4 +1,4 @@
-"""Objects in workers: order, exceptions, deaths, their end, and where they are."""
+"""Actors: order of calls, exceptions, deaths, their end, and the workers that hold them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ COUNTER = """
 """
 
 
-def test_calls_are_run_in_order_beside_other_tasks() -> None:
-    """Each actor has its own state and worker; hundreds of other functions do not push it out."""
+def test_calls_run_in_order_beside_other_tasks() -> None:
+    """Each actor has its own state and worker; hundreds of other functions do not evict it."""
     lines = run(
         COUNTER
         + """
@@ -61,14 +61,14 @@ def test_calls_are_run_in_order_beside_other_tasks() -> None:
     assert lines == ["0 1 1", "True 101", "50 101 2", "[102, 103, 104]", "True 51 51"]
 
 
-def test_exceptions_are_those_of_the_object() -> None:
-    """Of methods, of methods that are not there, and of the constructor: at every call then."""
+def test_exceptions_of_the_object_are_raised() -> None:
+    """By methods, by missing methods, and by the constructor, whose exception every call raises."""
     lines = run(
         COUNTER
         + """
     import pickle, threading
 
-    def told(future):
+    def outcome(future):
         try:
             return future.result()
         except Exception as error:
@@ -76,16 +76,16 @@ def test_exceptions_are_those_of_the_object() -> None:
 
     with drover.Pool(1) as pool:
         good, bad = pool.actor(Counter), pool.actor(Counter, None)
-        print(told(good.fail()), told(good.miss()), told(good.add(1)), sep="; ")
-        print(told(bad.add(1)), told(bad.add(1)), sep="; ")
+        print(outcome(good.fail()), outcome(good.miss()), outcome(good.add(1)), sep="; ")
+        print(outcome(bad.add(1)), outcome(bad.add(1)), sep="; ")
         try:
             pickle.dumps(good)
         except TypeError as error:
-            print("cannot be sent" in str(error))
+            print("cannot send the actor" in str(error))
         try:
             good.add(threading.Lock())
         except TypeError:
-            print("what cannot be sent raises at once")
+            print("raised at once")
     try:
         print(good.add(1))
     except drover.Cancelled:
@@ -96,13 +96,13 @@ def test_exceptions_are_those_of_the_object() -> None:
         "KeyError: 'on purpose'; AttributeError: 'Counter' object has no attribute 'miss'; 1",
         "ValueError: no start; ValueError: no start",
         "True",
-        "what cannot be sent raises at once",
+        "raised at once",
         "Cancelled",
     ]
 
 
-def test_death_of_its_worker_is_told_or_mended() -> None:
-    """PeerLost for what ran and for every call after it; with restart the object begins anew."""
+def test_death_of_the_worker_raises_or_restarts() -> None:
+    """Running and later calls raise PeerLost; with restart=True the next call recreates the object."""
     lines = run(
         COUNTER
         + """
@@ -110,12 +110,12 @@ def test_death_of_its_worker_is_told_or_mended() -> None:
         try:
             return future.result()
         except drover.PeerLost as error:
-            return "made anew by" in str(error), "Counter" in str(error)
+            return "restart=True" in str(error), "Counter" in str(error)
 
     with drover.Pool(2, output="discarded") as pool:
-        mortal, mended = pool.actor(Counter, 5), pool.actor(Counter, 7, restart=True)
-        print(mortal.add(1).result(), mended.add(1).result())
-        for actor in (mortal, mended):
+        mortal, restarted = pool.actor(Counter, 5), pool.actor(Counter, 7, restart=True)
+        print(mortal.add(1).result(), restarted.add(1).result())
+        for actor in (mortal, restarted):
             died, behind = actor.die(), actor.add(1)
             print(lost(died), lost(behind), lost(actor.add(1)))
         print(pool.map(abs, [-1, -2]), pool.actor(Counter, 1, worker=0).add(1).result())
@@ -130,7 +130,7 @@ def test_death_of_its_worker_is_told_or_mended() -> None:
 
 
 def test_object_ends_with_its_last_reference() -> None:
-    """At the end of a block, or when nobody has the actor any more; not with the worker only."""
+    """At the end of a with block, or with the actor, and not only with the worker."""
     lines = run(
         COUNTER
         + """
@@ -154,8 +154,8 @@ def test_object_ends_with_its_last_reference() -> None:
     assert lines == ["1", "True", "2 True"]
 
 
-def test_call_after_the_end_says_so() -> None:
-    """And not that None has no such method."""
+def test_call_after_the_end_raises() -> None:
+    """With a message that says so, not that None has no such method."""
     lines = run(
         COUNTER
         + """
@@ -165,7 +165,7 @@ def test_call_after_the_end_says_so() -> None:
         try:
             one.add(1)
         except drover.InvalidArgument as error:
-            print("Counter was called after its end" in str(error))
+            print("Counter was called after it ended" in str(error))
     """
     )
     assert lines == ["1", "True"]

@@ -1,4 +1,4 @@
-"""Arrays of numpy: those in shared memory are shared, all others come back as they were."""
+"""Numpy arrays: those in shared memory are shared, all others come back equal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ np = pytest.importorskip("numpy")
 
 
 def round_trip(thing: Any) -> Any:
-    """Give it as another process would get it."""
+    """Return the object as another process would receive it."""
     return _objects.loads(*_objects.dumps(thing))
 
 
@@ -56,7 +56,7 @@ TYPES += ["f4,(2,3)i2", [("a", "i4"), ("b", "f8", (2,))], "O"]
 
 
 def make(random_: random.Random) -> Any:
-    """Give some array: any type, size, form and order."""
+    """Return an array of random dtype, size, layout and order."""
     shape = tuple(random_.choice([0, 1, 3, 17, 40]) for _ in range(random_.randrange(4)))
     dtype = np.dtype(random_.choice(TYPES))
     count = int(np.prod(shape))
@@ -73,7 +73,7 @@ def make(random_: random.Random) -> Any:
         array = array[tuple(slice(None, None, random_.choice([1, 2, -1])) for _ in shape)]
     if random_.random() < 0.3:
         array = array.T
-    # With gaps, or with objects, it comes as a copy, which may be written.
+    # Strided arrays and arrays of objects come back as copies, which are writable.
     is_whole = array.flags.c_contiguous or array.flags.f_contiguous
     if array.nbytes and is_whole and not dtype.hasobject and random_.random() < 0.2:
         array = array.view()
@@ -83,15 +83,15 @@ def make(random_: random.Random) -> Any:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_random_arrays_come_back(seed: int) -> None:
-    """Of every kind, alone and in a structure."""
+    """Of every kind, on their own and nested."""
     array = make(random.Random(seed))
     assert_same(round_trip(array), array)
     assert_same(round_trip({"in": [array, 1]})["in"][0], array)
 
 
 @pytest.mark.parametrize("dtype", TYPES[:-1])
-def test_large_arrays_travel_beside_the_pickle(dtype: Any) -> None:
-    """Whatever their type and order, and with gaps."""
+def test_large_arrays_are_not_in_the_pickle(dtype: Any) -> None:
+    """Whatever their dtype, order and strides."""
     array = np.zeros((60, 90), dtype)
     for form in (array, array.T, array[::2, ::3], array[::-1]):
         payload, tensors = _objects.dumps(form)
@@ -102,14 +102,14 @@ def test_large_arrays_travel_beside_the_pickle(dtype: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
 @pytest.mark.parametrize("kind", [np.matrix, np.ma.array, np.rec.array])
-def test_subclasses_come_back_as_such(kind: Any) -> None:
-    """By their own ways."""
+def test_subclasses_keep_their_type(kind: Any) -> None:
+    """They are pickled by their own reductions."""
     array = kind(np.zeros((50, 60), "i4,f8" if kind is np.rec.array else "f8"))
     assert_same(round_trip(array), array)
 
 
-def test_received_arrays_can_be_written_and_are_nobody_else_s() -> None:
-    """What was no shared memory is a copy."""
+def test_received_copies_are_writable_and_independent() -> None:
+    """Arrays outside of shared memory are copied."""
     for count in (10, 100_000):
         array = np.zeros(count)
         back = round_trip(array)
@@ -119,7 +119,7 @@ def test_received_arrays_can_be_written_and_are_nobody_else_s() -> None:
 
 @pytest.mark.parametrize("count", [1, 10, 1_000_000])
 def test_array_in_shared_memory_is_shared(count: int) -> None:
-    """Whole, in parts, turned and with gaps, and what came of it again."""
+    """Whole, in parts, transposed and strided, and when it is sent once more."""
     array = drover.zeros((count, 4))
     views = [array, array[count // 2 :], array.T, array[:, 1:3], array[::-1, ::-2], array[-1:, 2:3], array[::2].T]
     for number, view in enumerate(views, 1):
@@ -132,8 +132,8 @@ def test_array_in_shared_memory_is_shared(count: int) -> None:
         assert view[0, 0] == -number
 
 
-def test_whole_is_shared_while_parts_of_it_are_here() -> None:
-    """A part that came back does not hide the array in which it lies."""
+def test_whole_array_is_shared_while_received_parts_of_it_exist() -> None:
+    """A received part does not hide the array that it lies in."""
     array = drover.zeros(1000)
     parts = [round_trip(array[begin : begin + 10]) for begin in range(0, 1000, 100)]
     for begin in range(5, 900, 50):
@@ -144,11 +144,11 @@ def test_whole_is_shared_while_parts_of_it_are_here() -> None:
 
 
 def test_shared_array_of_any_size_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is, where 100 MB are sent."""
+    """Sending 100 MB copies nothing."""
     array = drover.zeros(100 << 20, np.uint8)
 
     def refuse(*_: Any) -> None:
-        raise AssertionError("it was copied")
+        raise AssertionError("the array was copied")
 
     monkeypatch.setattr(_core, "copied", refuse)
     payload, tensors = _objects.dumps({"array": array})
@@ -161,7 +161,7 @@ def test_shared_array_of_any_size_is_not_copied(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("plain", [0, 1, 50])
 @pytest.mark.parametrize("shared", [1, 2, 40])
 def test_more_parts_of_arrays_than_a_message_carries_are_shared(shared: int, plain: int) -> None:
-    """Parts of one array count as one; of more arrays than there is room for, some are copied, and all are right."""
+    """Parts of one array count as one. Of too many arrays, some are copied; all values are right."""
     arrays = [drover.array(np.arange(20_000) + number) for number in range(shared)]
     rows = [array[begin : begin + 100] for array in arrays for begin in range(0, 20_000, 400)]
     rows += [np.full(3000, number) for number in range(plain)]
@@ -179,8 +179,8 @@ def test_more_parts_of_arrays_than_a_message_carries_are_shared(shared: int, pla
         assert (row[0] == -number) == (row.size == 100) or number == 0
 
 
-def test_made_arrays_are_what_numpy_makes() -> None:
-    """Type, shape and contents; and errors."""
+def test_created_arrays_equal_those_of_numpy() -> None:
+    """Dtype, shape and contents, and errors."""
     for shape, dtype in itertools.product([0, 5, (), (2, 3), (4, 0)], [float, "i2", "M8[s]", "f4,i2", "U4"]):
         for made, like in ((drover.zeros, np.zeros), (drover.empty, np.empty)):
             assert made(shape, dtype).shape == like(shape, dtype).shape
@@ -197,8 +197,8 @@ def test_made_arrays_are_what_numpy_makes() -> None:
         drover.empty(1 << 50)
 
 
-def test_memory_goes_when_nobody_has_it() -> None:
-    """Neither regions nor arrays are held."""
+def test_memory_is_freed_with_the_last_reference() -> None:
+    """Neither regions nor arrays leak."""
     for _ in range(200):
         array = drover.empty(8 << 20, np.uint8)
         back = round_trip(array)
@@ -211,8 +211,8 @@ def test_memory_goes_when_nobody_has_it() -> None:
     assert _core.find_shared(memoryview(again)) is None
 
 
-def test_two_processes_have_the_same_memory() -> None:
-    """An argument, a part of it through a queue, and a result that the child made."""
+def test_two_processes_share_memory() -> None:
+    """An argument, a part of it sent through a queue, and a result that the child created."""
     lines = run("""
         import numpy as np
         import drover
@@ -241,8 +241,8 @@ def test_two_processes_have_the_same_memory() -> None:
     assert lines == ["3.0 42.0 7.0 0.0", "0 3.0"]
 
 
-def test_array_outlives_its_maker() -> None:
-    """Killed as it may be."""
+def test_array_outlives_the_process_that_created_it() -> None:
+    """Even if that process was killed."""
     lines = run("""
         import os, signal
         import drover
@@ -261,7 +261,7 @@ def test_array_outlives_its_maker() -> None:
 
 
 def test_capsules_and_interfaces_of_device_arrays() -> None:
-    """As for GPUs, with memory of the host, which has the same structures."""
+    """With host memory instead of a GPU; the structures are the same."""
     source = np.arange(24, dtype="f4").reshape(4, 6)[:, ::2]
     capsule = _device_arrays.capsule_of(source.__array_interface__, source, (1, 0))
     tensor, way = _core.import_array(_session.current(), capsule, None)

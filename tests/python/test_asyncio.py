@@ -1,4 +1,4 @@
-"""Queues and executors in asyncio: order, cancelling, deaths, and a loop that is never held up."""
+"""Queues and executors in asyncio: order, cancellation, deaths, and a loop that never blocks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from programs import run
 
 
 def test_gets_are_served_in_order_while_the_loop_runs() -> None:
-    """Many coroutines wait for what a process puts; another coroutine goes on meanwhile; no thread waits for each."""
+    """Many coroutines wait for messages of a process while another one runs, without a thread for each."""
     lines = run("""
         import asyncio, threading
         import drover
@@ -46,7 +46,7 @@ def test_gets_are_served_in_order_while_the_loop_runs() -> None:
 
 
 def test_cancelled_gets_lose_nothing() -> None:
-    """Timeouts strike at every moment; what came out is everything, once, in order."""
+    """With timeouts at every moment, every message comes out once, in order."""
     lines = run("""
         import asyncio, random, time
         import drover
@@ -64,7 +64,7 @@ def test_cancelled_gets_lose_nothing() -> None:
             got, cancelled = [], 0
             others = []
             while len(got) < 400:
-                if random.random() < 0.1:  # one that gives up at once, in front of the next
+                if random.random() < 0.1:  # one that is cancelled at once, in front of the next
                     other = asyncio.ensure_future(line.get_async())
                     await asyncio.sleep(0)
                     if other.done():
@@ -91,7 +91,7 @@ def test_cancelled_gets_lose_nothing() -> None:
 
 
 def test_puts_wait_for_room_in_order() -> None:
-    """In a bounded queue; what cannot be sent raises at once; one that is cancelled has put nothing."""
+    """In a bounded queue. An object that cannot be sent raises at once; a cancelled put has put nothing."""
     lines = run("""
         import asyncio, threading
         import drover
@@ -128,8 +128,8 @@ def test_puts_wait_for_room_in_order() -> None:
     assert lines == ["cannot be sent", "3", "[10]", "True"]
 
 
-def test_get_raises_when_nobody_is_left() -> None:
-    """As get does, and not by a coroutine that waits for ever; a queue that was closed here says so."""
+def test_get_raises_when_no_producer_is_left() -> None:
+    """As get does, instead of waiting for ever; so do calls on a closed queue."""
     lines = run("""
         import asyncio, os, signal
         import drover
@@ -165,7 +165,7 @@ def test_get_raises_when_nobody_is_left() -> None:
 
 
 def test_futures_of_an_executor_are_cancelled_and_fail_in_asyncio() -> None:
-    """What has not begun never does; deaths and exceptions arrive where it is awaited."""
+    """Cancelled tasks that have not started never run; deaths and exceptions are raised by await."""
     lines = run("""
         import asyncio, os, signal, time
         import drover
@@ -196,5 +196,5 @@ def test_futures_of_an_executor_are_cancelled_and_fail_in_asyncio() -> None:
 
         asyncio.run(main())
     """)
-    told = [line for line in lines if "drover[" not in line]
-    assert told == ["timed out", "0.3 True", "TypeError", "WorkerLost", "[0, 1, 2, 3, 4]"]
+    printed = [line for line in lines if "drover[" not in line]
+    assert printed == ["timed out", "0.3 True", "TypeError", "WorkerLost", "[0, 1, 2, 3, 4]"]

@@ -1,4 +1,4 @@
-"""The context in the hands of others: what takes a context of multiprocessing takes drover's."""
+"""The context in other libraries: code that accepts a multiprocessing context accepts drover's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from programs import run
 
 
 def test_data_loader_of_torch() -> None:
-    """With two workers, each sample once and in order."""
+    """Two workers load each sample once, in order."""
     pytest.importorskip("torch")
     lines = run("""
         import drover
@@ -40,7 +40,7 @@ def test_data_loader_of_torch() -> None:
 
 
 def test_executor_of_the_standard_library() -> None:
-    """Its process pool on drover's processes and queues."""
+    """The standard process pool runs on drover's processes and queues."""
     lines = run("""
         from concurrent.futures import ProcessPoolExecutor
         import drover
@@ -60,7 +60,7 @@ def test_executor_of_the_standard_library() -> None:
 
 
 def test_pool_of_the_standard_library() -> None:
-    """Its class, not drover's, on drover's processes and queues; closed, and ended while it works."""
+    """The standard pool class runs on drover's processes and queues; closed, and terminated while it works."""
     lines = run("""
         import multiprocessing.pool
         import time
@@ -83,7 +83,7 @@ def test_pool_of_the_standard_library() -> None:
 
 
 def test_manager() -> None:
-    """A server process of drover's own, with proxies in other processes."""
+    """The server is a drover process, with proxies in other processes."""
     lines = run("""
         import drover
 
@@ -104,7 +104,7 @@ def test_manager() -> None:
 
 
 def test_shared_memory_and_values() -> None:
-    """What multiprocessing has of its own works in drover's processes."""
+    """multiprocessing's shared memory, values and pipes work in drover's processes."""
     lines = run("""
         import drover
         from drover.shared_memory import SharedMemory

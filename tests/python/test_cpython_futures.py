@@ -1,4 +1,4 @@
-"""CPython's own tests of process pools of concurrent.futures with our executor; see cpython_futures.py."""
+"""CPython's own tests of concurrent.futures process pools, run with our executor; see cpython_futures.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from cpython_futures import CLASSES, LEFT_OUT, NO_TESTS, advice
 from programs import run_tests_of_cpython
 
-# Left out where they exist; not every version of Python has them.
+# Tests that only some versions of Python have.
 NOT_EVERYWHERE = {
     "ProcessPoolExecutorTest.test_max_tasks_per_child_defaults_to_spawn_context",
     "ProcessPoolExecutorTest.test_python_finalization_error",
@@ -18,7 +18,7 @@ NOT_EVERYWHERE = {
 
 
 def run_tests(folder: Path, name: str) -> tuple[int, str]:
-    """Run a class of tests; the exit status, and what was written."""
+    """Run a class of tests; return the exit status and the output."""
     status, text = run_tests_of_cpython("cpython_futures.py", folder, name)
     if status == NO_TESTS:
         pytest.skip(advice())
@@ -27,7 +27,7 @@ def run_tests(folder: Path, name: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize(("name", "least"), CLASSES.items())
 def test_class_passes(name: str, least: int, tmp_path: Path) -> None:
-    """Every test of the class passes but for those that are left out, and they are as many as there were."""
+    """Every test of the class passes except those left out, and there are no fewer than expected."""
     status, text = run_tests(tmp_path, name)
     assert status == 0, text
     ran = re.search(r"^Ran (\d+) tests? in", text, re.MULTILINE)
@@ -38,11 +38,11 @@ def test_class_passes(name: str, least: int, tmp_path: Path) -> None:
 
 
 def test_class_that_does_not_exist_is_noticed(tmp_path: Path) -> None:
-    """What another version of Python has no more is not passed over."""
+    """A class that another version of Python has removed is an error."""
     status, text = run_tests(tmp_path, "NoSuchTests")
     assert (status, "NoSuchTests" in text) == (1, True), text
 
 
-def test_what_is_left_out_has_a_reason_of_a_kind() -> None:
-    """It looks at what is private to the standard executor, or at what is said to differ."""
+def test_every_test_left_out_has_a_reason() -> None:
+    """It tests private details of the standard executor, or a documented difference."""
     assert {reason.split(":")[0] for reason in LEFT_OUT.values()} == {"private", "differs"}

@@ -1,4 +1,4 @@
-"""CPython's own tests of multiprocessing with drover in its place; see cpython_suite.py."""
+"""CPython's own tests of multiprocessing, run on drover; see cpython_suite.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REMEDY = "this interpreter has no test package; on Debian 12 it is libpython3.11
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_class_passes(name: str, tmp_path: Path) -> None:
-    """Every test of the class passes but for those that are left out, and those do not pass by chance."""
+    """Every test of the class passes except those left out, which exist."""
     status, text = run_tests_of_cpython(RUNNER, tmp_path, name)
     if status == NO_TESTS:
         pytest.skip(REMEDY)
@@ -30,8 +30,8 @@ def test_class_passes(name: str, tmp_path: Path) -> None:
     assert int(ran[1]) > listed, text
 
 
-def test_what_they_test_is_drovers() -> None:
-    """Not the standard library's under another name."""
+def test_suite_tests_the_objects_of_drover() -> None:
+    """And not the standard library's."""
     script = """
         import cpython_suite
         case = cpython_suite.WithProcessesTestConnection()
@@ -56,8 +56,8 @@ def test_what_they_test_is_drovers() -> None:
     assert ran.stdout.split() == [*modules, *["True"] * 4], ran.stderr
 
 
-def test_name_that_does_not_exist_is_noticed(tmp_path: Path) -> None:
-    """A class that another version of Python has no more is not passed over."""
+def test_class_that_does_not_exist_is_noticed(tmp_path: Path) -> None:
+    """A class that another version of Python has removed is an error."""
     status, text = run_tests_of_cpython(RUNNER, tmp_path, "WithProcessesTestNothing")
     if status == NO_TESTS:
         pytest.skip(REMEDY)

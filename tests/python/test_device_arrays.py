@@ -1,4 +1,4 @@
-"""Device arrays of CuPy, JAX and Numba: they stay on their device, and both ends have the same memory."""
+"""Device arrays of CuPy, JAX and Numba: they stay on their device, and both ends share memory."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from programs import run
 
 
 def library(name: str, is_usable: Callable[[Any], bool]) -> Any:
-    """Give a library that can use a GPU, or skip the test."""
+    """Return a library that can use a GPU, or skip the test."""
     module = pytest.importorskip(name)
     try:
         usable = is_usable(module)
-    except Exception as error:  # every library has its own for that
+    except Exception as error:  # each library raises its own type
         pytest.skip(f"{name} cannot use a GPU: {error}")
     if not usable:
         pytest.skip(f"{name} finds no GPU")
@@ -25,7 +25,7 @@ def library(name: str, is_usable: Callable[[Any], bool]) -> Any:
 
 
 def round_trip(thing: Any) -> Any:
-    """Give it as another process would get it."""
+    """Return the object as another process would receive it."""
     return _objects.loads(*_objects.dumps(thing))
 
 
@@ -33,33 +33,33 @@ FORMS = ["?", "i1", "u2", "i4", "i8", "f2", "f4", "f8", "c8"]
 
 
 class Foreign:
-    """An array of a library that drover does not know; its memory is the host's."""
+    """An array of a library unknown to drover, in host memory."""
 
     def __init__(self, array: Any) -> None:
-        """Have one of numpy."""
+        """Wrap a numpy array."""
         self.array = array
 
     def __dlpack__(self, *, stream: Any = None) -> Any:
-        """Give it away."""
+        """Export the array."""
         assert stream is None
         return self.array.__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Say where it is."""
+        """Return the device of the array."""
         return self.array.__dlpack_device__()
 
     def __reduce__(self) -> Any:
-        """Refuse to be copied."""
-        raise AssertionError("it was pickled")
+        """Refuse to be pickled."""
+        raise AssertionError("the array was pickled")
 
 
-def rebuild_foreign(given: Any) -> Foreign:
-    """Make one of anything with __dlpack__."""
-    return Foreign(importlib.import_module("numpy").from_dlpack(given))
+def rebuild_foreign(exporter: Any) -> Foreign:
+    """Create an array from an object with __dlpack__."""
+    return Foreign(importlib.import_module("numpy").from_dlpack(exporter))
 
 
-def test_arrays_of_a_registered_type_travel_as_such() -> None:
-    """In any structure, and with their form."""
+def test_arrays_of_a_registered_type_keep_their_type() -> None:
+    """Nested, and with their strides."""
     np = pytest.importorskip("numpy")
     with pytest.raises(AssertionError, match="pickled"):
         round_trip(Foreign(np.zeros(5)))
@@ -75,13 +75,13 @@ def test_arrays_of_a_registered_type_travel_as_such() -> None:
 
 @pytest.fixture
 def cupy() -> Any:
-    """Give CuPy."""
+    """Return CuPy."""
     return library("cupy", lambda module: module.cuda.runtime.getDeviceCount() > 0)
 
 
 @pytest.mark.parametrize("dtype", FORMS)
 def test_arrays_of_cupy_come_back(cupy: Any, dtype: str) -> None:
-    """Of every type; whole, turned, with gaps, backwards and empty."""
+    """Of every dtype; whole, transposed, strided, reversed and empty."""
     array = (cupy.arange(60_000).reshape(200, 300) % 2).astype(dtype)
     for view in (array, array.T, array[::2, 3:], array[::-1], array[:0], array[5, 5]):
         back = round_trip({"in": view})["in"]
@@ -91,7 +91,7 @@ def test_arrays_of_cupy_come_back(cupy: Any, dtype: str) -> None:
 
 
 def test_arrays_of_cupy_share_memory(cupy: Any) -> None:
-    """What one writes the other sees."""
+    """Each sees what the other writes."""
     array = cupy.zeros(100_000)
     back = round_trip(array)
     back[7] = 3.0
@@ -99,8 +99,8 @@ def test_arrays_of_cupy_share_memory(cupy: Any) -> None:
     assert float(array[7]) == 3.0
 
 
-def test_two_processes_have_the_same_array_of_cupy(cupy: Any) -> None:
-    """As an argument, and back through a queue."""
+def test_two_processes_share_an_array_of_cupy(cupy: Any) -> None:
+    """Passed as an argument, and back through a queue."""
     assert cupy is not None
     lines = run("""
         import cupy
@@ -132,7 +132,7 @@ def test_arrays_of_jax_come_back() -> None:
 
 
 def test_arrays_of_numba_come_back() -> None:
-    """On the device, and with the same memory."""
+    """On the same device, with equal elements."""
     library("numba", lambda _: importlib.import_module("numba.cuda").is_available())
     cuda = importlib.import_module("numba.cuda")
     np = pytest.importorskip("numpy")

@@ -1,4 +1,4 @@
-"""The executor of concurrent.futures: its futures, its end, deaths, and asyncio."""
+"""The concurrent.futures executor: futures, shutdown, deaths, and asyncio."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from programs import run
 
 
 def test_futures_have_results_and_errors() -> None:
-    """As those of any executor: waited for, in the order of completion, and by map."""
+    """As with any executor: waited for, in the order of completion, and by map."""
     lines = run("""
         from concurrent import futures
         import drover
@@ -81,9 +81,9 @@ def report(call, *args):
         print(call(*args))
     except Exception as error:
         where = str(error.__cause__) if isinstance(error.__cause__, RemoteTraceback) else ""
-        told = " ".join([str(error), *getattr(error, "__notes__", ())])
-        is_told = sys.version_info < (3, 11) or "cannot be sent" in told or "Error sending result" in told
-        print(type(error).__name__, "__reduce__" in where, "BadError: of the call" in where, is_told)
+        text = " ".join([str(error), *getattr(error, "__notes__", ())])
+        is_noted = sys.version_info < (3, 11) or "cannot send the" in text or "Error sending result" in text
+        print(type(error).__name__, "__reduce__" in where, "BadError: of the call" in where, is_noted)
 
 if __name__ == "__main__":
     with drover.Executor(2) as executor:
@@ -101,8 +101,8 @@ if __name__ == "__main__":
 """
 
 
-def test_what_cannot_be_sent_back_raises_the_error_of_sending_it() -> None:
-    """As in concurrent.futures, with what the call raised in the traceback; what even so cannot be sent is told."""
+def test_result_that_cannot_be_sent_raises_the_error_of_pickling() -> None:
+    """As in concurrent.futures. For an exception that cannot be sent, its traceback is the cause."""
     lines = run(_NOT_SENT)
     assert lines == [
         "TypeError False False True",
@@ -117,8 +117,8 @@ def test_what_cannot_be_sent_back_raises_the_error_of_sending_it() -> None:
     ]
 
 
-def test_death_of_a_worker_fails_its_task_only() -> None:
-    """The others have results, and new ones are accepted."""
+def test_death_of_a_worker_fails_only_its_task() -> None:
+    """Other calls return results, and new calls are accepted."""
     lines = run("""
         import os, signal
         import drover
@@ -152,7 +152,7 @@ def test_death_of_a_worker_fails_its_task_only() -> None:
 
 
 def test_killed_worker_is_replaced() -> None:
-    """In the situation of CPython's test_killed_child, after which the standard executor is broken."""
+    """In the scenario of CPython's test_killed_child, which breaks the standard executor."""
     lines = run("""
         import os, signal, time
         from concurrent.futures.process import BrokenProcessPool
@@ -173,8 +173,8 @@ def test_killed_worker_is_replaced() -> None:
     assert [line for line in lines if "drover[" not in line] == ["True True", str([2**x for x in range(8)]), "False"]
 
 
-def test_shutdown_that_cancels_leaves_one_call_for_each_worker() -> None:
-    """The oldest, for which workers are being started; whoever waits for them gets their results."""
+def test_shutdown_that_cancels_keeps_one_call_per_worker() -> None:
+    """The oldest calls, whose workers are starting, still return their results."""
     lines = run("""
         import time
         import drover
@@ -190,8 +190,8 @@ def test_shutdown_that_cancels_leaves_one_call_for_each_worker() -> None:
     assert lines == [str([0, 1, 2, *[True] * 17]), "22"]
 
 
-def test_futures_are_cancelled_before_they_begin() -> None:
-    """And not after; shutdown cancels those that wait if it is asked to."""
+def test_futures_can_be_cancelled_until_they_start() -> None:
+    """And not after that; shutdown(cancel_futures=True) cancels the waiting ones."""
     lines = run("""
         import time
         from concurrent import futures
@@ -231,7 +231,7 @@ def test_futures_are_cancelled_before_they_begin() -> None:
 
 
 def test_initializer_that_fails_breaks_the_executor() -> None:
-    """With the error of concurrent.futures, for the task that waits and for those that come."""
+    """Waiting and later calls raise BrokenExecutor."""
     lines = run("""
         from concurrent.futures import BrokenExecutor
         import drover
@@ -251,8 +251,8 @@ def test_initializer_that_fails_breaks_the_executor() -> None:
     assert [line for line in lines if line.startswith("BROKEN")] == ["BROKEN True"] * 2
 
 
-def test_results_of_map_tell_a_broken_executor_that_is_gone() -> None:
-    """They keep none whose work is done, and its end is not mistaken for that of one worker."""
+def test_results_of_map_report_a_broken_executor_that_is_gone() -> None:
+    """They do not keep a finished executor alive, and its failure is not mistaken for the death of one worker."""
     lines = run("""
         import gc, weakref
         from concurrent.futures import BrokenExecutor
@@ -281,8 +281,8 @@ def test_results_of_map_tell_a_broken_executor_that_is_gone() -> None:
     assert [line for line in lines if "drover[" not in line][-2:] == ["BROKEN True", "[0, 1, 2]"]
 
 
-def test_futures_are_awaited_in_asyncio() -> None:
-    """By wrap_future and by run_in_executor; a cancelled await cancels what has not begun."""
+def test_futures_can_be_awaited_in_asyncio() -> None:
+    """By wrap_future and run_in_executor; cancelling an await cancels a call that has not started."""
     lines = run("""
         import asyncio
         import time
@@ -306,15 +306,15 @@ def test_futures_are_awaited_in_asyncio() -> None:
     assert lines == ["1", "[0, 1, 2, 3, 4]", "late True"]
 
 
-def test_what_was_submitted_is_done_before_the_program_ends() -> None:
-    """Without a shutdown, with one that does not wait, and when the executor was dropped."""
+def test_submitted_calls_finish_before_the_program_exits() -> None:
+    """Without a shutdown, with shutdown(wait=False), and when the executor was dropped."""
     lines = run("""
         import time
         import drover
 
         def say(text):
             time.sleep(0.1)
-            print(text + "\\n", end="", flush=True)  # at once: others print beside it
+            print(text + "\\n", end="", flush=True)  # one write: several processes print at once
 
         if __name__ == "__main__":
             kept = drover.Executor(1)
@@ -327,8 +327,8 @@ def test_what_was_submitted_is_done_before_the_program_ends() -> None:
     assert sorted(lines) == ["dropped", "kept", "not waited for"]
 
 
-def test_program_with_an_initializer_ends_in_order() -> None:
-    """After a shutdown, with its threads joined and nothing said."""
+def test_program_with_an_initializer_exits_cleanly() -> None:
+    """After a shutdown, its threads are joined and nothing is printed."""
     lines = run("""
         import threading, time
         import drover
@@ -346,8 +346,8 @@ def test_program_with_an_initializer_ends_in_order() -> None:
     assert lines == ["1", "late"]
 
 
-def test_forked_children_have_nothing_of_it() -> None:
-    """They end as they want to while the executor lives, and it goes on."""
+def test_forked_children_do_not_touch_the_executor() -> None:
+    """They exit normally while the executor exists, and it goes on."""
     lines = run("""
         import multiprocessing
         import drover
@@ -363,37 +363,37 @@ def test_forked_children_have_nothing_of_it() -> None:
     assert lines == ["1", "0 2"]
 
 
-def test_work_may_be_submitted_while_work_is_submitted() -> None:
-    """By items of map, by what is pickled, and by another thread while map waits for an item."""
+def test_calls_can_be_submitted_during_a_submit() -> None:
+    """By the items of map, by pickling, and by another thread while map waits for an item."""
     lines = run("""
         import threading
         import drover
 
-        class Asked:
+        class Submits:
             def __reduce__(self):
                 return int, (executor.submit(abs, -7).result(),)
 
-        def items(told):
+        def items(done):
             yield executor.submit(abs, -1).result()
             thread.start()
-            yield told.wait(30)
+            yield done.wait(30)
 
-        def ask(told):
+        def submit(done):
             executor.submit(abs, -1).result()
-            told.set()
+            done.set()
 
         if __name__ == "__main__":
             executor = drover.Executor(1)
-            told = threading.Event()
-            thread = threading.Thread(target=ask, args=(told,))
-            print(list(executor.map(int, items(told))), executor.submit(abs, Asked()).result())
+            done = threading.Event()
+            thread = threading.Thread(target=submit, args=(done,))
+            print(list(executor.map(int, items(done))), executor.submit(abs, Submits()).result())
             executor.shutdown()
     """)
     assert lines == ["[1, 1] 7"]
 
 
-def test_map_is_done_when_nobody_has_it() -> None:
-    """Neither its results nor the executor; a shutdown that cancels takes what has not begun."""
+def test_map_finishes_without_references_to_it() -> None:
+    """When its results and the executor are dropped; shutdown(cancel_futures=True) cancels the rest."""
     lines = run("""
         from concurrent import futures
         import drover
@@ -426,8 +426,8 @@ def test_map_is_done_when_nobody_has_it() -> None:
     assert lines == ["[0, 1, 2, 3, 4]", "0 19", "cancelled"]
 
 
-def test_cancel_while_a_result_is_read_is_refused() -> None:
-    """The task has run; its result comes, and whoever waits for it is told."""
+def test_cancel_while_a_result_is_unpickled_is_refused() -> None:
+    """The task has run, so its result arrives and wakes waiters."""
     lines = run("""
         import concurrent.futures, threading, time
         import drover

@@ -1,4 +1,4 @@
-"""Forks after CUDA was initialised, with a library in its place that knows only whether it was."""
+"""Warnings about forks after CUDA was initialised, with a stand-in for the driver library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ int cuInit(unsigned flags) { (void)flags; is_initialised = 1; return 0; }
 int cuDeviceGetCount(int* count) { if (!is_initialised) return 3; *count = 1; return 0; }
 """
 
-# What torch has of it: calls that are queued until CUDA is initialised, and made from there.
+# Like torch.cuda: queues calls until CUDA is initialised, then runs them.
 TORCH_CUDA = """
 import ctypes
 _queued = []
@@ -46,7 +46,7 @@ print("forked")
 def _libraries(tmp_path: Path) -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        pytest.skip("no C compiler is installed, and the driver is made with one")
+        pytest.skip("a C compiler is needed to build the stand-in driver")
     (tmp_path / "driver.c").write_text(DRIVER, encoding="utf-8")
     library = tmp_path / "libcuda.so.1"
     subprocess.run(
@@ -70,31 +70,31 @@ def _run(libraries: Path, before: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_a_fork_before_cuda_is_nobodys_business(libraries: Path) -> None:
-    """Neither without the driver nor with one that was only loaded."""
+def test_fork_before_cuda_gives_no_warning(libraries: Path) -> None:
+    """Without the driver, or with one that is only loaded."""
     assert _run(libraries, "").stderr == ""
     assert _run(libraries, "import ctypes; ctypes.CDLL('libcuda.so.1')").stderr == ""
 
 
-def test_a_fork_after_cuda_is_reported_with_what_to_write(libraries: Path) -> None:
+def test_fork_after_cuda_warns_with_a_remedy(libraries: Path) -> None:
     """The warning names the process, the reason and the remedy, at the line of the fork."""
-    said = _run(libraries, "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)").stderr
-    assert "program.py:5: ForkAfterCudaWarning" in said
-    assert "by a library of this process" in said
-    assert "import drover as multiprocessing" in said
+    stderr = _run(libraries, "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)").stderr
+    assert "program.py:5: ForkAfterCudaWarning" in stderr
+    assert "by a library in this process" in stderr
+    assert "import drover as multiprocessing" in stderr
 
 
-def test_torch_is_asked_where_it_initialised_cuda(libraries: Path) -> None:
-    """The line of the program that first needed a GPU is named."""
-    said = _run(libraries, "import torch\ndef train(): torch.cuda.init()\ntrain()").stderr
-    assert "program.py:5, in train" in said
+def test_warning_names_the_line_where_torch_initialised_cuda(libraries: Path) -> None:
+    """The line of the program that first used a GPU."""
+    stderr = _run(libraries, "import torch\ndef train(): torch.cuda.init()\ntrain()").stderr
+    assert "program.py:5, in train" in stderr
 
 
-def test_processes_of_drover_are_no_forks(libraries: Path) -> None:
-    """Nothing is reported for them."""
-    said = _run(
+def test_starting_a_drover_process_gives_no_warning(libraries: Path) -> None:
+    """It does not fork this process."""
+    stderr = _run(
         libraries,
         "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
         "p = drover.Process(target=int); p.start(); p.join(); os.fork = lambda: 1; os.waitpid = lambda *_: None",
     ).stderr
-    assert said == ""
+    assert stderr == ""

@@ -1,19 +1,19 @@
-"""How workers of pools and processes begin: what they are given, what they ignore, and what stays as it was."""
+"""The start of workers and processes: what they receive, what they ignore, and what stays unchanged."""
 
 from __future__ import annotations
 
 from programs import run
 
 
-def test_initializer_is_given_values_arrays_and_pipes() -> None:
-    """Also in a worker that is started later; no descriptor stays when the pool has ended."""
+def test_initializer_receives_values_arrays_and_pipes() -> None:
+    """In later workers, too; no descriptor stays open after the pool has ended."""
     lines = run("""
         import os, signal, time
         import drover
 
-        def begin(*given):
+        def begin(*initargs):
             global value, array, raw, writer
-            value, array, raw, writer = given
+            value, array, raw, writer = initargs
             value.value += 1
             writer.send("begun")
 
@@ -26,7 +26,7 @@ def test_initializer_is_given_values_arrays_and_pipes() -> None:
             return len(os.listdir("/proc/self/fd"))
 
         if __name__ == "__main__":
-            drover.Pool(1).terminate()  # what the first one opens for good is there
+            drover.Pool(1).terminate()  # the first pool opens descriptors that stay open
             value, array, raw = drover.Value("i", 10), drover.Array("d", 3), drover.RawValue("i", 5)
             reader, writer = drover.Pipe(duplex=False)
             before = count()
@@ -39,7 +39,7 @@ def test_initializer_is_given_values_arrays_and_pipes() -> None:
             with drover.Pool(1, begin, (value, array, raw, writer)) as pool:
                 print(reader.recv())
             del pool
-            end = time.monotonic() + 10  # for a thread that closes what it had
+            end = time.monotonic() + 10  # a thread may still be closing descriptors
             while count() != before and time.monotonic() < end:
                 time.sleep(0.01)
             print(count() - before)
@@ -52,8 +52,8 @@ def test_initializer_is_given_values_arrays_and_pipes() -> None:
     ]
 
 
-def test_sockets_are_refused_with_what_to_give_instead() -> None:
-    """When the pool is made; it leaves nothing open."""
+def test_sockets_in_initargs_are_refused_with_an_alternative() -> None:
+    """When the pool is created; nothing stays open."""
     lines = run("""
         import os, socket
         import drover
@@ -71,8 +71,8 @@ def test_sockets_are_refused_with_what_to_give_instead() -> None:
     assert lines == ["True True", "0"]
 
 
-def test_standard_start_method_is_not_chosen() -> None:
-    """The program may still choose it; once it has, workers know it."""
+def test_standard_start_method_stays_unset() -> None:
+    """The program may still set it, and workers then have it, too."""
     lines = run("""
         import multiprocessing
         import drover
@@ -91,7 +91,7 @@ def test_standard_start_method_is_not_chosen() -> None:
 
 
 def test_workers_ignore_interrupts() -> None:
-    """Idle ones, so that no later task fails; what a task starts is interrupted as ever."""
+    """So that an interrupt of an idle worker fails no later task; processes started by tasks do not ignore them."""
     lines = run("""
         import os, signal, subprocess
         import drover
@@ -115,7 +115,7 @@ def test_workers_ignore_interrupts() -> None:
 
 
 def test_join_may_be_called_again() -> None:
-    """With an initializer too, and whether it was closed or terminated."""
+    """After close and after terminate, with an initializer."""
     lines = run("""
         import drover
 
@@ -131,8 +131,8 @@ def test_join_may_be_called_again() -> None:
     assert lines == ["begun", "joined"]
 
 
-def test_pools_are_the_parents_alone() -> None:
-    """A forked child that ends with one says nothing, and ends as it wants to."""
+def test_pools_belong_to_the_parent_of_a_fork() -> None:
+    """A forked child that exits with a pool prints nothing and has its own exit status."""
     lines = run("""
         import os, sys, warnings
         import drover
@@ -147,14 +147,14 @@ def test_pools_are_the_parents_alone() -> None:
 
         if __name__ == "__main__":
             warnings.simplefilter("always", ResourceWarning)
-            warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for forks beside threads
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks in threaded programs
             fork()
     """)
     assert lines == ["0 1"]
 
 
-def test_start_that_fails_leaves_nothing_open() -> None:
-    """A process that could not be started can be tried again."""
+def test_failed_start_leaves_nothing_open() -> None:
+    """However often it is repeated."""
     lines = run("""
         import os
         import drover

@@ -1,12 +1,12 @@
-"""Ctrl-C while results are taken: the iterator can be asked again, or be dropped with what has not begun."""
+"""Ctrl-C while results are read: the iterator can be used again, or dropped with the tasks not started yet."""
 
 from __future__ import annotations
 
 from programs import run
 
 
-def test_iterator_that_is_dropped_after_ctrl_c_gives_up_its_tasks() -> None:
-    """Though somebody keeps the exception, as prompts do; one that is kept goes on where it was."""
+def test_iterator_dropped_after_ctrl_c_cancels_its_tasks() -> None:
+    """Even if the exception is kept, as prompts do. An iterator that is kept continues where it was."""
     lines = run("""
         import os, signal, threading, time
         import drover
@@ -30,7 +30,7 @@ def test_iterator_that_is_dropped_after_ctrl_c_gives_up_its_tasks() -> None:
                 is_interrupted(lambda: list(pool.imap(slow, range(5000), progress=lambda *_: None))),
             ]
             print([type(one).__name__ for one in kept])
-            print(pool.map(abs, [-1, -2]))  # which does not wait behind thousands of others
+            print(pool.map(abs, [-1, -2]))  # does not wait behind thousands of tasks
             print(pool.statistics()["pending"])
             for size in (1, 3):
                 results, got = pool.imap(slow, range(30), size), []

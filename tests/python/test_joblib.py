@@ -1,4 +1,4 @@
-"""The backend for joblib: results, errors, deaths, nesting, generators, and workers that are kept."""
+"""The joblib backend: results, errors, deaths, nesting, generators, and reuse of workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytest.importorskip("joblib", reason="joblib is not installed: `make setup` inst
 
 @pytest.mark.parametrize("imports", ["joblib, drover", "drover, joblib"])
 def test_backend_is_registered_whichever_is_imported_first(imports: str) -> None:
-    """Without a word of the program; and joblib is not imported by drover alone."""
+    """Without a call by the program; drover does not import joblib by itself."""
     lines = run(f"""
         import sys
         {"import drover; print('joblib' in sys.modules)" if imports.startswith("drover") else "print(False)"}
@@ -27,8 +27,8 @@ def test_backend_is_registered_whichever_is_imported_first(imports: str) -> None
     assert lines == ["False", "[0, 1, 4, 9, 16]", "True SourceFileLoader"]
 
 
-def test_joblib_is_imported_though_the_backend_cannot_be() -> None:
-    """An old joblib, say, without what the backend needs: the program goes on, and who asks by hand learns why."""
+def test_joblib_can_be_imported_when_the_backend_cannot() -> None:
+    """For example an old joblib: the program goes on, and an explicit import of the backend raises ImportError."""
     lines = run("""
         import sys
         import drover
@@ -45,8 +45,8 @@ def test_joblib_is_imported_though_the_backend_cannot_be() -> None:
     assert lines == ["[1] False", "ImportError"]
 
 
-def test_workers_are_those_of_drover_and_are_kept() -> None:
-    """A second call with the same options has the same workers; another number of jobs has others."""
+def test_workers_are_reused() -> None:
+    """A second call with the same options runs in the same workers; other options start new ones."""
     lines = run("""
         import os
         import drover
@@ -75,7 +75,7 @@ def test_workers_are_those_of_drover_and_are_kept() -> None:
 
 
 def test_exceptions_and_deaths_end_the_call() -> None:
-    """With the exception itself, or PeerLost for a worker that was killed; then the next call works."""
+    """With the exception of the call, or PeerLost for a killed worker; the next call works."""
     lines = run("""
         import os, signal
         import drover
@@ -111,12 +111,12 @@ def test_exceptions_and_deaths_end_the_call() -> None:
         with joblib.parallel_config(backend="drover", n_jobs=2, retry=2):
             print(sum(joblib.Parallel()(joblib.delayed(dies_once)(x, path) for x in range(10))), os.path.exists(path))
     """)
-    told = [line for line in lines if "drover[" not in line]
-    assert told == ["'seven' True", "True True", "'seven' True", "45"] * 2 + ["45 True"]
+    printed = [line for line in lines if "drover[" not in line]
+    assert printed == ["'seven' True", "True True", "'seven' True", "45"] * 2 + ["45 True"]
 
 
-def test_generators_give_results_as_they_come() -> None:
-    """In order, or unordered; a generator that is dropped ends what it began."""
+def test_generators_yield_results_as_they_come() -> None:
+    """In order, or unordered; a dropped generator ends its call."""
     lines = run("""
         import time
         import drover
@@ -145,8 +145,8 @@ def test_generators_give_results_as_they_come() -> None:
     assert [line for line in lines if "drover[" not in line and "Warning" not in line and line[:1] != " "] == wanted
 
 
-def test_calls_inside_of_tasks_use_no_more_processes() -> None:
-    """By themselves they use threads; who asks for workers inside of a worker gets none."""
+def test_nested_calls_start_no_processes() -> None:
+    """They use threads by default, and run sequentially with the drover backend."""
     lines = run("""
         import os, threading
         import drover

@@ -1,4 +1,4 @@
-"""Locks and their like: what the death of a holder does, and that Ctrl-C ends every wait."""
+"""Locks, semaphores, conditions and barriers: deaths of holders, and Ctrl-C in every wait."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from programs import Program, run
 
 
-def test_lock_whose_holder_is_killed_is_acquired_with_a_mark() -> None:
-    """Once: whoever comes next finds it in order. The same for a recursive one."""
+def test_lock_of_a_killed_holder_is_acquired_with_a_mark() -> None:
+    """Once: the mark is gone with the next acquisition. The same for an RLock."""
     lines = run("""
         import os, signal
         import drover
@@ -32,8 +32,8 @@ def test_lock_whose_holder_is_killed_is_acquired_with_a_mark() -> None:
     assert lines == ["-9 True", "False"] * 2
 
 
-def test_permits_of_a_killed_process_are_given_back() -> None:
-    """So that others are not short of them for ever."""
+def test_permits_of_a_killed_process_are_released() -> None:
+    """Both of them."""
     lines = run("""
         import os, signal
         import drover
@@ -52,8 +52,8 @@ def test_permits_of_a_killed_process_are_given_back() -> None:
     assert lines == ["True True False"]
 
 
-def test_barrier_is_broken_by_the_death_of_one_who_waits() -> None:
-    """Nobody waits in vain."""
+def test_death_of_a_waiter_breaks_a_barrier() -> None:
+    """So that the others do not wait for ever."""
     lines = run("""
         import threading, time
         import drover
@@ -78,8 +78,8 @@ def test_barrier_is_broken_by_the_death_of_one_who_waits() -> None:
     assert lines == ["broken True", "False"]
 
 
-def test_condition_whose_lock_is_left_by_a_death_wakes_who_waits() -> None:
-    """The dead may have changed what others wait for."""
+def test_death_of_the_holder_wakes_waiters_of_a_condition() -> None:
+    """The dead process may have made the condition true without notifying."""
     lines = run("""
         import os, signal, threading
         import drover
@@ -99,11 +99,11 @@ def test_condition_whose_lock_is_left_by_a_death_wakes_who_waits() -> None:
     assert lines == ["True"]
 
 
-def test_lock_that_its_own_thread_waits_for_is_an_error() -> None:
-    """Instead of a wait for ever; with a timeout it waits that long."""
+def test_acquiring_a_lock_twice_in_a_thread_is_an_error() -> None:
+    """Instead of a deadlock; with a timeout it waits that long."""
     lock = drover.Lock()
     with lock:
-        with pytest.raises(ValueError, match="for ever"):
+        with pytest.raises(ValueError, match="deadlock"):
             lock.acquire()
         assert not lock.acquire(timeout=0.01)
         assert not lock.acquire(block=False)
@@ -111,8 +111,8 @@ def test_lock_that_its_own_thread_waits_for_is_an_error() -> None:
     lock.release()
 
 
-def test_lock_is_released_by_another_thread() -> None:
-    """As multiprocessing allows; an RLock is not."""
+def test_lock_can_be_released_by_another_thread() -> None:
+    """As in multiprocessing; an RLock cannot."""
     lock, own = drover.Lock(), drover.RLock()
     lock.acquire()
     own.acquire()
@@ -133,16 +133,16 @@ def test_lock_is_released_by_another_thread() -> None:
     own.release()
 
 
-def test_release_once_too_often_is_an_error() -> None:
-    """Of a lock and of a bounded semaphore."""
+def test_releasing_too_often_is_an_error() -> None:
+    """For a lock and a bounded semaphore."""
     with pytest.raises(ValueError, match="lock"):
         drover.Lock().release()
     with pytest.raises(ValueError, match="semaphore"):
         drover.BoundedSemaphore(1).release()
 
 
-def test_notifications_reach_those_who_wait_longer_than_signals_are_looked_for() -> None:
-    """A wait of the main thread looks for signals again and again, and misses no notification while it does."""
+def test_long_waits_on_the_main_thread_miss_no_notification() -> None:
+    """Such a wait checks for signals repeatedly, and a notification may come during a check."""
     lines = run("""
         import time
         import drover
@@ -162,7 +162,7 @@ def test_notifications_reach_those_who_wait_longer_than_signals_are_looked_for()
         for pause in (0.097, 0.098, 0.099, 0.1, 0.101, 0.102, 0.103):
             time.sleep(pause)
             with condition:
-                time.sleep(0.05)  # who looks now finds the lock held
+                time.sleep(0.05)  # a waiter that checks now finds the lock held
         with condition:
             condition.notify_all()
         for _ in children:
@@ -181,14 +181,14 @@ WAITS = {
     "event": "wait = drover.Event().wait",
     "barrier": "wait = drover.Barrier(2).wait",
     "condition": "condition = drover.Condition(); condition.acquire(); wait = condition.wait",
-    "joinable": "line = drover.JoinableQueue(); line.put(1); wait = line.join",
-    "full": "line = drover.Queue(1); line.put(1); wait = lambda: line.put(2)",
+    "joinable": "queue = drover.JoinableQueue(); queue.put(1); wait = queue.join",
+    "full": "queue = drover.Queue(1); queue.put(1); wait = lambda: queue.put(2)",
 }
 
 
 @pytest.mark.parametrize("set_up", WAITS.values(), ids=WAITS)
 def test_interrupt_ends_a_wait(set_up: str) -> None:
-    """With KeyboardInterrupt, and the program goes on."""
+    """With KeyboardInterrupt; the program goes on."""
     with Program(f"""
         import threading
         import drover
@@ -211,8 +211,8 @@ def test_interrupt_ends_a_wait(set_up: str) -> None:
         assert program.lines() == ["waiting", "interrupted"]
 
 
-def test_wait_for_gives_up_at_once_when_its_time_is_over() -> None:
-    """Also for a time that was over before: below zero."""
+def test_wait_for_returns_at_once_when_the_timeout_has_passed() -> None:
+    """Also for a negative timeout."""
     lines = run("""
         import drover
 

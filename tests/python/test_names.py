@@ -1,4 +1,4 @@
-"""The package offers what multiprocessing offers."""
+"""The package has the names of multiprocessing."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ SUBMODULES = [
 ]
 
 
-def test_every_public_name_of_multiprocessing_is_there() -> None:
-    """In the module, in its list of names, and in the context."""
+def test_every_public_name_of_multiprocessing_exists() -> None:
+    """In the module, in `__all__`, and in the context."""
     names = set(multiprocessing.__all__)
     assert sorted(name for name in names if not hasattr(drover, name)) == []
     assert sorted(names - set(drover.__all__)) == []
@@ -41,22 +41,22 @@ def test_listed_name_exists(name: str) -> None:
 
 @pytest.mark.parametrize("name", SUBMODULES)
 def test_module_is_an_attribute_and_can_be_imported(name: str) -> None:
-    """And has the public names of the one that it stands for."""
+    """And has the public names of the standard module."""
     module = importlib.import_module(f"drover.{name}")
     assert getattr(drover, name) is module
     standard = importlib.import_module(f"multiprocessing.{name}")
     assert [public for public in getattr(standard, "__all__", []) if not hasattr(module, public)] == []
 
 
-def test_context_is_known_to_multiprocessing_by_its_name() -> None:
-    """So that whatever takes the name of a method takes ours."""
+def test_multiprocessing_finds_the_context_by_name() -> None:
+    """So that code that takes the name of a start method takes ours."""
     assert multiprocessing.get_context("drover") is drover.get_context()
     assert drover.get_context("spawn") is multiprocessing.get_context("spawn")
     assert isinstance(drover.get_context(), multiprocessing.context.BaseContext)
 
 
-def test_objects_of_the_context_are_those_of_the_package() -> None:
-    """Made by either, they are of the same class."""
+def test_context_and_package_create_the_same_classes() -> None:
+    """Locks, queues, barriers and processes."""
     context = drover.get_context()
     for name in ("Lock", "RLock", "Semaphore", "BoundedSemaphore", "Condition", "Event"):
         assert type(getattr(context, name)()) is getattr(drover, name)
@@ -66,8 +66,8 @@ def test_objects_of_the_context_are_those_of_the_package() -> None:
     assert context.Process is drover.Process
 
 
-def test_start_method_is_remembered_by_its_name() -> None:
-    """Programs that set one go on as they are."""
+def test_start_method_is_remembered() -> None:
+    """So that programs that set one need no change."""
     context = drover.DroverContext()
     assert context.get_start_method() == "drover"
     assert context.get_start_method(allow_none=True) is None

@@ -1,4 +1,4 @@
-"""A notebook: functions of cells, Ctrl-C, and a kernel that is started again and finds its arrays."""
+"""Notebooks: functions of cells, Ctrl-C, and a restarted kernel that finds its arrays."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MORE_CELLS = (
 
 
 class Notebook:
-    """A real kernel, and cells that are run in it."""
+    """A real kernel that runs cells."""
 
     def __init__(self) -> None:
-        """Start it."""
+        """Start the kernel."""
         self._manager = jupyter_client.KernelManager()
         self._manager.kernel_cmd = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
         self._manager.start_kernel()
@@ -37,15 +37,15 @@ class Notebook:
         self._client.wait_for_ready(timeout=LIMIT_S)
 
     def begin(self, cell: str) -> str:
-        """Run a cell; does not wait for it."""
+        """Start a cell without waiting for it."""
         return self._client.execute(cell)
 
     def run(self, cell: str) -> str:
-        """Run a cell and give what it wrote, with the name of what it raised."""
+        """Run a cell; return its output and the exception that it raised."""
         return self.end(self.begin(cell))
 
     def end(self, cell: str, until: str | None = None) -> str:
-        """Wait until a cell has ended, or has written a text; give what it wrote."""
+        """Wait until a cell has ended, or has written a text; return its output."""
         text = ""
         while until is None or until not in text:
             message = self._client.get_iopub_msg(timeout=LIMIT_S)
@@ -61,11 +61,11 @@ class Notebook:
         return text.strip()
 
     def interrupt(self) -> None:
-        """Press the button with the square."""
+        """Interrupt the kernel, as the stop button does."""
         self._manager.interrupt_kernel()
 
     def restart(self) -> None:
-        """Press the other one: the kernel is killed, and another started."""
+        """Kill the kernel and start another, as the restart button does."""
         self._client.stop_channels()
         self._manager.restart_kernel(now=True)
         self._connect()
@@ -85,7 +85,7 @@ def notebook() -> Iterator[Notebook]:
 
 
 def test_functions_of_cells_run_and_are_interrupted(notebook: Notebook) -> None:
-    """No guard, no module: lambdas, functions and classes of cells; an interrupted cell leaves the pool whole."""
+    """Lambdas, functions and classes of cells run in the pool; interrupting a cell leaves the pool usable."""
     notebook.run("import drover, time, os\nfactor = 3\ndef scale(x):\n    return x * factor")
     notebook.run("pool = drover.Pool(2)")
     assert notebook.run("print(pool.map(scale, range(5)), pool.map(lambda x: x + factor, range(3)))") == (
@@ -97,19 +97,19 @@ def test_functions_of_cells_run_and_are_interrupted(notebook: Notebook) -> None:
         running = notebook.begin(f"print('begun', flush=True)\n{cell}")
         begun = notebook.end(running, until="begun")
         assert begun.startswith("begun")
-        time.sleep(0.2)  # until it waits; earlier it would be interrupted, too
+        time.sleep(0.2)  # lets it get into a wait, though an earlier interrupt would work, too
         notebook.interrupt()
         assert "KeyboardInterrupt" in notebook.end(running), cell
         assert notebook.run("print(pool.map(scale, range(3)))") == "[0, 5, 10]", cell
     notebook.run("class Model:\n    def twice(self, x):\n        return 2 * x\nmodel = pool.actor(Model)")
     assert notebook.run("print(model.twice(4).result())") == "8"
-    asked = "line = drover.Queue()\nline.put(7)\nprint(await line.get_async())"
-    assert notebook.run(asked) == "7"
+    cell = "queue = drover.Queue()\nqueue.put(7)\nprint(await queue.get_async())"
+    assert notebook.run(cell) == "7"
     notebook.run("pool.terminate()")
 
 
 def test_restarted_kernel_finds_its_arrays(notebook: Notebook) -> None:
-    """The session outlives the kernel, which is killed with its pool; the arrays are the same memory."""
+    """The named session outlives the killed kernel and its pool, with the memory of the arrays."""
     name = f"notebook-{uuid.uuid4().hex[:8]}"
     notebook.run(f"import drover, numpy, os\nsession = drover.Session({name!r})")
     notebook.run("weights = session.keep('weights', {'w': numpy.arange(100_000.0)})\nweights['w'][0] = 42\n")

@@ -1,4 +1,4 @@
-"""Objects as bytes and tensors: what comes back is what went in, whatever happens in the middle."""
+"""Objects as bytes and tensors: objects come back equal, also after errors and in nested pickles."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PLAIN_KEYS = ["a", 1, 2.5, None, True, b"k"]
 
 
 def round_trip(thing: Any) -> Any:
-    """Give it as another process would get it."""
+    """Return the object as another process would receive it."""
     return _objects.loads(*_objects.dumps(thing))
 
 
 def make(random_: random.Random, depth: int) -> Any:
-    """Give some object."""
+    """Return a random object."""
     leaves = [None, True, 7, -(2**70), 1.5, 2j, "text", b"bytes", bytearray(b"x" * 20_000), range(3), b"y" * 20_000]
     kinds = [list, tuple, dict, set, "leaf"] if depth else ["leaf"]
     kind = random_.choice(kinds)
@@ -43,7 +43,7 @@ def make(random_: random.Random, depth: int) -> Any:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_objects_come_back(seed: int) -> None:
-    """Nested, small and large."""
+    """Of every kind, nested, small and large."""
     thing = make(random.Random(seed), 4)
     back = round_trip(thing)
     assert back == thing
@@ -51,7 +51,7 @@ def test_random_objects_come_back(seed: int) -> None:
 
 
 def test_tensors_come_back_in_their_places() -> None:
-    """Beside large buffers, and the same one twice."""
+    """Next to large buffers, and twice in one object."""
     tensor = _core.empty(_session.current(), "float32", [5], "cpu", True)
     memoryview(tensor)[2] = 3.0
     large = pickle.PickleBuffer(bytearray(b"z" * 50_000))
@@ -61,33 +61,33 @@ def test_tensors_come_back_in_their_places() -> None:
     assert bytes(other) == b"z" * 50_000
 
 
-def test_tensor_without_a_message_is_refused() -> None:
-    """Plain pickle has nothing that could hold the memory."""
+def test_tensor_outside_of_a_message_is_refused() -> None:
+    """A pickle alone cannot hold the memory."""
     tensor = _core.empty(_session.current(), "uint8", [5])
-    with pytest.raises(pickle.PicklingError, match="queues and tasks"):
+    with pytest.raises(pickle.PicklingError, match="drover queue, pipe or task"):
         _objects.carry(tensor)
     with pytest.raises(pickle.UnpicklingError, match="outside of its message"):
         _objects.carried(0)
 
 
 class Nested:
-    """Pickles another object while it is pickled, and reads it while it is read."""
+    """Pickles another object while it is pickled, and unpickles it while it is unpickled."""
 
     def __init__(self, inside: Any) -> None:
-        """Have it."""
+        """Wrap an object."""
         self.inside = inside
 
     def __getstate__(self) -> Any:
-        """Give it pickled."""
+        """Pickle the object."""
         payload, tensors = _objects.dumps(self.inside)
         return payload, list(tensors)
 
     def __setstate__(self, state: Any) -> None:
-        """Read it."""
+        """Unpickle the object."""
         self.inside = _objects.loads(*state)
 
 
-def test_pickle_within_a_pickle() -> None:
+def test_nested_pickles_come_back() -> None:
     """Each has its own buffers and tensors."""
     buffers = [bytearray([number]) * 30_000 for number in range(4)]
     thing = [
@@ -106,12 +106,12 @@ class Refusing:
     """Cannot be pickled."""
 
     def __reduce__(self) -> Any:
-        """Say so."""
+        """Refuse."""
         raise RuntimeError("not me")
 
 
-def test_error_in_the_middle_leaves_nothing_to_the_next() -> None:
-    """Neither bytes nor buffers of the object that failed."""
+def test_failed_pickle_does_not_affect_the_next() -> None:
+    """No bytes or buffers of the failed object are left."""
     buffer = pickle.PickleBuffer(bytearray(50_000))
     before = _objects.dumps(["small", {1}])
     for _ in range(3):
@@ -123,8 +123,8 @@ def test_error_in_the_middle_leaves_nothing_to_the_next() -> None:
         assert round_trip(["small", {1}]) == ["small", {1}]
 
 
-def test_what_cannot_be_sent_raises_where_it_is_put() -> None:
-    """With the reason, and the queue goes on."""
+def test_object_that_cannot_be_sent_raises_in_put() -> None:
+    """With the reason; the queue stays usable."""
     line = drover.Queue()
     with pytest.raises(TypeError, match="pickle"):
         line.put([1, threading.Lock()])
@@ -132,8 +132,8 @@ def test_what_cannot_be_sent_raises_where_it_is_put() -> None:
     assert line.get() == "next"
 
 
-def test_many_threads_at_once() -> None:
-    """No thread sees what another pickles."""
+def test_many_threads_pickle_at_once() -> None:
+    """Without mixing up their objects."""
     wrong: list[Any] = []
 
     def work(seed: int) -> None:
@@ -154,8 +154,8 @@ def test_many_threads_at_once() -> None:
 
 @pytest.mark.parametrize("count", [31, 32, 33, 100])
 @pytest.mark.parametrize("tensors", [0, 1, 20])
-def test_more_buffers_than_a_message_carries(count: int, tensors: int) -> None:
-    """Through a queue; all come, in order."""
+def test_more_buffers_than_a_message_carries_are_sent(count: int, tensors: int) -> None:
+    """Through a queue; all arrive, in order."""
     buffers = [bytearray([number]) * (16_384 + number) for number in range(count)]
     own = [_core.empty(_session.current(), "uint8", [number + 1]) for number in range(tensors)]
     line = drover.Queue()
@@ -166,15 +166,15 @@ def test_more_buffers_than_a_message_carries(count: int, tensors: int) -> None:
 
 
 def test_more_tensors_than_a_message_carries_are_refused() -> None:
-    """At once, and with what to do."""
+    """At once, with a remedy."""
     many = [_core.empty(_session.current(), "uint8", [1]) for _ in range(33)]
-    with pytest.raises(drover.LimitReached, match="33 arrays"):
+    with pytest.raises(drover.LimitReached, match="33 device arrays"):
         _objects.dumps(many)
     assert len(round_trip(many[:32])) == 32
 
 
 class Registered:
-    """Pickled as somebody registered it."""
+    """Pickled by a registered reducer."""
 
 
 def test_reducers_that_are_registered_later_are_used() -> None:
@@ -191,12 +191,12 @@ def test_reducers_that_are_registered_later_are_used() -> None:
     assert type(round_trip([Registered()])[0]) is Registered
 
 
-def test_functions_without_a_name_go_by_value() -> None:
-    """With what they close over, arrays and classes of their own included."""
+def test_local_functions_are_sent_by_value() -> None:
+    """With their closures, including buffers and local classes."""
     buffer = bytearray(b"q" * 30_000)
 
     class Own(collections.OrderedDict):
-        """A class that nobody can import."""
+        """A class that cannot be imported."""
 
     def inner(number: int) -> Any:
         return Own(sum=number + len(buffer))
@@ -204,23 +204,23 @@ def test_functions_without_a_name_go_by_value() -> None:
     assert dict(round_trip(inner)(2)) == {"sum": 30_002}
 
 
-def test_library_of_an_unknown_version_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its arrays go their own way, which is said once."""
+def test_unsupported_version_of_a_library_gives_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once; its arrays are then pickled by the library itself."""
     library = types.ModuleType("numba.cuda")
     library.__spec__ = types.SimpleNamespace()
     monkeypatch.setitem(_objects._awaited, "numba.cuda", "drover._device_arrays")
     monkeypatch.setitem(sys.modules, "numba", types.ModuleType("numba"))
     monkeypatch.setitem(sys.modules, "numba.cuda", library)
-    monkeypatch.setitem(sys.modules, "numba.cuda.cudadrv.devicearray", None)  # as it is where numba is not installed
-    monkeypatch.setattr(_objects._tables, "_seen", ())  # numba may have been there before
-    with pytest.warns(UserWarning, match=r"numba.cuda go its own way"):
+    monkeypatch.setitem(sys.modules, "numba.cuda.cudadrv.devicearray", None)  # makes its import fail
+    monkeypatch.setattr(_objects._tables, "_seen", ())  # forces a refresh, even if numba was imported before
+    with pytest.warns(UserWarning, match=r"arrays of numba.cuda are pickled by the library itself"):
         assert round_trip([{1}]) == [{1}]
     assert round_trip([{2}]) == [{2}]
 
 
 @pytest.mark.parametrize("error", [ValueError, TypeError], ids=["raised", "tried-again-by-value"])
-def test_what_could_not_be_sent_is_not_kept(error: type[Exception]) -> None:
-    """Until garbage is collected: its memory may be another process's, who waits for it."""
+def test_object_that_could_not_be_sent_is_not_kept_alive(error: type[Exception]) -> None:
+    """Not even until garbage collection: another process may be waiting for its memory."""
 
     class Bad:
         def __reduce__(self) -> Any:
@@ -238,14 +238,14 @@ def test_what_could_not_be_sent_is_not_kept(error: type[Exception]) -> None:
         gc.enable()
 
 
-def test_libraries_are_not_imported_for_those_who_do_not_use_them() -> None:
-    """Neither numpy nor torch nor cloudpickle, by sending something."""
+def test_sending_imports_no_library() -> None:
+    """Neither numpy, torch and other array libraries nor cloudpickle."""
     code = """
 import sys
 import drover
-line = drover.Queue()
-line.put([{1}, {"a": bytearray(100_000)}])
-line.get()
+queue = drover.Queue()
+queue.put([{1}, {"a": bytearray(100_000)}])
+queue.get()
 print([name for name in ("numpy", "torch", "cupy", "jax", "numba", "cloudpickle") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -253,27 +253,27 @@ print([name for name in ("numpy", "torch", "cupy", "jax", "numba", "cloudpickle"
 
 
 class Lone:
-    """Something that a tensor may say all of."""
+    """An object that a tensor may describe completely."""
 
 
-def test_objects_sent_alone_need_no_pickle_if_a_tensor_says_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only alone, and only if there is such a tensor; whoever registers the type has the last word."""
+def test_object_that_a_tensor_describes_is_sent_without_a_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only as the whole message, and only if there is such a tensor; register_array overrides it."""
     tensor = _core.copied(_session.current(), b"bytes")
-    given: list[Any] = [tensor]
-    monkeypatch.setitem(_objects.alone, Lone, lambda thing: given[0])
+    found: list[Any] = [tensor]
+    monkeypatch.setitem(_objects.alone, Lone, lambda thing: found[0])
     payload, tensors = _objects.dumps(Lone())
     assert (payload, tensors[0] is tensor) == (_objects._ALONE_TORCH, True)
     assert _objects.dumps([Lone()])[0] != _objects._ALONE_TORCH
-    given[0] = None
+    found[0] = None
     assert _objects.dumps(Lone())[0] != _objects._ALONE_TORCH
-    given[0] = tensor
+    found[0] = tensor
     monkeypatch.setitem(_objects.reducers, Lone, lambda thing: (Lone, ()))
     drover.register_array(Lone, lambda array: array)
     assert Lone not in _objects.alone
 
 
-def test_sending_alone_forgets_what_the_last_object_was_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else an object that could not be sent would undo another's."""
+def test_sending_without_a_pickle_clears_the_undo_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise an object that could not be sent would undo the side effects of another."""
     called: list[str] = []
     _objects._local.state.last = [lambda: called.append("undone")]
     monkeypatch.setitem(_objects.alone, Lone, lambda thing: _core.copied(_session.current(), b"bytes"))

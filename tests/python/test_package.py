@@ -1,4 +1,4 @@
-"""The package as a whole: what it is made of, what it offers, and that the stub of its compiled half is true."""
+"""The package as a whole: its modules, its public names, and the stub of its compiled half."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from drover import _core
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(drover.__file__).parent
-# Given to every class by Python or by nanobind; stubs do not repeat them.
-UNSAID = {"__repr__", "__doc__", "__module__"}
+# Every class has them from Python or nanobind; stubs do not repeat them.
+IMPLIED = {"__repr__", "__doc__", "__module__"}
 TIMEOUT_S = 120
 
 
 def parameters_of(function: ast.FunctionDef) -> list[str]:
-    """Each parameter as `name`, `name=` if it may be left out, after a `*` if only its name will do."""
-    given = function.args
-    plain = [*given.posonlyargs, *given.args]
-    required = len(plain) - len(given.defaults)
-    found = [f"{one.arg}{'=' if index >= required else ''}" for index, one in enumerate(plain)]
-    keywords = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    """Return each parameter as `name`, with a `=` behind if it has a default and a `*` in front if keyword-only."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = len(positional) - len(arguments.defaults)
+    found = [f"{one.arg}{'=' if index >= required else ''}" for index, one in enumerate(positional)]
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     return found + [f"*{one.arg}{'=' if default is not None else ''}" for one, default in keywords]
 
 
 def names_in(body: list[ast.stmt], prefix: str = "") -> dict[str, list[str]]:
-    """Functions with their parameters and decorators, classes and what is in them, and attributes."""
+    """Return functions with their parameters and decorators, classes with their members, and attributes."""
     found: dict[str, list[str]] = {}
     for node in body:
-        if isinstance(node, ast.FunctionDef) and node.name not in UNSAID:
+        if isinstance(node, ast.FunctionDef) and node.name not in IMPLIED:
             marks = sorted(ast.unparse(mark) for mark in node.decorator_list)
             is_writable = f"{node.name}.setter" in marks
             found[prefix + node.name] = ["attribute"] if is_writable else [*marks, *parameters_of(node)]
@@ -51,7 +51,7 @@ def names_in(body: list[ast.stmt], prefix: str = "") -> dict[str, list[str]]:
 
 
 def test_stub_describes_the_compiled_module() -> None:
-    """Names, parameters, defaults, properties and static methods are those that nanobind sees in the module."""
+    """Names, parameters, defaults, properties and static methods are the same as in nanobind's generated stub."""
     stubgen = pytest.importorskip("nanobind.stubgen")
     made = stubgen.StubGen(_core)
     made.put(_core)
@@ -65,15 +65,15 @@ def test_stub_describes_the_compiled_module() -> None:
 
 
 def test_package_is_typed_and_has_its_version() -> None:
-    """Type checkers read it, and it says what CMake says."""
+    """It has py.typed, and the version is that of CMakeLists.txt."""
     assert (PACKAGE / "py.typed").is_file()
     match = re.search(r"project\(drover VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
     assert match is not None
     assert drover.__version__ == match[1]
 
 
-def test_every_public_name_is_there_once_and_documented() -> None:
-    """`__all__` has no name that is missing, none twice, and nothing of ours without a docstring."""
+def test_every_public_name_exists_once_and_is_documented() -> None:
+    """`__all__` has no missing name and no duplicate, and our own objects have docstrings."""
     assert len(drover.__all__) == len(set(drover.__all__))
     for name in drover.__all__:
         found = getattr(drover, name)
@@ -81,8 +81,8 @@ def test_every_public_name_is_there_once_and_documented() -> None:
             assert found.__doc__, name
 
 
-def import_or_nothing(name: str) -> ModuleType | None:
-    """A module of the package; nothing if it needs a library that is not installed."""
+def import_if_possible(name: str) -> ModuleType | None:
+    """Import a module of the package; return None if it needs a library that is not installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -91,21 +91,21 @@ def import_or_nothing(name: str) -> ModuleType | None:
         return None
 
 
-def test_every_module_says_what_it_is_and_what_it_offers() -> None:
-    """Without those whose library is not installed, or that are multiprocessing's own; `__main__` is a program."""
+def test_every_module_has_a_docstring_and_lists_its_names() -> None:
+    """Except modules whose library is not installed, aliases of multiprocessing's, and `__main__`, a program."""
     names = [module.name for module in pkgutil.iter_modules([str(PACKAGE)])]
     assert "_session" in names
     for name in names:
-        module = None if name in {"_core", "__main__"} else import_or_nothing(f"drover.{name}")
+        module = None if name in {"_core", "__main__"} else import_if_possible(f"drover.{name}")
         if module is None or not module.__name__.startswith("drover"):
             continue
         assert module.__doc__, name
-        missing = [offered for offered in module.__all__ if not hasattr(module, offered)]
+        missing = [listed for listed in module.__all__ if not hasattr(module, listed)]
         assert not missing, f"drover.{name} has no {missing}"
 
 
 def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the interpreter with further variables."""
+    """Run the interpreter with additional environment variables."""
     return subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, **environment},
@@ -116,8 +116,8 @@ def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProce
     )
 
 
-def test_import_alone_starts_nothing_and_loads_no_large_library() -> None:
-    """No process, no thread, no numpy or torch: programs that import it and do not use it pay little."""
+def test_import_starts_nothing_and_loads_no_large_library() -> None:
+    """No process, no thread, and neither numpy nor torch."""
     program = (
         "import sys, threading, pathlib, drover\n"
         "children = pathlib.Path('/proc/self/task').glob('*/children')\n"
@@ -130,8 +130,8 @@ def test_import_alone_starts_nothing_and_loads_no_large_library() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_tool_in_the_package_is_the_tool() -> None:
-    """`python -m drover` takes its arguments and gives its status."""
+def test_package_contains_the_tool() -> None:
+    """`python -m drover` runs it with its arguments and exits with its status."""
     tool = PACKAGE / "bin" / "drover"
     assert stat.S_IMODE(tool.stat().st_mode) & stat.S_IXUSR
     version = run_python("-m", "drover", "--version")
@@ -146,7 +146,7 @@ def test_tool_in_the_package_is_the_tool() -> None:
     ("page", "printed"), [("README.md", "the sum is {sum}\n"), ("docs/python.md", "{sum}\n[1, 4, 9]\n")]
 )
 def test_programs_of_the_pages_run(page: str, printed: str, tmp_path: Path) -> None:
-    """They are whole, have no main guard, and print what the pages say."""
+    """They are complete, have no main guard, and print what the pages say."""
     pytest.importorskip("numpy")
     programs = re.findall(
         r"^```python\n(import drover\n.*?)^```$", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE

@@ -1,4 +1,4 @@
-"""Pipes between processes: what is left when somebody is killed, and how their ends travel."""
+"""Pipes between processes: messages and memory after a kill, and how ends are sent."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ pytest.importorskip("numpy")
 
 @pytest.fixture
 def name() -> str:
-    """Give the name of a session that does not exist yet."""
+    """Return the name of a session that does not exist yet."""
     return f"test-{uuid.uuid4().hex[:12]}"
 
 
-def test_arrays_go_by_handle() -> None:
-    """What lies in shared memory is the same there; the memory outlives its maker."""
+def test_arrays_are_sent_by_handle() -> None:
+    """Both ends share memory, which outlives the process that created it."""
     lines = run("""
         import os, signal
         import drover, numpy
@@ -47,8 +47,8 @@ def test_arrays_go_by_handle() -> None:
     assert lines == ["7.0 5000.0 18000000.0 text True", "EOFError", "BrokenPipeError"]
 
 
-def test_gpu_tensors_go_by_handle() -> None:
-    """The same memory at both ends, on the device."""
+def test_gpu_tensors_are_sent_by_handle() -> None:
+    """Both ends share device memory."""
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("there is no GPU that torch can use")
@@ -74,22 +74,22 @@ def test_gpu_tensors_go_by_handle() -> None:
         child.join()
     """)
     assert lines[0] == "1500000.0 100000.0 3000000.0"
-    # What `own` was is let go of later; the child, whose memory it is, may end before and says so. Nothing else.
+    # The memory of `own` is released late; the child, which owns it, may end before that and warn. Nothing else.
     assert all("imported memory of" in line for line in lines[1:]), lines
 
 
-# A program begins with this: `shown` says what its session holds, and `settled` waits until that is as it was.
+# The beginning of programs: `shown` returns the contents of the session, `settled` waits until they are as before.
 _BEGIN = """
         import gc, json, os, pathlib, random, signal, subprocess, sys, time
-        os.environ["DROVER_IDLE_MEMORY"] = "0"  # slabs go as soon as they are empty
+        os.environ["DROVER_IDLE_MEMORY"] = "0"  # frees slabs as soon as they are empty
         import drover, numpy
 
         def shown():
             gc.collect()
             tool = pathlib.Path(drover.__file__).parent / "bin" / "drover"
-            told = json.loads(subprocess.check_output([tool, "session", "show", sys.argv[1], "--json"]))["session"]
-            others = told["objects"] - told["slabs"]  # queues and locks
-            return {"participants": told["participants"], "others": others, "slabs": told["slabs"]}
+            state = json.loads(subprocess.check_output([tool, "session", "show", sys.argv[1], "--json"]))["session"]
+            others = state["objects"] - state["slabs"]  # queues and locks
+            return {"participants": state["participants"], "others": others, "slabs": state["slabs"]}
 
         def settled(before, *keys):
             for _ in range(100):
@@ -106,8 +106,8 @@ _BEGIN = """
 """
 
 
-def test_sender_killed_in_the_middle_of_sending_leaves_whole_messages_and_no_memory(name: str) -> None:
-    """Many times: all that comes is whole and in order, then the end."""
+def test_sender_killed_while_sending_leaves_whole_messages_and_no_memory(name: str) -> None:
+    """Received messages are whole and in order, then comes EOFError."""
     program = """
         def send_for_ever(end):
             number = 0
@@ -137,7 +137,7 @@ def test_sender_killed_in_the_middle_of_sending_leaves_whole_messages_and_no_mem
         numbers = random.Random(5)
         for _ in range(10):
             one_round(numbers.randrange(1, 300))
-        # A slab of the common size may stay mapped, for the next array.
+        # One slab of the common size may stay mapped for the next array.
         print(settled(before, "participants", "others"), shown()["slabs"] <= 1)
         session.end()
     """
@@ -145,15 +145,15 @@ def test_sender_killed_in_the_middle_of_sending_leaves_whole_messages_and_no_mem
 
 
 def test_deaths_between_message_and_announcement_leave_nothing(name: str) -> None:
-    """Arrays so large that each has a slab of its own: one that stayed would be seen."""
+    """Each array is large enough for a slab of its own, so that a leak would be seen."""
     program = """
         def send_and_die(end):
             end.send(numpy.ones(5_000_000))
-            type(end)._write = die  # the second is put and never announced
+            type(end)._write = die  # the second message is put and never announced
             end.send(numpy.ones(5_000_000))
 
         def receive_and_die(end):
-            type(end._incoming).take = die  # the first is announced and never taken
+            type(end._incoming).take = die  # the first message is announced and never taken
             end.recv()
 
         def child_of(target, end):
@@ -170,7 +170,7 @@ def test_deaths_between_message_and_announcement_leave_nothing(name: str) -> Non
             here.recv()
         except EOFError:
             child.join()
-            print("end", settled(before, "participants", "slabs"))  # though this end is open
+            print("end", settled(before, "participants", "slabs"))  # although this end is open
         here, there = drover.Pipe()
         children = [child_of(receive_and_die, there), child_of(send_and_die, here)]
         for child in children:
@@ -181,7 +181,7 @@ def test_deaths_between_message_and_announcement_leave_nothing(name: str) -> Non
     assert run(_BEGIN + program, name) == ["5000000.0", "end settled", "[-9, -9] settled"]
 
 
-def test_sender_is_told_that_receivers_were_killed_and_nothing_stays(name: str) -> None:
+def test_sender_raises_when_receivers_are_killed_and_nothing_leaks(name: str) -> None:
     """Whether it waits for room or not."""
     program = """
         def receive_some(end):
@@ -207,15 +207,15 @@ def test_sender_is_told_that_receivers_were_killed_and_nothing_stays(name: str) 
         before = shown()
         print(all(one_round()[0] >= 5 for _ in range(3)), settled(before, *before))
         _, here = one_round()
-        left = {**before, "others": before["others"] + 2}  # the other direction is there while this end is open
+        left = {**before, "others": before["others"] + 2}  # the other direction stays while this end is open
         print(settled(left, *left))
         session.end()
     """
     assert run(_BEGIN + program, name) == ["True settled", "settled"]
 
 
-def test_writers_that_are_killed_do_not_harm_those_who_share_their_end() -> None:
-    """What a dead one had put but not announced is passed over, and the lock it held is free."""
+def test_killed_writers_do_not_disturb_others_on_the_same_end() -> None:
+    """Messages that they put but did not announce are skipped, and locks that they held are freed."""
     lines = run("""
         import time
         import drover, numpy
@@ -251,8 +251,8 @@ def test_writers_that_are_killed_do_not_harm_those_who_share_their_end() -> None
     assert lines == ["True 0"]
 
 
-def test_ends_travel_through_connections_and_queues() -> None:
-    """With what was in them, also beside what is sent by value; the end is seen when all have closed theirs."""
+def test_ends_can_be_sent_through_connections_and_queues() -> None:
+    """With unread messages, also in objects sent by value; EOFError comes when all copies are closed."""
     lines = run("""
         import drover, numpy
 
@@ -283,8 +283,8 @@ def test_ends_travel_through_connections_and_queues() -> None:
     assert lines == ["60000.0 40000.0", "end"] * 2
 
 
-def test_ends_of_both_kinds_are_given_to_workers_of_pools() -> None:
-    """Also to one that is started later, and as an argument of a task."""
+def test_ends_can_be_passed_to_workers_of_pools() -> None:
+    """In initargs, also of workers that start later, and as an argument of a task."""
     lines = run("""
         import os, signal
         import drover, numpy
@@ -335,7 +335,7 @@ def test_ends_of_both_kinds_are_given_to_workers_of_pools() -> None:
 
 
 def test_interrupt_ends_a_waiting_receive() -> None:
-    """With KeyboardInterrupt, and the connection is as before."""
+    """With KeyboardInterrupt; the connection stays usable."""
     lines = run("""
         import os, signal, threading, time
         import drover

@@ -1,4 +1,4 @@
-"""Pools: results, functions of every kind, errors, deaths, limits, and nothing left behind."""
+"""Pools: results, functions of every kind, errors, deaths, time limits, and clean ends."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import signal
 from programs import Program, run
 
 
-def test_map_gives_exact_results_in_order() -> None:
-    """With one task for each item, with chunks, with tuples, and one by one."""
+def test_map_returns_exact_results_in_order() -> None:
+    """With one task per item, with chunks, with tuples, and one by one."""
     lines = run("""
         import drover
 
@@ -32,8 +32,8 @@ def test_map_gives_exact_results_in_order() -> None:
     assert lines == ["True"] * 6 + ["[] []"]
 
 
-def test_functions_of_every_kind_are_run() -> None:
-    """A program without a guard: its functions, lambdas, closures and methods go by value, with their classes."""
+def test_functions_of_every_kind_run() -> None:
+    """In a program without a guard: functions, lambdas, closures, methods and classes are sent by value."""
     lines = run("""
         import functools
         import numpy
@@ -76,8 +76,8 @@ def test_functions_of_every_kind_are_run() -> None:
     ]
 
 
-def test_arrays_travel_by_handle() -> None:
-    """A task sees the very memory of an array that is shared, and what it returns is not copied again."""
+def test_arrays_are_sent_by_handle() -> None:
+    """A task writes to the memory of the caller's array, and returned arrays are not copied again."""
     lines = run("""
         import numpy
         import drover
@@ -99,8 +99,8 @@ def test_arrays_travel_by_handle() -> None:
     assert lines == ["7.0 100006.0 99999 99999.0", "[100000.0, 100000.0, 100000.0]"]
 
 
-def test_initializer_sets_state_with_the_worker_known() -> None:
-    """It runs once in each worker, before its tasks, and is given shared objects too."""
+def test_initializer_runs_once_in_each_worker() -> None:
+    """Before its tasks, with shared objects as arguments; this_worker() works in it."""
     lines = run("""
         import os
         import drover
@@ -132,8 +132,8 @@ def test_initializer_sets_state_with_the_worker_known() -> None:
     ]
 
 
-def test_initializer_that_fails_is_told() -> None:
-    """After three attempts, to every task; and its traceback is in the message."""
+def test_failing_initializer_is_reported_with_its_traceback() -> None:
+    """After three attempts, by every task."""
     lines = run("""
         import drover
 
@@ -152,7 +152,7 @@ def test_initializer_that_fails_is_told() -> None:
 
 
 def test_exceptions_keep_their_type() -> None:
-    """With the worker's traceback as their cause; what cannot be sent is described."""
+    """With the worker's traceback as their cause; an exception that cannot be sent becomes MaybeEncodingError."""
     lines = run("""
         import threading
         import drover
@@ -209,8 +209,8 @@ def test_exceptions_keep_their_type() -> None:
     ]
 
 
-def test_callbacks_are_called_before_waiting_ends() -> None:
-    """Once for each result, good or bad; those who wait go on afterwards."""
+def test_callbacks_run_before_waiters_wake() -> None:
+    """Once for each result, good or bad."""
     lines = run("""
         import drover
 
@@ -237,7 +237,7 @@ def test_callbacks_are_called_before_waiting_ends() -> None:
 
 
 def test_results_are_right_while_workers_are_killed() -> None:
-    """Many workers, killed at random while a map is under way: with retries every result comes, once."""
+    """Workers are killed at random during a map: with retries, every result comes once."""
     lines = run("""
         import os, random, signal, threading, time
         import drover
@@ -271,8 +271,8 @@ def test_results_are_right_while_workers_are_killed() -> None:
     assert [line for line in lines if "drover[" not in line] == ["True", "True", "RESTARTED True", "[1, 2]"]
 
 
-def test_death_of_a_worker_names_task_and_worker() -> None:
-    """Without retries, the task that it ran raises; others do not notice."""
+def test_error_of_a_lost_task_names_task_and_worker() -> None:
+    """Without retries, the task of a dead worker raises; other tasks are not affected."""
     lines = run("""
         import os, signal
         import drover
@@ -290,17 +290,17 @@ def test_death_of_a_worker_names_task_and_worker() -> None:
                         print(result.get(60))
                     except drover.PeerLost as error:
                         print("LOST", "'die'" in str(error), "worker-" in str(error), "SIGKILL" in str(error))
-                        print("TODO", error.remedy)
+                        print("REMEDY", error.remedy)
     """)
     assert [line for line in lines if "drover[" not in line] == [
         *["0", "1", "2", "LOST True True True"],
-        "TODO if the task may be run twice, use Pool(retry=n), or pool.options(retry=n) for some of them",
+        "REMEDY if the task may be run twice, use Pool(retry=n), or pool.options(retry=n) for single calls",
         *["4", "5", "6", "7"],
     ]
 
 
-def test_task_that_takes_too_long_is_ended() -> None:
-    """One that looks is asked to stop; one that does not is killed with its worker."""
+def test_task_that_exceeds_its_timeout_is_ended() -> None:
+    """A task that checks is_interrupted stops by itself; another is killed with its worker."""
     lines = run("""
         import time
         import drover
@@ -333,7 +333,7 @@ def test_task_that_takes_too_long_is_ended() -> None:
 
 
 def test_ctrl_c_ends_a_map() -> None:
-    """KeyboardInterrupt in the program, workers and all gone; what had not begun never does."""
+    """With KeyboardInterrupt; tasks that have not started never run, and the pool stays usable."""
     with Program("""
         import time
         import drover
@@ -357,7 +357,7 @@ def test_ctrl_c_ends_a_map() -> None:
         assert program.lines().count("began") < 1000
 
 
-# Holds the only worker until the program lets it go, so that what waits for room waits.
+# Blocks the only worker until the program sets an event, so that submitting must wait for room.
 HELD = """
     import threading
     import drover
@@ -371,7 +371,7 @@ HELD = """
 
 
 def test_cancel_while_a_thread_submits() -> None:
-    """What it was about to submit never runs, and the results are not those of a part."""
+    """Tasks not submitted yet never run, and get() does not return partial results."""
     lines = run(
         HELD
         + """
@@ -400,8 +400,8 @@ def test_cancel_while_a_thread_submits() -> None:
     assert lines == ["cancelled", "1 False"]
 
 
-def test_exception_of_a_task_that_was_to_stop_is_its_own() -> None:
-    """Only Cancelled says that it did stop."""
+def test_cancelled_task_that_raises_keeps_its_exception() -> None:
+    """Only Cancelled means that the task has stopped."""
     lines = run("""
         import drover
 
@@ -426,8 +426,8 @@ def test_exception_of_a_task_that_was_to_stop_is_its_own() -> None:
     assert lines == ["False", "ValueError False", "False", "Cancelled True"]
 
 
-def test_ctrl_c_while_a_result_is_read_is_not_the_result() -> None:
-    """It can be asked for again."""
+def test_ctrl_c_while_a_result_is_unpickled_is_not_the_result() -> None:
+    """The result can be read again."""
     lines = run("""
         import drover
 
@@ -462,8 +462,8 @@ def test_ctrl_c_while_a_result_is_read_is_not_the_result() -> None:
     assert lines == ["interrupted value", "interrupted ['value']", "interrupted value"]
 
 
-def test_ctrl_c_in_an_iterator_of_items_is_not_its_end() -> None:
-    """It is raised at once, and where results are missing for it."""
+def test_ctrl_c_in_an_iterator_of_items_is_raised_twice() -> None:
+    """At once, and after the results of the items before it."""
     lines = run(
         HELD
         + """
@@ -500,8 +500,8 @@ def test_ctrl_c_in_an_iterator_of_items_is_not_its_end() -> None:
     assert lines == ["interrupted False", "interrupted True", "[]"]
 
 
-def test_time_of_next_counts_while_another_thread_waits() -> None:
-    """It is not that thread's time."""
+def test_timeout_of_next_holds_while_another_thread_waits() -> None:
+    """Although that thread has no timeout."""
     lines = run(
         HELD
         + """
@@ -524,8 +524,8 @@ def test_time_of_next_counts_while_another_thread_waits() -> None:
     assert lines == ["not yet", "0", "[]"]
 
 
-def test_workers_are_replaced_after_their_tasks() -> None:
-    """`maxtasksperchild` is the number of tasks of one process, or a few more that it had begun."""
+def test_workers_are_replaced_after_maxtasksperchild() -> None:
+    """Or after a few more tasks that they had already taken."""
     lines = run("""
         import os
         import drover
@@ -540,8 +540,8 @@ def test_workers_are_replaced_after_their_tasks() -> None:
     assert lines == ["True True"]
 
 
-def test_iterators_take_no_more_than_they_need() -> None:
-    """Items may be endless; what was not asked for when the pool is joined is done."""
+def test_iterators_take_items_as_needed() -> None:
+    """Items may be infinite; joining the pool finishes the rest."""
     lines = run("""
         import itertools
         import drover
@@ -559,7 +559,7 @@ def test_iterators_take_no_more_than_they_need() -> None:
 
 
 def test_end_of_a_program_ends_its_pools() -> None:
-    """Whether or not somebody closed them, and with tasks that run."""
+    """Even if they were not closed and still run tasks."""
     run("""
         import time
         import drover
@@ -572,8 +572,8 @@ def test_end_of_a_program_ends_its_pools() -> None:
     """)
 
 
-def test_death_of_a_program_ends_its_workers() -> None:
-    """However it dies."""
+def test_killed_program_ends_its_workers() -> None:
+    """Without a chance to clean up."""
     with Program("""
         import time
         import drover
@@ -591,7 +591,7 @@ def test_death_of_a_program_ends_its_workers() -> None:
 
 
 def test_module_runs_the_tool() -> None:
-    """`python -m drover` is the tool with its arguments."""
+    """`python -m drover` passes its arguments to the tool."""
     lines = run("""
         import os, sys
         os.execv(sys.executable, [sys.executable, "-m", "drover", "--version"])

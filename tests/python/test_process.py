@@ -1,4 +1,4 @@
-"""Processes: how they start, what they run, how they end, and with whom."""
+"""Processes: how they start, what they run, and how they end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import pytest
 from programs import Program, run
 
-# Without `if __name__ == "__main__"`: functions and classes go to children by value.
+# Without `if __name__ == "__main__"`: functions and classes are sent to children by value.
 UNGUARDED = """
     import drover
 
@@ -34,12 +34,12 @@ UNGUARDED = """
 
 @pytest.mark.parametrize("from_stdin", [False, True])
 def test_program_without_a_guard_works(from_stdin: bool) -> None:
-    """Its top level runs once, whether it is in a file or comes from standard input."""
+    """Its top level runs once, whether it is read from a file or from standard input."""
     assert run(UNGUARDED, from_stdin=from_stdin) == ["top level", "True 15", "0"]
 
 
 def test_program_with_a_guard_is_imported_by_its_children() -> None:
-    """As with multiprocessing: the top level runs in each, under another name, and the guarded part does not."""
+    """As in multiprocessing: the top level runs in each child, under another name, and the guarded part does not."""
     lines = run("""
         import drover
         print("top level", __name__)
@@ -57,7 +57,7 @@ def test_program_with_a_guard_is_imported_by_its_children() -> None:
 
 
 def test_lambda_can_be_a_target() -> None:
-    """Functions without a name go by value."""
+    """Functions that cannot be imported are sent by value."""
     lines = run("""
         import drover
         greeting = "hello"
@@ -68,8 +68,8 @@ def test_lambda_can_be_a_target() -> None:
     assert lines == ["hello child"]
 
 
-def test_exit_codes() -> None:
-    """Of a return, sys.exit with a number and a text, an exception, a signal, and os._exit."""
+def test_exit_codes_are_those_of_multiprocessing() -> None:
+    """After a return, sys.exit with a number and a str, an exception, a signal, and os._exit."""
     lines = run("""
         import os, signal, sys
         import drover
@@ -97,7 +97,7 @@ def test_exit_codes() -> None:
 
 
 def test_exception_in_a_child_is_shown_with_its_name() -> None:
-    """On the standard error that it shares with its parent."""
+    """On standard error, which it shares with its parent."""
     lines = run("""
         import drover
 
@@ -112,8 +112,8 @@ def test_exception_in_a_child_is_shown_with_its_name() -> None:
     assert lines[-1] == "ValueError: of this kind"
 
 
-def test_nested_processes() -> None:
-    """A child starts children, and a queue made by the first process reaches the last."""
+def test_processes_can_be_nested() -> None:
+    """A child starts children, and a queue of the first process reaches the last."""
     lines = run("""
         import drover
 
@@ -135,7 +135,7 @@ def test_nested_processes() -> None:
 
 
 def test_daemon_is_ended_at_exit_and_others_are_joined() -> None:
-    """As with multiprocessing."""
+    """As in multiprocessing."""
     lines = run("""
         import time
         import drover
@@ -158,8 +158,8 @@ def test_daemon_is_ended_at_exit_and_others_are_joined() -> None:
     assert lines == ["end of the program", "joined"]
 
 
-def test_daemon_threads_that_wait_do_not_disturb_the_end() -> None:
-    """Neither of the program nor of its processes, whatever they wait for and however often they come back."""
+def test_waiting_daemon_threads_do_not_disturb_the_exit() -> None:
+    """Of the program and its processes, whatever they wait for."""
     lines = run("""
         import threading, time
         import drover
@@ -194,8 +194,8 @@ def test_daemon_threads_that_wait_do_not_disturb_the_end() -> None:
     assert lines == ["[0, 0, 0]"]
 
 
-def test_process_whose_object_is_dropped_goes_on() -> None:
-    """As with multiprocessing: only the end of the program matters to it."""
+def test_process_goes_on_when_its_object_is_dropped() -> None:
+    """As in multiprocessing, until the program ends."""
     lines = run("""
         import gc, time
         import drover
@@ -216,7 +216,7 @@ def test_process_whose_object_is_dropped_goes_on() -> None:
 
 
 def test_process_outlives_the_thread_that_started_it() -> None:
-    """Threads come and go."""
+    """The child is tied to the process, not to the thread."""
     lines = run("""
         import threading, time
         import drover
@@ -261,8 +261,8 @@ HERD = """
 """
 
 
-def test_program_killed_takes_all_its_processes_with_it() -> None:
-    """Children of children too, and the keeper."""
+def test_killed_program_ends_all_its_processes() -> None:
+    """Including grandchildren and the keeper."""
     with Program(HERD) as program:
         program.wait_for("started")
         program.signal(signal.SIGKILL)
@@ -272,7 +272,7 @@ def test_program_killed_takes_all_its_processes_with_it() -> None:
 
 @pytest.mark.parametrize("pause", [0.0, 0.1, 0.2, 0.4])
 def test_program_killed_while_its_processes_start_leaves_none(pause: float) -> None:
-    """Those that come too late say so in a line."""
+    """Those that start too late print one line."""
     with Program("""
         import time
         import drover
@@ -288,11 +288,11 @@ def test_program_killed_while_its_processes_start_leaves_none(pause: float) -> N
         program.signal(signal.SIGKILL)
         assert program.wait() == -signal.SIGKILL
         program.wait_for_all()
-        assert set(program.lines()) <= {"starting", "drover: the program ended before this process of it began"}
+        assert set(program.lines()) <= {"starting", "drover: the parent ended before this process started"}
 
 
-def test_name_of_the_start_method_is_known_to_children() -> None:
-    """And the standard library's is left to the program, which may choose one later."""
+def test_children_have_the_start_method_of_the_program() -> None:
+    """The standard library's stays unset; the program may still set it."""
     lines = run("""
         import multiprocessing
         import drover
@@ -308,7 +308,7 @@ def test_name_of_the_start_method_is_known_to_children() -> None:
 
 
 def test_many_threads_may_wait_for_one_process() -> None:
-    """All of them learn how it ended."""
+    """All of them get its exit code."""
     lines = run("""
         import sys
         import threading
@@ -316,10 +316,10 @@ def test_many_threads_may_wait_for_one_process() -> None:
 
         def wait(child):
             child.join()
-            learned.append((child.exitcode, child.is_alive()))
+            outcomes.append((child.exitcode, child.is_alive()))
 
         if __name__ == "__main__":
-            learned = []
+            outcomes = []
             go_on = drover.Event()
             child = drover.Process(target=lambda: sys.exit(go_on.wait() + 2))
             child.start()
@@ -330,13 +330,13 @@ def test_many_threads_may_wait_for_one_process() -> None:
             go_on.set()
             for thread in waiting:
                 thread.join()
-            print(learned == [(3, False)] * 8)
+            print(outcomes == [(3, False)] * 8)
     """)
     assert lines == ["True"]
 
 
 def test_interrupt_ends_a_waiting_join() -> None:
-    """With KeyboardInterrupt; the child goes on until it is told otherwise."""
+    """With KeyboardInterrupt; the child goes on."""
     with Program("""
         import time
         import drover
@@ -359,7 +359,7 @@ def test_interrupt_ends_a_waiting_join() -> None:
 
 
 def test_interrupt_of_the_whole_group_ends_parent_and_children() -> None:
-    """As Ctrl-C on a terminal sends it."""
+    """As sent by Ctrl-C on a terminal."""
     with Program("""
         import os, signal, time
         import drover
@@ -388,7 +388,7 @@ def test_interrupt_of_the_whole_group_ends_parent_and_children() -> None:
 
 
 def test_argument_that_cannot_be_sent_raises_at_start_and_starts_nothing() -> None:
-    """In the caller, with what it was."""
+    """The error names the type of the argument."""
     lines = run("""
         import drover
         child = drover.Process(target=print, args=((number for number in range(3)),))

@@ -1,4 +1,4 @@
-"""How far calls have come: by functions, bars of the program, tqdm, a line on a terminal; else nothing."""
+"""Progress: by a function, a bar of the program, tqdm, or a line on a terminal; otherwise nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from programs import run
 
 
-def test_function_and_bar_are_told_everything_once() -> None:
-    """For maps with and without chunks, iterators and executors; exceptions of tasks count as well."""
+def test_function_and_bar_count_every_item_once() -> None:
+    """For maps with and without chunks, iterators and executors; exceptions of tasks count, too."""
     lines = run("""
         import drover
 
@@ -36,23 +36,23 @@ def test_function_and_bar_are_told_everything_once() -> None:
         def add(x, y):
             return x + y
 
-        told = []
-        tell = lambda done, total: told.append((done, total))
+        calls = []
+        record = lambda done, total: calls.append((done, total))
 
         def check(results, expected, total=100):
-            steps = [done for done, _ in told]
-            totals = {total for _, total in told}
+            steps = [done for done, _ in calls]
+            totals = {total for _, total in calls}
             print(results == expected, steps == sorted(set(steps)), steps[-1], totals == {total})
-            told.clear()
+            calls.clear()
 
         squares = [x * x for x in range(100)]
         with drover.Pool(2) as pool, drover.Executor(2) as executor:
-            check(pool.map(square, range(100), progress=tell), squares)
-            check(pool.map(square, iter(range(100)), 1, progress=tell), squares)
-            check(pool.starmap(add, [(x, 1) for x in range(100)], 7, progress=tell), list(range(1, 101)))
-            check(list(pool.imap(square, range(100), progress=tell)), squares)
-            check(sorted(pool.imap_unordered(square, iter(range(100)), 3, progress=tell)), squares, None)
-            check(list(executor.map(add, range(100), range(1000), progress=tell)), [2 * x for x in range(100)])
+            check(pool.map(square, range(100), progress=record), squares)
+            check(pool.map(square, iter(range(100)), 1, progress=record), squares)
+            check(pool.starmap(add, [(x, 1) for x in range(100)], 7, progress=record), list(range(1, 101)))
+            check(list(pool.imap(square, range(100), progress=record)), squares)
+            check(sorted(pool.imap_unordered(square, iter(range(100)), 3, progress=record)), squares, None)
+            check(list(executor.map(add, range(100), range(1000), progress=record)), [2 * x for x in range(100)])
             bar = Bar()
             results = pool.imap(odd, range(10), progress=bar)
             raised = 0
@@ -74,8 +74,8 @@ def test_function_and_bar_are_told_everything_once() -> None:
     assert lines == ["True True 100 True"] * 6 + ["10 5", "10", "[] 10"]
 
 
-def test_tqdm_is_used_where_it_is_there() -> None:
-    """With the function's name or the given title, and closed at the end, also after an exception."""
+def test_tqdm_is_used_if_installed() -> None:
+    """With the function's name or the given title; it is closed at the end, also after an exception."""
     lines = run("""
         import sys, types
         import drover
@@ -110,7 +110,7 @@ def test_tqdm_is_used_where_it_is_there() -> None:
 
 LINE = """
 import sys
-sys.modules["tqdm"] = None  # as if it were not installed
+sys.modules["tqdm"] = None  # makes its import fail
 import drover
 
 def square(x):
@@ -122,7 +122,7 @@ with drover.Pool(2) as pool:
 
 
 def test_line_is_drawn_on_a_terminal_only(tmp_path: Path) -> None:
-    """On anything else nothing is written."""
+    """Nothing is written to a pipe."""
     program = tmp_path / "program.py"
     program.write_text(LINE)
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=90, check=True)

@@ -1,4 +1,4 @@
-"""Queues: what goes through them, in which order, and what deaths do to those who stay."""
+"""Queues: messages of every kind, their order, and the effects of deaths on other processes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", [drover.Queue, drover.JoinableQueue, drover.SimpleQueue])
-def test_objects_come_out_as_they_went_in_and_in_order(kind: type) -> None:
-    """Of every kind, in one process."""
+def test_objects_come_out_unchanged_and_in_order(kind: type) -> None:
+    """Objects of every kind, within one process."""
     line = kind()
     for thing in KINDS:
         line.put(thing)
@@ -42,16 +42,16 @@ def test_objects_come_out_as_they_went_in_and_in_order(kind: type) -> None:
     assert line.empty()
 
 
-def test_lambda_and_closure_are_sent_by_value() -> None:
-    """What pickle cannot name goes all the same."""
+def test_lambda_is_sent_by_value() -> None:
+    """With its closure, although pickle alone cannot send it."""
     line = drover.Queue()
     offset = 5
     line.put(lambda number: number + offset)
     assert line.get()(1) == 6
 
 
-def test_queue_without_a_bound_takes_everything_before_the_first_get() -> None:
-    """More than any ring holds, from one thread, and in order."""
+def test_unbounded_queue_takes_everything_before_the_first_get() -> None:
+    """More than the ring holds, from one thread, in order."""
     line = drover.Queue()
     for number in range(100_000):
         line.put(number)
@@ -60,7 +60,7 @@ def test_queue_without_a_bound_takes_everything_before_the_first_get() -> None:
 
 
 def test_bounded_queue_is_full_at_its_bound() -> None:
-    """No more and no less."""
+    """With put_nowait and with a timeout."""
     line = drover.Queue(3)
     for number in range(3):
         line.put_nowait(number)
@@ -78,8 +78,8 @@ def test_bounded_queue_is_full_at_its_bound() -> None:
         line.get(timeout=0.01)
 
 
-def test_what_cannot_be_sent_raises_at_put_and_leaves_the_queue_as_it_was() -> None:
-    """The message names what it was."""
+def test_object_that_cannot_be_sent_raises_in_put() -> None:
+    """The error names its type, and the queue is unchanged."""
     line = drover.JoinableQueue()
     with pytest.raises(TypeError, match=r"generator|lock"):
         line.put(number for number in range(3))
@@ -87,8 +87,8 @@ def test_what_cannot_be_sent_raises_at_put_and_leaves_the_queue_as_it_was() -> N
     line.join()  # it was not counted
 
 
-def test_closed_queue_refuses() -> None:
-    """As multiprocessing's does."""
+def test_closed_queue_raises() -> None:
+    """The same errors as multiprocessing's."""
     line = drover.Queue()
     line.put(0)
     with pytest.raises(ValueError, match="not closed"):
@@ -103,8 +103,8 @@ def test_closed_queue_refuses() -> None:
         line.empty()
 
 
-def test_task_done_once_too_often_is_an_error() -> None:
-    """And not before."""
+def test_task_done_too_often_is_an_error() -> None:
+    """As in multiprocessing."""
     line = drover.JoinableQueue()
     line.put(1)
     line.get()
@@ -113,8 +113,8 @@ def test_task_done_once_too_often_is_an_error() -> None:
         line.task_done()
 
 
-def test_everything_arrives_once_from_many_producers_at_many_consumers() -> None:
-    """Each producer's objects in order."""
+def test_many_producers_and_consumers_lose_and_reorder_nothing() -> None:
+    """Each consumer gets the objects of a producer in order."""
     lines = run("""
         import drover
 
@@ -148,8 +148,8 @@ def test_everything_arrives_once_from_many_producers_at_many_consumers() -> None
     assert lines == ["all {0}"]
 
 
-def test_what_a_child_put_is_there_after_its_end() -> None:
-    """All of it, although nobody took anything before; more than fits into the ring is passed on at its exit."""
+def test_objects_of_a_child_are_there_after_its_exit() -> None:
+    """Even more than fit into the ring: the child passes them on before it exits."""
     lines = run("""
         import drover
 
@@ -168,8 +168,8 @@ def test_what_a_child_put_is_there_after_its_end() -> None:
 
 
 @pytest.mark.parametrize("first", ["pass", "os.kill(_session.current().keeper_pid, signal.SIGKILL)"])
-def test_program_that_leaves_a_full_queue_behind_ends(first: str) -> None:
-    """Nobody is left to take what waits, so it is not waited for; nor if the keeper of the session was killed."""
+def test_program_with_a_full_queue_exits(first: str) -> None:
+    """It does not wait for consumers that cannot exist, nor for a keeper that was killed."""
     lines = run(f"""
         import os, signal
         import drover
@@ -184,8 +184,8 @@ def test_program_that_leaves_a_full_queue_behind_ends(first: str) -> None:
     assert "end" in lines
 
 
-def test_put_with_a_timeout_into_a_full_queue_of_the_dead_waits_that_long() -> None:
-    """And without one says that it would wait for ever."""
+def test_put_into_a_full_queue_without_consumers_raises() -> None:
+    """PeerLost without a timeout; with one it waits that long and raises Full."""
     lines = run("""
         import queue, time
         import drover
@@ -208,8 +208,8 @@ def test_put_with_a_timeout_into_a_full_queue_of_the_dead_waits_that_long() -> N
     assert lines == ["Full True", "PeerLost", "1"]
 
 
-def test_time_of_a_large_put_is_for_memory_and_place_together() -> None:
-    """The first is waited for most of that time, so there is little left for the second."""
+def test_timeout_of_a_large_put_covers_memory_and_slot_together() -> None:
+    """Waiting for memory uses up most of the time, so little is left to wait for a slot."""
     lines = run("""
         import threading
         import time
@@ -220,7 +220,7 @@ def test_time_of_a_large_put_is_for_memory_and_place_together() -> None:
         def make_room():
             global view
             time.sleep(0.7)
-            view = None  # there is memory now, but no place
+            view = None  # frees memory, but no slot
             time.sleep(0.7)
             line.get(0)
 
@@ -234,11 +234,11 @@ def test_time_of_a_large_put_is_for_memory_and_place_together() -> None:
         other.join()
         print(line.put(large, (), 0))
     """)
-    assert lines == ["1", "0"]
+    assert lines == ["PutResult.timed_out", "PutResult.put"]
 
 
-def test_killed_producer_and_killed_consumer_leave_the_others_working() -> None:
-    """Nothing waits for the dead, and nothing of the living is lost or doubled."""
+def test_killed_producers_and_consumers_do_not_disturb_others() -> None:
+    """The others do not hang, and nothing that they put is lost or duplicated."""
     lines = run("""
         import time
         import drover
@@ -283,7 +283,7 @@ def test_killed_producer_and_killed_consumer_leave_the_others_working() -> None:
 
 
 def test_get_raises_when_the_last_producer_is_killed() -> None:
-    """Instead of waiting for ever. With a timeout it waits that long."""
+    """Instead of waiting for ever; with a timeout it waits that long."""
     lines = run("""
         import os, queue, signal
         import drover
@@ -311,8 +311,8 @@ def test_get_raises_when_the_last_producer_is_killed() -> None:
     assert lines == ["last words", "PeerLost True", "Empty", "still good"]
 
 
-def test_queue_travels_through_a_queue() -> None:
-    """It is a handle: the other side opens it."""
+def test_queue_can_be_sent_through_a_queue() -> None:
+    """As a handle, which the receiver opens."""
     lines = run("""
         import drover
 
@@ -332,7 +332,7 @@ def test_queue_travels_through_a_queue() -> None:
 
 
 def test_queue_can_be_waited_for_together_with_processes() -> None:
-    """Its descriptor is for multiprocessing.connection.wait, selectors and event loops."""
+    """By its descriptor, which multiprocessing.connection.wait, selectors and event loops accept."""
     lines = run("""
         import drover
         from drover.connection import wait
@@ -353,7 +353,7 @@ def test_queue_can_be_waited_for_together_with_processes() -> None:
 
 
 def test_interrupt_ends_a_waiting_get() -> None:
-    """With KeyboardInterrupt, and the program goes on."""
+    """With KeyboardInterrupt; the program goes on."""
     with Program("""
         import drover
         line = drover.Queue()
@@ -372,7 +372,7 @@ def test_interrupt_ends_a_waiting_get() -> None:
 
 
 def test_reader_works_beyond_1023_descriptors() -> None:
-    """Programs with many files open can wait for a queue through its descriptor, too."""
+    """For programs with many open files."""
     lines = run("""
         import os, resource
         import drover
@@ -387,8 +387,8 @@ def test_reader_works_beyond_1023_descriptors() -> None:
     assert lines == ["True False", "True a"]
 
 
-def test_queue_that_was_closed_for_all_says_so() -> None:
-    """As a program in C++ can do: nothing is lost in silence."""
+def test_queue_closed_for_all_processes_raises() -> None:
+    """A C++ program can close a queue so; put and get raise instead of losing objects."""
     lines = run("""
         import drover
 
@@ -398,13 +398,13 @@ def test_queue_that_was_closed_for_all_says_so() -> None:
                 try:
                     call()
                 except drover.PeerLost as error:
-                    print("closed for all" in str(error))
+                    print("closed the queue for all processes" in str(error))
     """)
     assert lines == ["True"] * 4
 
 
-def test_closed_writer_puts_nothing_more_and_the_queue_is_read_on() -> None:
-    """As workers of multiprocessing's own pools close the end that they do not use."""
+def test_closed_writer_refuses_puts_while_gets_go_on() -> None:
+    """Workers of multiprocessing's own pools close the end that they do not use."""
     line = drover.SimpleQueue()
     line.put(1)
     assert not line._writer.closed

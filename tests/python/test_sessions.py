@@ -1,4 +1,4 @@
-"""Sessions: what one program keeps, the next one finds, however the first one ended."""
+"""Named sessions: objects kept by one program are there for the next, however the first one ended."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def _call(name: str, call: str) -> None:
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """Give the name of a session that is there, and ends with the test."""
+    """Return the name of a session that exists until the end of the test."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     _call(name, "close")
     yield name
     _call(name, "end")
 
 
-def test_killed_program_finds_its_arrays_when_it_is_started_again(name: str) -> None:
-    """What was written until the last moment, in memory that is not copied."""
+def test_restarted_program_finds_its_arrays(name: str) -> None:
+    """After a kill, with everything that was written, in the same memory."""
     program = """
         import sys, time
         import drover
@@ -55,7 +55,7 @@ def test_killed_program_finds_its_arrays_when_it_is_started_again(name: str) -> 
 
 
 def test_any_object_can_be_kept(name: str) -> None:
-    """Arrays and tensors of any kind, small and large, many of them, and what has none."""
+    """Arrays of any kind, small and large, many at once, and objects without arrays."""
     keep = """
         import sys
         import numpy as np
@@ -89,7 +89,7 @@ def test_any_object_can_be_kept(name: str) -> None:
 
 
 def test_tensors_of_torch_are_kept(name: str) -> None:
-    """With their types, and a module whole."""
+    """With their dtypes; a module, too."""
     pytest.importorskip("torch")
     keep = """
         import sys
@@ -114,8 +114,8 @@ def test_tensors_of_torch_are_kept(name: str) -> None:
     assert run(recall, name) == [expected]
 
 
-def test_what_is_replaced_or_dropped_takes_no_memory(name: str) -> None:
-    """Nor does what a program left that died while it kept something."""
+def test_replaced_and_dropped_objects_take_no_memory(name: str) -> None:
+    """Nor do the parts of an object left by a program that died during keep."""
     lines = run(
         """
         import sys
@@ -126,7 +126,7 @@ def test_what_is_replaced_or_dropped_takes_no_memory(name: str) -> None:
         for number in range(3):
             kept = session.keep("a", {"large": np.full(100_000, number), "small": np.zeros(3)})
         print(session.recall("a")["large"][0], len(session._core.kept()), session.kept()["a"] >= 800_000)
-        # As if it had died before the name was given its new meaning.
+        # A part as left by a program that died before it replaced the name.
         session._core.keep("a#0123456789abcdef.0", drover._core.empty(session._core, "uint8", [100]))
         print(session.recall("a")["large"][0], list(session.kept()))
         session.keep("a", 1)
@@ -140,8 +140,8 @@ def test_what_is_replaced_or_dropped_takes_no_memory(name: str) -> None:
     assert lines == ["2 3 True", "2 ['a']", "1 ['a']", "2", "[]"]
 
 
-def test_recall_beside_replacing_gets_all_of_one_keeping(name: str) -> None:
-    """While another process replaces it all the time."""
+def test_recall_during_replacement_returns_one_whole_object(name: str) -> None:
+    """While another process replaces it continually."""
     lines = run(
         """
         import sys
@@ -175,7 +175,7 @@ def test_recall_beside_replacing_gets_all_of_one_keeping(name: str) -> None:
 
 
 def test_writers_of_one_name_lose_nothing(name: str) -> None:
-    """Threads and another process replace it all the time: each recall gets one of them, whole, and no part stays."""
+    """Threads and a process replace an object continually: each recall returns a whole one, and no part leaks."""
     lines = run(f"""
         import threading, time
         import drover, numpy
@@ -209,8 +209,8 @@ def test_writers_of_one_name_lose_nothing(name: str) -> None:
     assert lines == ["wrong 0 0 2", "bytes True"]
 
 
-def test_errors_say_what_to_do(name: str) -> None:
-    """Names that are none, unknown ones, and a second session."""
+def test_errors_have_remedies(name: str) -> None:
+    """For invalid names, unknown names, and a second session."""
     lines = run(
         """
         import sys
@@ -230,11 +230,11 @@ def test_errors_say_what_to_do(name: str) -> None:
 
         fails(lambda: session.recall("nothing"), drover.NotFound, "'nothing'", "'there'")
         fails(lambda: session.drop("nothing"), drover.NotFound, "'nothing'", "'there'")
-        fails(lambda: session.keep("", 1), drover.InvalidArgument, "no name")
-        fails(lambda: session.keep("x" * 200, 1), drover.InvalidArgument, "no name")
-        fails(lambda: session.recall("a\\nb"), drover.InvalidArgument, "no name")
+        fails(lambda: session.keep("", 1), drover.InvalidArgument, "not a valid name")
+        fails(lambda: session.keep("x" * 200, 1), drover.InvalidArgument, "not a valid name")
+        fails(lambda: session.recall("a\\nb"), drover.InvalidArgument, "not a valid name")
         fails(lambda: drover.Session("another"), drover.Busy, session.name, "another")
-        fails(lambda: drover.Session("no name!"), drover.Error, "no name!")
+        fails(lambda: drover.Session("invalid name!"), drover.Error, "invalid name!")
         print(drover.Session().name == drover.Session(session.name).name == session.name)
         """,
         name,
@@ -242,8 +242,8 @@ def test_errors_say_what_to_do(name: str) -> None:
     assert lines == ["True"]
 
 
-def test_session_without_a_name_keeps_for_the_processes_of_the_program() -> None:
-    """And ends with it."""
+def test_unnamed_session_keeps_objects_for_the_processes_of_the_program() -> None:
+    """A child recalls an array of its parent."""
     lines = run("""
         import drover
 
@@ -262,7 +262,7 @@ def test_session_without_a_name_keeps_for_the_processes_of_the_program() -> None
 
 
 def test_session_can_be_left_and_ended(name: str) -> None:
-    """After that, what is shared belongs to another one; what came of the first can be read."""
+    """Then sharing starts another session; arrays of the first one stay readable."""
     lines = run(
         """
         import sys

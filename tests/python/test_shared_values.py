@@ -1,4 +1,4 @@
-"""Values and arrays of ctypes: where they lie, how they travel, and that they outlive who made them."""
+"""Ctypes values and arrays: their memory, how they are sent, and their lifetime."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Point(ctypes.Structure):
 
 
 def sent(thing: object) -> object:
-    """Send it through a pipe."""
+    """Send the object through a pipe."""
     one, other = drover.Pipe()
     one.send(thing)
     return other.recv()
 
 
 @pytest.mark.parametrize("make", [drover, drover.get_context(), sharedctypes])
-def test_they_lie_in_drovers_memory(make: object) -> None:
-    """Made by the module, by the context or by `drover.sharedctypes`; of the types that ctypes has for them."""
+def test_values_lie_in_shared_memory(make: object) -> None:
+    """Created by the module, the context or `drover.sharedctypes`; with the ctypes type."""
     for made, kind in (
         (make.RawValue("i", 5), ctypes.c_int),
         (make.RawValue(ctypes.c_double), ctypes.c_double),
@@ -45,8 +45,8 @@ def test_they_lie_in_drovers_memory(make: object) -> None:
         assert _core.find_shared(made).nbytes == ctypes.sizeof(kind)
 
 
-def test_they_behave_as_those_of_ctypes() -> None:
-    """Zeros at first, or what is given; text, slices and fields."""
+def test_values_behave_like_ctypes_objects() -> None:
+    """Initial values, strings, slices and fields."""
     assert drover.RawValue("i").value == 0
     assert list(drover.RawArray("i", 3)) == [0, 0, 0]
     array = drover.Array("i", range(5))
@@ -64,11 +64,11 @@ def test_they_behave_as_those_of_ctypes() -> None:
     grid[1][2] = 7
     assert list(grid[1]) == [0, 0, 7]
     with pytest.raises(TypeError):
-        drover.RawValue("i", "no number")
+        drover.RawValue("i", "not a number")
 
 
-def test_memory_that_was_used_before_is_zero_again() -> None:
-    """Whatever lay there."""
+def test_reused_memory_is_zeroed() -> None:
+    """Whatever was written to it before."""
     for _ in range(3):
         array = drover.RawArray("B", 100_000)
         assert not any(bytes(array))
@@ -76,8 +76,8 @@ def test_memory_that_was_used_before_is_zero_again() -> None:
         del array
 
 
-def test_locks_are_drovers_or_those_that_are_given() -> None:
-    """An RLock by default; what is no lock is refused."""
+def test_lock_is_a_drover_lock_or_the_given_one() -> None:
+    """By default an RLock; an object that is not a lock is refused."""
     assert type(drover.Value("i").get_lock()) is drover.RLock
     assert type(drover.Array("i", 3, lock=None).get_lock()) is drover.RLock
     lock = drover.Lock()
@@ -86,7 +86,7 @@ def test_locks_are_drovers_or_those_that_are_given() -> None:
     with value, pytest.raises(drover.InvalidArgument):
         lock.acquire()
     with pytest.raises(AttributeError, match="acquire"):
-        drover.Value("i", lock="no lock")
+        drover.Value("i", lock="not a lock")
     raw = drover.RawValue(Point)
     assert type(sharedctypes.synchronized(raw).get_lock()) is drover.RLock
     assert sharedctypes.synchronized(raw, lock).get_obj() is raw
@@ -94,8 +94,8 @@ def test_locks_are_drovers_or_those_that_are_given() -> None:
         sharedctypes.synchronized(value)
 
 
-def test_copy_is_shared_and_another() -> None:
-    """Of a shared object, and of one of this process alone."""
+def test_copy_is_shared_and_independent() -> None:
+    """Of a shared object and of a private one."""
     for point in (drover.RawValue(Point, 1, 2.0), Point(1, 2.0)):
         same = sharedctypes.copy(point)
         point.x = 5
@@ -113,8 +113,8 @@ def test_copy_is_shared_and_another() -> None:
         lambda: drover.RawArray(ctypes.c_int * 3, 2),
     ],
 )
-def test_same_memory_is_received(make: object) -> None:
-    """Through queues and pipes, too, which multiprocessing does not allow."""
+def test_received_value_has_the_same_memory(make: object) -> None:
+    """Also through queues and pipes, which multiprocessing does not allow."""
     thing = make()
     same = sent(thing)
     assert type(same) is type(thing)
@@ -122,8 +122,8 @@ def test_same_memory_is_received(make: object) -> None:
     assert bytes(same) == bytes(thing) == b"\1" * ctypes.sizeof(thing)
 
 
-def test_locked_ones_are_received_with_their_locks() -> None:
-    """Of every class; and what has no size is received, too."""
+def test_values_with_locks_are_received_with_their_locks() -> None:
+    """Of every class; an empty array is received, too."""
     for thing in (drover.Value("i", 5), drover.Array("i", 3), drover.Array("c", b"abc"), drover.Value(Point, 1, 2.0)):
         same = sent(thing)
         assert type(same) is type(thing)
@@ -133,8 +133,8 @@ def test_locked_ones_are_received_with_their_locks() -> None:
     assert len(sent(drover.RawArray("i", 0))) == 0
 
 
-def test_objects_that_are_not_shared_are_copied_as_ever() -> None:
-    """Although others of their type are shared."""
+def test_private_objects_are_copied() -> None:
+    """Although others of the same type are shared."""
     drover.RawValue("i")
     drover.RawValue(Point)
     number, point = ctypes.c_int(5), Point(1, 2.0)
@@ -146,13 +146,13 @@ def test_objects_that_are_not_shared_are_copied_as_ever() -> None:
 
 
 def test_processes_of_other_contexts_are_refused() -> None:
-    """Not given a copy in silence."""
-    with pytest.raises(pickle.PicklingError, match="of drover only"):
+    """Instead of a silent copy."""
+    with pytest.raises(pickle.PicklingError, match="cannot pickle an array in shared memory"):
         ForkingPickler.dumps(drover.RawValue("i", 3))
 
 
-def test_standard_ones_can_be_made_beside_them() -> None:
-    """They go their own way, to processes of either."""
+def test_standard_values_work_beside_them() -> None:
+    """They are sent in the standard way, to processes of either library."""
     lines = run("""
         import multiprocessing
         import drover
@@ -178,7 +178,7 @@ def test_standard_ones_can_be_made_beside_them() -> None:
 
 
 def test_large_array_needs_no_file() -> None:
-    """Nor a name in shared memory."""
+    """Nor a name in /dev/shm."""
     folders = [Path(multiprocessing.util.get_temp_dir()), Path("/dev", "shm")]
     before = [sorted(folder.iterdir()) for folder in folders]
     array = drover.RawArray("d", 5_000_000)
@@ -188,15 +188,15 @@ def test_large_array_needs_no_file() -> None:
     assert sorted(folders[0].iterdir()) == before[0]
 
 
-def test_many_small_ones_can_be_made() -> None:
-    """And are given back."""
+def test_many_small_values_can_be_created() -> None:
+    """And are freed."""
     for _ in range(3):
         values = [drover.RawValue("i", number) for number in range(20_000)]
         assert sum(value.value for value in values) == 199_990_000
 
 
-def test_any_number_of_small_ones_goes_in_one_message() -> None:
-    """All of them are shared, beside arrays of other kinds; of large ones there is a limit, which is told."""
+def test_any_number_of_small_values_fits_in_one_message() -> None:
+    """All of them are shared, next to other arrays; too many large ones raise LimitReached."""
     values = [drover.RawValue("i", number) for number in range(5000)]
     locked = [drover.Value("i", number) for number in range(50)]
     large = [drover.RawArray("B", 300_000) for _ in range(10)]
@@ -206,12 +206,12 @@ def test_any_number_of_small_ones_goes_in_one_message() -> None:
     assert [value.value for value in same] == list(range(1, 5001))
     locked[7].value = large[3][5] = 77
     assert (same_locked[7].value, same_large[3][5], len(plain)) == (77, 77, 50_000)
-    with pytest.raises(drover.LimitReached, match="40 values and arrays"):
+    with pytest.raises(drover.LimitReached, match="40 shared values and arrays"):
         sent([drover.RawArray("B", 300_000) for _ in range(40)])
 
 
-def test_they_stay_shared_beside_many_tensors_of_other_kinds() -> None:
-    """Some are joined in ways of their own, others not at all; each comes back as it was."""
+def test_values_stay_shared_next_to_many_other_tensors() -> None:
+    """Some with another join function, some with none; each comes back unchanged."""
     session = drover._session.current()
 
     def join(tensors: list[_core.Tensor]) -> tuple[list[_core.Tensor], list[tuple[int, int, int]]]:
@@ -236,8 +236,8 @@ def test_they_stay_shared_beside_many_tensors_of_other_kinds() -> None:
         assert (got[id(grid)].dtype, got[id(grid)].shape) == ("float32", (3, 5))
 
 
-def test_forked_child_does_not_give_out_its_parents_memory() -> None:
-    """It cannot make shared objects, and says so; what the parent makes then is the parent's."""
+def test_forked_child_does_not_use_its_parents_memory() -> None:
+    """Creating a shared value raises in the child, and the parent's memory is unchanged."""
     lines = run("""
         import os
         import drover
@@ -256,8 +256,8 @@ def test_forked_child_does_not_give_out_its_parents_memory() -> None:
     assert lines[-2:] in (["Forked", "0"], ["PeerLost", "0"])
 
 
-def test_structure_of_a_main_module_without_a_guard_is_refused_with_what_to_do() -> None:
-    """Its class cannot be sent by value; numbers of such a module can be shared."""
+def test_structure_of_a_main_module_without_a_guard_is_refused() -> None:
+    """With a remedy: its class cannot be sent by value. Numbers can be shared."""
     lines = run("""
         import ctypes
         import drover
@@ -281,8 +281,8 @@ def test_structure_of_a_main_module_without_a_guard_is_refused_with_what_to_do()
     assert lines == ["2", "True True"]
 
 
-def test_array_of_numpy_over_one_goes_by_handle() -> None:
-    """So the two are used together."""
+def test_numpy_array_over_a_shared_array_is_sent_by_handle() -> None:
+    """Both see the same elements."""
     numpy = pytest.importorskip("numpy")
     array = drover.Array("d", 10)
     same = sent(numpy.frombuffer(array.get_obj()))
@@ -290,8 +290,8 @@ def test_array_of_numpy_over_one_goes_by_handle() -> None:
     assert array[3] == 5.0
 
 
-def test_processes_share_them_and_what_a_dead_one_made_lives() -> None:
-    """Arguments, initargs of pools, arguments of tasks, queues; nothing is lost when many add at once."""
+def test_processes_share_values_that_outlive_their_creator() -> None:
+    """As arguments, in initargs, in tasks and through queues; concurrent additions are not lost."""
     lines = run("""
         import os, signal
         import drover

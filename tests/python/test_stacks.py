@@ -1,4 +1,4 @@
-"""Where workers are, in Python: in reports, in `drover ps`, and in the error of a task that took too long."""
+"""Python stacks of workers: in reports, in `drover ps`, and in the error of a task that timed out."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ HANGING = """
         time.sleep(1000)  # SLEEPS
 
     def holds_the_lock(x):
-        # Compiled code that keeps the interpreter to itself.
+        # Compiled code that does not release the GIL.
         sum(iter(int, 1))  # HOLDS
 
     hanging = (spins, waits, sleeps, holds_the_lock)
     lines = open(__file__).read().splitlines()
 
-    def is_told(text, function):
+    def is_located(text, function):
         mark = "# " + function.__name__.partition("_")[0].upper()
         number = next(n for n, line in enumerate(lines, 1) if line.endswith(mark))
         return f'File "{__file__}", line {number} in {function.__name__}' in text
 """
 
 
-def test_task_that_is_killed_for_its_time_says_where_it_was() -> None:
-    """File, line and function of each way to hang; then the pool goes on."""
+def test_error_of_a_timed_out_task_says_where_it_was() -> None:
+    """File, line and function, for each kind of hang; the pool goes on."""
     lines = run(
         HANGING
         + """
     with drover.Pool(2, output="discarded") as pool:
         for function in hanging:
-            for timeout in (0.3, 3, 30):  # on a busy machine a task needs a while until it is where it stays
+            for timeout in (0.3, 3, 30):  # on a busy machine, a task takes a while to get to where it hangs
                 try:
                     pool.options(timeout=timeout, grace=0.1).apply(function, (1,))
                 except drover.TimedOut as error:
                     text = str(error)
-                if is_told(text, function):
+                if is_located(text, function):
                     break
-            print(function.__name__, is_told(text, function), "'" + function.__name__ + "'" in text)
+            print(function.__name__, is_located(text, function), "'" + function.__name__ + "'" in text)
         print(pool.apply(abs, (-3,)))
     """
     )
@@ -61,26 +61,26 @@ def test_task_that_is_killed_for_its_time_says_where_it_was() -> None:
     ]
 
 
-def test_reports_show_every_worker_that_hangs() -> None:
-    """In the pool's report and in `drover ps --stacks`, under its function's name; nobody is disturbed by that."""
+def test_reports_show_every_hanging_worker() -> None:
+    """In stall_report() and `drover ps --stacks`, under the name of its function; tasks are not disturbed."""
     lines = run(
         HANGING
         + """
     def await_true(look):
         end = time.monotonic() + 60
-        while not (is_seen := look()) and time.monotonic() < end:  # each needs a while until it is where it stays
+        while not (is_seen := look()) and time.monotonic() < end:  # the functions take a while to get there
             time.sleep(0.05)
         return is_seen
 
     def is_reported():
         report = pool.stall_report()
-        return all(is_told(report, function) and f'"{function.__name__}"' in report for function in hanging)
+        return all(is_located(report, function) and f'"{function.__name__}"' in report for function in hanging)
 
     def is_shown():
         shown = json.loads(subprocess.check_output([*tool, "--stacks", "--json"]))["pools"]
         own = next(one for one in shown if one["application_pid"] == os.getpid())["workers"]
         texts = {one["task_name"]: "\\n".join(one["stack_text"]) for one in own}
-        return all(is_told(texts.get(function.__name__, ""), function) for function in hanging)
+        return all(is_located(texts.get(function.__name__, ""), function) for function in hanging)
 
     tool = [sys.executable, "-m", "drover", "ps"]
 
@@ -102,8 +102,8 @@ def test_reports_show_every_worker_that_hangs() -> None:
     assert [line for line in lines if not line.startswith(("drover[", " "))] == ["True True", "5"]
 
 
-def test_task_that_closes_all_descriptors_keeps_its_files() -> None:
-    """What it opens then may have the number of the file for stacks, and is not written to."""
+def test_stacks_are_not_written_to_files_of_the_task() -> None:
+    """A task that closes the file for stacks may open another under the same descriptor."""
     lines = run("""
         import os
         import drover
@@ -120,7 +120,7 @@ def test_task_that_closes_all_descriptors_keeps_its_files() -> None:
 
         path = __file__ + ".data"
         with drover.Pool(1, output="discarded") as pool:
-            for timeout in (0.5, 5, 50):  # on a busy machine it needs a while
+            for timeout in (0.5, 5, 50):  # a busy machine needs more
                 try:
                     pool.options(timeout=timeout, grace=0.1).apply(closes, (path,))
                 except drover.TimedOut as error:
@@ -133,14 +133,14 @@ def test_task_that_closes_all_descriptors_keeps_its_files() -> None:
 
 
 def test_title_of_a_task_is_that_of_its_function() -> None:
-    """Methods, partial functions, lambdas and chunks, one after another in the same worker."""
+    """For methods, partial functions, lambdas and chunks, one after another in the same worker."""
     lines = run("""
         import functools, json, os, subprocess, sys
         import drover
 
         def shown(_=None):
-            told = json.loads(subprocess.check_output([sys.executable, "-m", "drover", "ps", "--json"]))["pools"]
-            return next(w for pool in told for w in pool["workers"] if w["pid"] == os.getpid())["task_name"]
+            pools = json.loads(subprocess.check_output([sys.executable, "-m", "drover", "ps", "--json"]))["pools"]
+            return next(w for pool in pools for w in pool["workers"] if w["pid"] == os.getpid())["task_name"]
 
         class Model:
             def predict(self, x):

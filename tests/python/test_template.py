@@ -1,4 +1,4 @@
-"""The template: children that are forked from it are what fresh interpreters are, and nobody's death is missed."""
+"""The template: its children are like fresh interpreters, and every exit is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import drover
 import pytest
 from programs import run
 
-# What both ways of starting must agree on; run as a function of a worker and of a process.
+# The properties that must not depend on the way of starting; runs in a worker and in a process.
 LOOK = """
 import drover, json, os, resource, signal, sys
 
@@ -40,7 +40,7 @@ def look(_=None):
         "family": [drover.parent_process().pid - PARENT, drover.current_process().name],
     }
 
-def tell(queue):
+def put_look(queue):
     queue.put(look())
 
 PARENT = os.getpid()
@@ -51,33 +51,33 @@ os.chdir("/usr")
 
 
 def compare(body: str) -> dict[str, object]:
-    """Run it with and without the template; give what both said."""
-    said = []
+    """Run the body with and without the template, compare the results and return them."""
+    seen = []
     for way in ("", "0"):
-        line = run(f"{LOOK}\nos.environ['DROVER_TEMPLATE'] = {way!r}\n{body}\nprint(json.dumps(said))")[-1]
-        said.append(json.loads(re.sub(r"/\w+/drover_test_\w+", "folder of the program", line)))
-    assert said[0] == said[1]
-    return said[0]
+        line = run(f"{LOOK}\nos.environ['DROVER_TEMPLATE'] = {way!r}\n{body}\nprint(json.dumps(seen))")[-1]
+        seen.append(json.loads(re.sub(r"/\w+/drover_test_\w+", "folder of the program", line)))
+    assert seen[0] == seen[1]
+    return seen[0]
 
 
-def test_worker_of_a_pool_is_as_a_fresh_interpreter() -> None:
-    """In everything that it was given: descriptors, environment, signals, limits, streams, flags."""
-    said = compare("with drover.Pool(1) as pool: said = pool.apply(look)")
-    assert said["is_leader"]
-    assert said["places"][0] == "/usr"
-    assert said["in C"]
+def test_worker_of_a_pool_is_like_a_fresh_interpreter() -> None:
+    """In its descriptors, environment, signals, limits, streams and flags."""
+    seen = compare("with drover.Pool(1) as pool: seen = pool.apply(look)")
+    assert seen["is_leader"]
+    assert seen["places"][0] == "/usr"
+    assert seen["in C"]
 
 
-def test_process_is_as_a_fresh_interpreter() -> None:
-    """The same, for a drover.Process."""
-    said = compare(
-        "q = drover.Queue(); p = drover.Process(target=tell, args=(q,)); p.start(); said = q.get(); p.join()"
+def test_process_is_like_a_fresh_interpreter() -> None:
+    """The same for a drover.Process."""
+    seen = compare(
+        "q = drover.Queue(); p = drover.Process(target=put_look, args=(q,)); p.start(); seen = q.get(); p.join()"
     )
-    assert not said["is_leader"]
+    assert not seen["is_leader"]
 
 
 def test_children_are_forked_from_one_process() -> None:
-    """Of workers and processes alike; and not with DROVER_TEMPLATE=0, nor after use_template(False)."""
+    """Workers and processes alike, unless DROVER_TEMPLATE=0 is set or after use_template(False)."""
     lines = run(
         """
         import drover, os
@@ -108,8 +108,8 @@ def test_children_are_forked_from_one_process() -> None:
     assert lines == ["True 3", "True False", "True True", "True False"]
 
 
-def test_exit_codes_and_signals_are_told() -> None:
-    """As with fresh interpreters, also for exits that skip the interpreter's end; no zombie is left."""
+def test_exit_codes_and_signals_are_reported() -> None:
+    """As for fresh interpreters, also after os._exit and kills; no zombie is left."""
     lines = run(
         """
         import drover, os, signal, sys, time
@@ -136,8 +136,8 @@ def test_exit_codes_and_signals_are_told() -> None:
     assert lines[-2:] == [str([0, 255, 7, 1, -9, -15]), str([False] * 6)]
 
 
-def test_end_of_a_child_is_a_whole_one() -> None:
-    """Exit handlers run, threads are joined, what was printed is written."""
+def test_child_exits_like_an_interpreter() -> None:
+    """Exit handlers run, threads are joined, and output is flushed."""
     lines = run(
         """
         import atexit, drover, sys, threading, time
@@ -158,7 +158,7 @@ def test_end_of_a_child_is_a_whole_one() -> None:
 
 
 def test_random_numbers_differ_from_worker_to_worker() -> None:
-    """Of random, numpy and torch, which the template has imported."""
+    """Those of random, numpy and torch, which the template has imported."""
     pytest.importorskip("torch")
     lines = run(
         """
@@ -178,8 +178,8 @@ def test_random_numbers_differ_from_worker_to_worker() -> None:
     assert lines == ["3 [3, 3, 3]"]
 
 
-def test_threads_of_libraries_are_those_of_the_worker() -> None:
-    """The template loads them with one; a worker has what its environment says, in torch and in numpy."""
+def test_libraries_have_as_many_threads_as_the_worker_may_use() -> None:
+    """In torch and numpy, although the template has loaded them with one thread."""
     pytest.importorskip("torch")
     lines = run(
         """
@@ -201,8 +201,8 @@ def test_threads_of_libraries_are_those_of_the_worker() -> None:
     assert lines == ["(1, 1, '1', True)", "(3, 3, '3', True)"]
 
 
-def test_children_find_imported_what_the_program_has_imported() -> None:
-    """And what it imports later too: the template is replaced, and those forked before are still told about."""
+def test_children_have_the_modules_that_the_program_has_imported() -> None:
+    """Also those imported later: the template is replaced, and exits of its earlier children are still reported."""
     lines = run(
         """
         import drover, sys, time
@@ -234,8 +234,8 @@ def test_children_find_imported_what_the_program_has_imported() -> None:
     assert lines[3] in ("[True]", "[False]")
 
 
-def test_preload_that_fails_or_is_unclean_is_named_and_left_out(tmp_path: Path) -> None:
-    """One with an error, one that starts a thread, one that opens a device; the rest is imported."""
+def test_preload_that_fails_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    """A module that raises, one that starts a thread and one that is missing; the others are imported."""
     (tmp_path / "preload_broken.py").write_text("raise RuntimeError('out of order')")
     (tmp_path / "preload_threads.py").write_text(
         "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
@@ -260,18 +260,18 @@ def test_preload_that_fails_or_is_unclean_is_named_and_left_out(tmp_path: Path) 
             print(pool.apply(loaded))
         """
     )
-    told = [line for line in lines if line.startswith("TemplateWarning")]
-    assert len(told) == 3, lines
-    assert "preload_broken" in " ".join(told)
-    assert "out of order" in " ".join(told)
-    assert "preload_threads" in " ".join(told)
-    assert "1 threads" in " ".join(told)
-    assert "preload_missing" in " ".join(told)
+    warned = [line for line in lines if line.startswith("TemplateWarning")]
+    assert len(warned) == 3, lines
+    assert "preload_broken" in " ".join(warned)
+    assert "out of order" in " ".join(warned)
+    assert "preload_threads" in " ".join(warned)
+    assert "1 threads" in " ".join(warned)
+    assert "preload_missing" in " ".join(warned)
     assert lines[-1] == "[False, False, True]"
 
 
-def test_preload_with_files_or_odd_errors_is_left_out_and_signals_come_over(tmp_path: Path) -> None:
-    """What leaves a file open; what fails with a text that is no ASCII; `set_preload` takes away, too."""
+def test_preload_that_leaves_a_file_open_is_left_out_and_signal_handlers_are_kept(tmp_path: Path) -> None:
+    """An error with non-ASCII text is handled; `set_preload([])` removes modules, too."""
     (tmp_path / "preload_opens.py").write_text("file = open(__file__)")
     (tmp_path / "preload_odd.py").write_text("raise RuntimeError('\u00fc' * 5000)")
     (tmp_path / "preload_signals.py").write_text(
@@ -301,8 +301,8 @@ def test_preload_with_files_or_odd_errors_is_left_out_and_signals_come_over(tmp_
     assert lines == ["True True", "handled", "[False, False, True]", "[False, False, False]"]
 
 
-def test_template_that_touched_a_gpu_begins_again_without_the_module(tmp_path: Path) -> None:
-    """What is found is asked of the driver, without loading it; here a library that stands in for it."""
+def test_template_restarts_without_a_module_that_touched_a_gpu(tmp_path: Path) -> None:
+    """As reported by the driver, here a stand-in library."""
     source = tmp_path / "driver.c"
     source.write_text("int cuDeviceGetCount(int* count) { *count = 1; return 0; }\n")
     library = tmp_path / "libcuda.so.1"
@@ -326,24 +326,24 @@ def test_template_that_touched_a_gpu_begins_again_without_the_module(tmp_path: P
     assert lines[2] == "True"
 
 
-def test_variable_that_makes_no_sense_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named, with what can be done."""
+def test_invalid_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which names the variable and its value."""
     monkeypatch.setenv("DROVER_TEMPLATE", "maybe")
     with pytest.raises(drover.InvalidArgument, match="DROVER_TEMPLATE is 'maybe'"):
         drover.warm_up()
 
 
 def test_names_of_modules_are_checked() -> None:
-    """A text instead of a list, and what is no text."""
+    """A str instead of a list, and elements that are not str."""
     with pytest.raises(TypeError, match="list"):
         drover.set_preload("numpy")
-    with pytest.raises(TypeError, match="texts"):
+    with pytest.raises(TypeError, match="must be str"):
         drover.set_preload([1])
     drover.set_preload(None)
 
 
-def test_variables_that_libraries_read_when_they_load_are_honoured() -> None:
-    """A change of PYTHON* after the template was started leads to another template."""
+def test_changed_python_variables_replace_the_template() -> None:
+    """The interpreter reads PYTHONHASHSEED and others only when it starts."""
     lines = run(
         """
         import drover, os, sys
@@ -364,8 +364,8 @@ def test_variables_that_libraries_read_when_they_load_are_honoured() -> None:
     assert lines == ["0 0", "0 1 True"]
 
 
-def test_flags_of_the_interpreter_go_over() -> None:
-    """-O and -W, as the standard library passes them on."""
+def test_flags_of_the_interpreter_are_passed_on() -> None:
+    """-O and -W, as by the standard library."""
     look = "[__import__('sys').flags.optimize, __import__('sys').warnoptions]"
     source = f"import drover\nwith drover.Pool(1) as pool: print(pool.apply(eval, ({look!r},)))"
     done = subprocess.run(
@@ -374,8 +374,8 @@ def test_flags_of_the_interpreter_go_over() -> None:
     assert done.stdout.strip() == "[1, ['ignore']]"
 
 
-def test_marks_of_a_worker_are_seen_from_outside() -> None:
-    """What finds the processes of a dead worker reads their environment in /proc, and people their command lines."""
+def test_marks_of_a_worker_are_visible_in_proc() -> None:
+    """In its environment, which identifies processes of a dead worker, and in its command line."""
     lines = run(
         """
         import drover, os

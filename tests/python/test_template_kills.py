@@ -1,4 +1,4 @@
-"""The template is killed, and the program that has one, at many moments: nobody hangs, and nothing is left."""
+"""Kills of the template and of its program at many moments: nothing hangs, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kill_template():
 
 
 def test_killed_template_is_replaced_and_its_children_go_on() -> None:
-    """Their death is noticed all the same; how they ended is not known then, unless this program killed them."""
+    """Their exit is still noticed; the exit code is unknown unless this program killed them."""
     lines = run(
         f"""{KILLS}
 def hold(event):
@@ -54,13 +54,13 @@ print("healed")
 pool.terminate(); pool.join()
 """
     )
-    said = [line for line in lines if not line.startswith("drover[")]
-    assert said == ["True True [0, 1, 2, 3]", "True", "255 -9 3", "healed"], lines
+    printed = [line for line in lines if not line.startswith("drover[")]
+    assert printed == ["True True [0, 1, 2, 3]", "True", "255 -9 3", "healed"], lines
     assert any("nobody knows" in line for line in lines), lines
 
 
-def test_template_killed_between_order_and_answer() -> None:
-    """It is stopped, so that the order lies there, and killed then: the next one forks the child."""
+def test_order_of_a_killed_template_is_served_by_the_next() -> None:
+    """The template is stopped, so that the order stays unanswered, then killed."""
     lines = run(
         f"""{KILLS}
 import threading
@@ -78,8 +78,8 @@ print(child.exitcode, _state.current.pid not in (0, pid), _state.current.forks)
     assert lines[-2:] == ["ran", "0 True 1"], lines
 
 
-def test_killed_program_takes_template_and_children_along() -> None:
-    """Also children that were just forked, one that is stopped, and a worker that has closed all its descriptors."""
+def test_killed_program_ends_template_and_children() -> None:
+    """Also a child that is stopped, and a worker that has closed all its descriptors."""
     source = f"""{KILLS}
 def close_all(_):
     os.closerange(3, 1000)
@@ -107,8 +107,8 @@ time.sleep(1000)
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.15, 0.3])
-def test_program_killed_at_any_time_leaves_nobody(delay: float) -> None:
-    """While the template loads, and while it forks."""
+def test_program_killed_at_any_time_leaves_no_process(delay: float) -> None:
+    """While the template imports modules, and while it forks."""
     with Program("import drover, time\nprint('go', flush=True)\npool = drover.Pool(3)\ntime.sleep(1000)") as program:
         program.wait_for("go")
         time.sleep(delay)
@@ -116,8 +116,8 @@ def test_program_killed_at_any_time_leaves_nobody(delay: float) -> None:
         program.wait_for_all()
 
 
-def test_children_of_the_template_are_reaped_and_hold_nothing_of_it() -> None:
-    """After many of them it has no zombie, no more descriptors than before, and does not grow."""
+def test_template_reaps_its_children_and_leaks_nothing() -> None:
+    """After many children it has no zombies, no additional descriptors and no threads."""
     lines = run(
         """
         import drover, os
@@ -141,14 +141,14 @@ def test_children_of_the_template_are_reaped_and_hold_nothing_of_it() -> None:
 
 
 def test_forked_child_of_the_program_starts_processes_of_its_own() -> None:
-    """The template is its parent's; it has one of its own or none, and disturbs nobody."""
+    """It does not use or disturb the template of its parent."""
     lines = run(
         """
         import drover, os, sys, warnings
         from drover._template import _state
 
         drover.warm_up()
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for forks beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks in threaded programs
         before = _state.current.pid
         pid = os.fork()
         if pid == 0:

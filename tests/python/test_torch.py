@@ -1,4 +1,4 @@
-"""Tensors of torch: what they are is kept, and what can be shared is shared."""
+"""Torch tensors: their attributes are kept, and shared memory stays shared."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no G
 
 
 def round_trip(thing: Any) -> Any:
-    """Give it as another process would get it."""
+    """Return the object as another process would receive it."""
     return _objects.loads(*_objects.dumps(thing))
 
 
 def raw(tensor: Any) -> bytes:
-    """Give the bytes of its elements."""
+    """Return the bytes of the elements."""
     return bytes(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).tolist())
 
 
@@ -38,7 +38,7 @@ def assert_same(back: Any, tensor: Any) -> None:
 
 
 def make(random_: random.Random, dtype: Any) -> Any:
-    """Give some tensor: any size and form."""
+    """Return a tensor of random size and layout."""
     shape = tuple(random_.choice([0, 1, 3, 17, 40]) for _ in range(random_.randrange(4)))
     made = torch.randint(0, 2, shape, generator=torch.Generator().manual_seed(random_.randrange(1 << 30))).to(dtype)
     if shape and random_.random() < 0.5:
@@ -53,14 +53,14 @@ def make(random_: random.Random, dtype: Any) -> Any:
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("seed", range(10))
 def test_random_tensors_come_back(seed: int, dtype: Any) -> None:
-    """Of every type, alone and in a structure."""
+    """Of every dtype, on their own and nested."""
     tensor = make(random.Random(seed), dtype)
     assert_same(round_trip(tensor), tensor)
     assert_same(round_trip({"in": [tensor, 1]})["in"][0], tensor)
 
 
 def test_strides_are_kept() -> None:
-    """Of views, too."""
+    """Also of views."""
     tensor = torch.arange(60_000.0).reshape(200, 300)
     for view in (tensor, tensor.t(), tensor[10:190], tensor[:, 20:290], tensor.as_strided((199, 250), (301, 1), 5)):
         back = round_trip(view)
@@ -68,8 +68,8 @@ def test_strides_are_kept() -> None:
         assert torch.equal(back, view)
 
 
-def test_small_part_of_a_large_storage_is_sent_alone() -> None:
-    """What nobody needs is not copied."""
+def test_small_part_of_a_large_storage_is_sent_without_the_rest() -> None:
+    """Only the elements of the tensor are copied."""
     tensor = torch.zeros(1_000_000)
     payload, tensors = _objects.dumps(tensor[7])
     assert len(payload) < 1000
@@ -77,8 +77,8 @@ def test_small_part_of_a_large_storage_is_sent_alone() -> None:
     assert sum(part.nbytes for part in _objects.dumps(tensor[:100_000])[1]) == 400_000
 
 
-def test_tensors_that_share_memory_share_it_at_the_other_end() -> None:
-    """Within one message."""
+def test_tensors_that_share_memory_share_it_at_the_receiver() -> None:
+    """If they are in one message."""
     tensor = torch.zeros(50_000)
     one, other = round_trip((tensor, tensor[10_000:].view(200, 200)))
     one[10_000] = 5.0
@@ -86,8 +86,8 @@ def test_tensors_that_share_memory_share_it_at_the_other_end() -> None:
     assert tensor[10_000] == 0.0
 
 
-def test_modules_and_parameters() -> None:
-    """With weights that are tied, attributes, and buffers."""
+def test_modules_and_parameters_come_back() -> None:
+    """With tied weights, attributes and buffers."""
     model = torch.nn.Sequential(torch.nn.Linear(80, 80), torch.nn.LSTM(80, 30), torch.nn.BatchNorm1d(5))
     model.tied = torch.nn.Linear(80, 80, bias=False)
     model.tied.weight = model[0].weight
@@ -101,12 +101,12 @@ def test_modules_and_parameters() -> None:
 
 
 class Own(torch.Tensor):
-    """A class of tensors that drover does not know."""
+    """A subclass of Tensor unknown to drover."""
 
 
 @pytest.mark.filterwarnings("ignore:TypedStorage", "ignore:torch.quantize_per_tensor", "ignore:Sparse")
-def test_kinds_that_torch_itself_pickles() -> None:
-    """Their memory goes beside the pickle all the same."""
+def test_tensors_pickled_by_torch_come_back() -> None:
+    """Their memory is not in the pickle, either."""
     dense = torch.eye(100)
     assert torch.equal(round_trip(dense.to_sparse()).to_dense(), dense)
     assert torch.equal(round_trip(dense.to_sparse_csr()).to_dense(), dense)
@@ -120,15 +120,15 @@ def test_kinds_that_torch_itself_pickles() -> None:
 
 
 def test_tensor_with_a_history_is_refused() -> None:
-    """Where it is put, and with what to do."""
+    """By put, with a remedy."""
     weight = torch.ones(3, requires_grad=True)
     with pytest.raises(drover.InvalidArgument, match="detach"):
         drover.Queue().put({"loss": weight * 2})
     assert_same(round_trip(weight), weight)
 
 
-def test_received_tensors_can_be_written_and_are_nobody_else_s() -> None:
-    """What was no shared memory is a copy."""
+def test_received_copies_are_writable_and_independent() -> None:
+    """Tensors outside of shared memory are copied."""
     for count in (10, 100_000):
         tensor = torch.zeros(count)
         back = round_trip(tensor)
@@ -138,7 +138,7 @@ def test_received_tensors_can_be_written_and_are_nobody_else_s() -> None:
 
 @pytest.mark.parametrize("count", [1, 10, 1_000_000])
 def test_tensor_in_shared_memory_is_shared(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole, in parts and turned; nothing is copied; and what came of it is shared again."""
+    """Whole, in parts and transposed, and when it is sent once more; nothing is copied."""
     tensor = drover.torch.zeros(count, 4)
     monkeypatch.setattr(_core, "copied", None)
     for number, view in enumerate((tensor, tensor[count // 2 :], tensor.t(), tensor[:, 1:3], tensor[-1:, 2:3]), 1):
@@ -150,8 +150,8 @@ def test_tensor_in_shared_memory_is_shared(count: int, monkeypatch: pytest.Monke
         assert view[0, 0] == -number
 
 
-def test_tensors_and_arrays_share_the_same_memory() -> None:
-    """By torch.from_numpy and Tensor.numpy, which copy nothing."""
+def test_tensors_and_arrays_share_memory() -> None:
+    """Converted by torch.from_numpy and Tensor.numpy, which copy nothing."""
     pytest.importorskip("numpy")
     array = drover.zeros(1000)
     round_trip(torch.from_numpy(array))[5] = 1.0
@@ -161,8 +161,8 @@ def test_tensors_and_arrays_share_the_same_memory() -> None:
     assert tensor[5] == 1.0
 
 
-def test_made_tensors_are_what_torch_makes() -> None:
-    """Type, size and contents; and errors."""
+def test_created_tensors_equal_those_of_torch() -> None:
+    """Dtype, size and contents, and errors."""
     for size in [(0,), (5,), ((),), (2, 3), ((2, 3),), (torch.Size((4, 0)),)]:
         for made, like in ((drover.torch.zeros, torch.zeros), (drover.torch.empty, torch.empty)):
             assert made(*size).shape == like(*size).shape
@@ -170,12 +170,12 @@ def test_made_tensors_are_what_torch_makes() -> None:
             assert made(*size, dtype=torch.bfloat16).dtype is torch.bfloat16
     assert_same(drover.torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 2], [3, 4]]))
     assert_same(drover.torch.tensor(torch.arange(6.0).reshape(2, 3).t()), torch.arange(6.0).reshape(2, 3).t())
-    with pytest.raises(drover.InvalidArgument, match="size"):
+    with pytest.raises(drover.InvalidArgument, match="not a valid size"):
         drover.torch.zeros(3, -1)
 
 
-def test_two_processes_have_the_same_memory() -> None:
-    """A model in slabs, trained by a child; and torch's own shared memory goes torch's way."""
+def test_two_processes_share_memory() -> None:
+    """A model in slabs that a child writes to; torch's own shared memory works, too."""
     lines = run("""
         import torch
         import drover
@@ -201,20 +201,20 @@ def test_two_processes_have_the_same_memory() -> None:
 
 
 class Carried:
-    """Carries a tensor of bytes as those on devices are."""
+    """Is sent like a tensor on a device."""
 
     def __init__(self, tensor: Any) -> None:
-        """Have it."""
+        """Wrap a tensor of bytes."""
         self.tensor = tensor
 
     def __reduce__(self) -> Any:
-        """Send it."""
+        """Carry the tensor with the join function of torch."""
         return _objects.carried, (_objects.carry(self.tensor, drover.torch._join),)
 
 
 @pytest.mark.parametrize("buffers", [0, 3, 40])
-def test_tensors_on_devices_may_be_more_than_a_message_carries(buffers: int) -> None:
-    """They are joined; here in host memory."""
+def test_more_device_tensors_than_a_message_carries_are_joined(buffers: int) -> None:
+    """Here with host memory."""
     session = _session.current()
     sizes = [0, 1, 511, 512, 513, *range(100)]
     tensors = [_core.copied(session, bytes([size % 251]) * size) for size in sizes]
@@ -228,7 +228,7 @@ def test_tensors_on_devices_may_be_more_than_a_message_carries(buffers: int) -> 
 
 @on_gpu
 def test_gpu_state_of_many_tensors_comes_back() -> None:
-    """More than a message carries, and small ones among them."""
+    """Large and small ones, more than a message carries."""
     state = {str(number): torch.full((number * 10,), float(number), device="cuda") for number in range(200)}
     for name, tensor in round_trip(state).items():
         assert_same(tensor, state[name])
@@ -237,7 +237,7 @@ def test_gpu_state_of_many_tensors_comes_back() -> None:
 @on_gpu
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_gpu_tensors_come_back(dtype: Any) -> None:
-    """By handle: the same memory, whatever the type and form."""
+    """Of every dtype and layout."""
     for seed in range(5):
         made = make(random.Random(seed), dtype)
         tensor = made.detach().cuda().requires_grad_(made.requires_grad)
@@ -245,7 +245,7 @@ def test_gpu_tensors_come_back(dtype: Any) -> None:
 
 
 def forms(tensor: Any) -> list[Any]:
-    """Give views of a matrix in all forms: with gaps, turned, repeated, of many dimensions, without any, empty."""
+    """Return views of a matrix: strided, transposed, expanded, with many dimensions, with none, and empty."""
     views = [tensor, tensor[3:], tensor[::2, 1:], tensor.t(), tensor[:1].expand(5, -1), tensor[1, 2], tensor[:0]]
     return [*views, tensor[None, None, None], tensor[(None,) * 8]]
 
@@ -253,8 +253,8 @@ def forms(tensor: Any) -> list[Any]:
 @on_gpu
 @pytest.mark.parametrize("is_in_slab", [True, False], ids=["slab", "torch"])
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-def test_gpu_tensors_come_back_in_every_form(dtype: Any, is_in_slab: bool) -> None:
-    """Alone, where most need no pickle, and in a structure; always as the same memory."""
+def test_gpu_tensors_share_memory_in_every_layout(dtype: Any, is_in_slab: bool) -> None:
+    """As the whole message, where most need no pickle, and nested."""
     tensor = torch.arange(60, device="cuda").reshape(6, 10).to(dtype)
     if is_in_slab:
         tensor = drover.torch.tensor(tensor, device="cuda")
@@ -273,8 +273,8 @@ def test_gpu_tensors_come_back_in_every_form(dtype: Any, is_in_slab: bool) -> No
 
 
 @on_gpu
-def test_gpu_tensors_with_gradients_keep_them() -> None:
-    """Also alone, where a record would not say so."""
+def test_gpu_tensors_keep_requires_grad() -> None:
+    """They are pickled even as the whole message, since a drover tensor has no such flag."""
     tensor = drover.torch.zeros(10, device="cuda")
     leaf = tensor.detach().requires_grad_()
     assert drover.torch._alone(leaf) is None
@@ -285,8 +285,8 @@ def test_gpu_tensors_with_gradients_keep_them() -> None:
 
 @on_gpu
 @pytest.mark.parametrize("zeros", [drover.torch.zeros, torch.zeros], ids=["slab", "torch"])
-def test_gpu_tensors_sent_alone_come_after_the_work_on_them(zeros: Any) -> None:
-    """Of the current stream of who sends, and before that of who gets them."""
+def test_gpu_tensors_are_received_after_the_work_on_them(zeros: Any) -> None:
+    """The receiver's current stream waits for the sender's."""
     tensor = zeros(1 << 24, dtype=torch.int64, device="cuda")
     line = drover.Queue()
     for number in range(20):
@@ -299,8 +299,8 @@ def test_gpu_tensors_sent_alone_come_after_the_work_on_them(zeros: Any) -> None:
 
 
 @on_gpu
-def test_gpu_memory_of_torch_comes_back_when_who_got_it_is_done() -> None:
-    """However often it was sent, and although it stays open there for a moment; fresh tensors do not pile up."""
+def test_gpu_memory_of_torch_is_freed_when_the_receiver_is_done() -> None:
+    """However often it was sent; memory of new tensors does not pile up."""
     lines = run("""
         import time
         import torch
@@ -325,7 +325,7 @@ def test_gpu_memory_of_torch_comes_back_when_who_got_it_is_done() -> None:
         def comes_back():
             deadline = time.monotonic() + 20
             while torch.cuda.memory_allocated() > before and time.monotonic() < deadline:
-                tensors.put(drover.zeros(1, dtype="uint8"))  # who has shared memory looks after what it had
+                tensors.put(drover.zeros(1, dtype="uint8"))  # makes the receiver release dropped memory
                 results.get()
             return torch.cuda.memory_allocated() - before
 
@@ -348,8 +348,8 @@ def test_gpu_memory_of_torch_comes_back_when_who_got_it_is_done() -> None:
 
 
 @on_gpu
-def test_gpu_graphs_are_captured_while_memory_that_was_received_is_closed() -> None:
-    """Which happens on another thread, and must not break into the capture."""
+def test_gpu_graphs_are_captured_while_received_memory_is_closed() -> None:
+    """Another thread closes it, which must not break the capture."""
     lines = run("""
         import time
         import torch
@@ -367,7 +367,7 @@ def test_gpu_graphs_are_captured_while_memory_that_was_received_is_closed() -> N
         torch.cuda.synchronize()
         got = tensors.get()
         print(int(got.sum()))
-        torch.cuda._sleep(100_000_000)  # so that work goes on when it is let go
+        torch.cuda._sleep(100_000_000)  # so that work is in flight when it is dropped
         y = got + 1
         del got
         graph = torch.cuda.CUDAGraph()
@@ -378,7 +378,7 @@ def test_gpu_graphs_are_captured_while_memory_that_was_received_is_closed() -> N
         graph.replay()
         torch.cuda.synchronize()
         print(float(x[0]), int(y[-1]))
-        drover.empty(1)  # gives back what is done
+        drover.empty(1)  # releases memory whose work is done
         is_done.set()
         child.join()
         print(child.exitcode)
@@ -386,8 +386,8 @@ def test_gpu_graphs_are_captured_while_memory_that_was_received_is_closed() -> N
     assert lines == ["499500", "3.0 1000", "0"]
 
 
-def test_captures_are_told_from_begin_to_end() -> None:
-    """By what stands for a graph of torch, however the capture ends."""
+def test_captures_are_noticed_from_begin_to_end() -> None:
+    """With a stand-in for torch's graph, however the capture ends."""
 
     class Graph:
         def capture_begin(self, pool: object = None) -> object:
@@ -413,7 +413,7 @@ def test_captures_are_told_from_begin_to_end() -> None:
 
 @on_gpu
 def test_gpu_graphs_are_captured_while_another_thread_sends_and_receives() -> None:
-    """And closes what it received: nothing of it breaks into the capture, though CUDA's strictest mode is on."""
+    """And closes what it received: none of it breaks the capture, although CUDA's strictest mode is on."""
     lines = run("""
         import threading
         import time
@@ -424,7 +424,7 @@ def test_gpu_graphs_are_captured_while_another_thread_sends_and_receives() -> No
             while (tensor := tensors.get()) is not None:
                 answers.put((tensor + 1, int(tensor[-1])))
 
-        def exchange():  # without torch, which breaks in by itself where it loads a kernel or waits
+        def exchange():  # without torch, which breaks the capture when it loads a kernel or waits
             while not is_over.is_set():
                 number = len(counts) % len(made)
                 tensors.put(made[number])
@@ -434,7 +434,7 @@ def test_gpu_graphs_are_captured_while_another_thread_sends_and_receives() -> No
                 del tensor
                 if len(counts) % 2 == 0:
                     kept.clear()
-                    time.sleep(0.15)  # so that what was received is closed
+                    time.sleep(0.15)  # lets received memory be closed
 
         tensors, answers = drover.Queue(), drover.Queue()
         child = drover.Process(target=answer, args=(tensors, answers), daemon=True)
@@ -451,7 +451,7 @@ def test_gpu_graphs_are_captured_while_another_thread_sends_and_receives() -> No
             for _ in range(5):
                 before = len(counts)
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):  # whose mode is the strictest, "global"
+                with torch.cuda.graph(graph):  # in the strictest mode, "global"
                     x += 1
                     time.sleep(0.5)
                     x += 1
@@ -471,8 +471,8 @@ def test_gpu_graphs_are_captured_while_another_thread_sends_and_receives() -> No
 
 
 @on_gpu
-def test_gpu_tensors_are_received_in_a_capture_and_not_sent() -> None:
-    """What is sent would be there only when the graph is launched; it is told, and the capture goes on."""
+def test_gpu_tensors_can_be_received_but_not_sent_during_a_capture() -> None:
+    """Sent elements would only be there after a launch, so put raises; the capture goes on."""
     lines = run("""
         import torch
         import drover
@@ -518,14 +518,14 @@ def test_gpu_tensors_are_received_in_a_capture_and_not_sent() -> None:
 
 
 def test_arrays_of_unknown_libraries_are_an_error() -> None:
-    """As a newer drover might send them."""
+    """A newer version of drover might send them."""
     with pytest.raises(pickle.UnpicklingError, match="library 200"):
         _objects.loads(b"\x02\xc8", [_core.copied(_session.current(), b"1")])
 
 
 @on_gpu
-def test_gpu_tensors_of_two_processes_are_the_same_memory() -> None:
-    """Sent there, written there, and read here; made there, and read here while its maker lives."""
+def test_two_processes_share_gpu_memory() -> None:
+    """The parent's tensor, which the child writes to, and the child's tensor while the child lives."""
     lines = run("""
         import torch
         import drover
@@ -541,7 +541,7 @@ def test_gpu_tensors_of_two_processes_are_the_same_memory() -> None:
         child = drover.Process(target=work, args=(tensor, results, is_read))
         child.start()
         part, own = results.get()
-        # What is computed from the part comes after the child's work; the whole is then as the child left it.
+        # Reading the part waits for the child's work; after that, the whole is as the child left it.
         print(float(part.sum()), float(tensor.sum()), float(own[-1]))
         del part, own
         is_read.set()

@@ -1,4 +1,4 @@
-"""Memory of other libraries in drover's slabs: the functions they call, on emulated devices, and torch and CuPy."""
+"""Other libraries that allocate from drover's slabs: the functions, on emulated devices, and torch and CuPy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KIB = 1024
 
 
 def finds_cuda(name: str) -> bool:
-    """Tell whether a library is there and has a GPU."""
+    """Return whether a library is installed and finds a GPU."""
     try:
         if name == "torch":
             import torch  # noqa: PLC0415
@@ -23,7 +23,7 @@ def finds_cuda(name: str) -> bool:
         import cupy  # noqa: PLC0415
 
         return cupy.cuda.runtime.getDeviceCount() > 0
-    except Exception:  # every library has its own for that
+    except Exception:  # each library raises its own type
         return False
 
 
@@ -33,7 +33,7 @@ with_cupy = pytest.mark.skipif(not finds_cuda("cupy"), reason="there is no GPU t
 
 @pytest.fixture(scope="module")
 def functions() -> Any:
-    """Give the functions as torch finds them, on emulated devices; a process chooses once."""
+    """Return the functions as torch finds them, on emulated devices; a process can choose only once."""
     _core.use_slabs(_session.current(), "host", 256 * KIB)
     library = ctypes.CDLL(_core.__file__)
     library.drover_slabs_alloc.restype = ctypes.c_void_p
@@ -44,43 +44,43 @@ def functions() -> Any:
 
 
 class Memory:
-    """Some bytes of an emulated device, as a library would have them; emulated devices lie in memory of the host."""
+    """A block as a library allocates it; the memory of emulated devices is host memory."""
 
     def __init__(self, functions: Any, size: int) -> None:
-        """Allocate."""
+        """Allocate the block."""
         self._functions, self._size = functions, size
         self.address: int = functions.drover_slabs_alloc(size, 0, None)
 
     def free(self) -> None:
-        """Give them back."""
+        """Free the block."""
         self._functions.drover_slabs_free(self.address, self._size, 0, None)
 
     def fill(self, value: int) -> None:
-        """Write all of them."""
+        """Write all bytes."""
         ctypes.memset(self.address, value, self._size)
 
     def last(self) -> int:
-        """Read the last of them."""
+        """Read the last byte."""
         return ctypes.string_at(self.address + self._size - 1, 1)[0]
 
 
-def test_memory_is_the_caller_s_until_it_is_freed(functions: Any) -> None:
-    """Each has its own, and finds there what it wrote."""
-    all_of_them = [Memory(functions, size) for size in (1, 512, 5000, 3 << 20)]
-    for number, memory in enumerate(all_of_them):
+def test_allocated_blocks_do_not_overlap(functions: Any) -> None:
+    """Each keeps its contents until it is freed."""
+    blocks = [Memory(functions, size) for size in (1, 512, 5000, 3 << 20)]
+    for number, memory in enumerate(blocks):
         memory.fill(number)
-    assert [memory.last() for memory in all_of_them] == [0, 1, 2, 3]
-    assert _core.slabs_usage()["blocks"] == len(all_of_them)
-    functions.drover_slabs_record_stream(all_of_them[0].address, None)
-    for memory in all_of_them[:-1]:
+    assert [memory.last() for memory in blocks] == [0, 1, 2, 3]
+    assert _core.slabs_usage()["blocks"] == len(blocks)
+    functions.drover_slabs_record_stream(blocks[0].address, None)
+    for memory in blocks[:-1]:
         memory.free()
     assert _core.slabs_usage()["blocks"] == 1
     functions.drover_slabs_free(None, 0, 0, None)
     assert functions.drover_slabs_alloc(0, 0, None) is None
 
 
-def test_freed_memory_is_given_out_again_and_counted(functions: Any) -> None:
-    """A loop that allocates the same again and again takes nothing new."""
+def test_freed_memory_is_reused_and_counted(functions: Any) -> None:
+    """A loop that allocates the same size needs no new memory."""
     _core.empty_slabs_cache()
     before = _core.slabs_usage()
     for _ in range(50):
@@ -95,14 +95,14 @@ def test_freed_memory_is_given_out_again_and_counted(functions: Any) -> None:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let programs find a stand-in for NVIDIA's driver, whose memory works; its devices lie in memory of the host."""
+    """Make programs load a stand-in for NVIDIA's driver, whose device memory is host memory."""
     folder = Path(_core.__file__).parents[2] / "tests/fake_driver"
     if not (folder / "libcuda.so.1").exists():
         pytest.skip("the stand-in driver is not built")
     monkeypatch.setenv("DROVER_LIBCUDA", str(folder / "libcuda.so.1"))
     monkeypatch.setenv("DROVER_LIBNVML", str(folder / "libnvidia-ml.so.1"))
     monkeypatch.setenv("FAKE_MEMORY", "1")
-    monkeypatch.setenv("DROVER_LOG", "error")  # it cannot register host memory, and is told so
+    monkeypatch.setenv("DROVER_LOG", "error")  # hides the warning that it cannot register host memory
 
 
 LIBRARY = """
@@ -130,8 +130,8 @@ LIBRARY = """
 
 
 @pytest.mark.usefixtures("stand_in")
-def test_what_another_process_has_is_not_given_out_again() -> None:
-    """Its lease is its own: freeing the memory here, and using more, changes nothing there."""
+def test_memory_held_by_another_process_is_not_reused() -> None:
+    """Freeing it here and allocating more does not change it there."""
     text = run(
         LIBRARY
         + """
@@ -166,8 +166,8 @@ def test_what_another_process_has_is_not_given_out_again() -> None:
 
 
 @pytest.mark.usefixtures("stand_in")
-def test_what_was_sent_stays_when_its_process_is_killed() -> None:
-    """Memory belongs to who has it."""
+def test_sent_memory_survives_the_death_of_the_sender() -> None:
+    """The receiver holds its own lease."""
     text = run(
         LIBRARY
         + """
@@ -187,8 +187,8 @@ def test_what_was_sent_stays_when_its_process_is_killed() -> None:
 
 
 @pytest.mark.usefixtures("stand_in")
-def test_what_was_received_is_passed_on_as_it_is() -> None:
-    """A tensor that another library of this process has is known by its address, and is not imported once more."""
+def test_received_memory_is_passed_on_without_another_import() -> None:
+    """A tensor that another library holds is recognised by its address."""
     text = run(
         LIBRARY
         + """
@@ -203,8 +203,8 @@ def test_what_was_received_is_passed_on_as_it_is() -> None:
     assert text == ["own b'\\x00\\x07'"]
 
 
-def test_functions_tell_who_did_not_say_where() -> None:
-    """Nothing was chosen: an error that says what to call."""
+def test_functions_raise_before_use_slabs() -> None:
+    """With a remedy that names it."""
     text = run("""
         from drover import _core
         try:
@@ -215,8 +215,8 @@ def test_functions_tell_who_did_not_say_where() -> None:
     assert "drover.torch.use_slabs()" in "".join(text)
 
 
-def test_memory_ends_with_the_process_and_not_before() -> None:
-    """A program that frees late, or never, ends as any other."""
+def test_memory_stays_valid_until_the_process_exits() -> None:
+    """A program that frees it in an exit handler, or never, exits normally."""
     text = run("""
         import atexit
         from drover import _core, _session
@@ -232,15 +232,15 @@ def test_memory_ends_with_the_process_and_not_before() -> None:
 
 
 @pytest.mark.skipif(finds_cuda("torch"), reason="torch has a GPU here")
-def test_torch_without_a_gpu_is_told() -> None:
-    """It is an error that says what is missing, and nothing is changed."""
+def test_torch_without_a_gpu_raises() -> None:
+    """With a remedy; the CPU stays usable."""
     pytest.importorskip("torch")
     import drover.torch  # noqa: PLC0415
 
     for call in (drover.torch.use_slabs, lambda: drover.torch.zeros(3, device="cuda")):
-        with pytest.raises(drover.Unsupported, match=r"torch .* has no CUDA here"):
+        with pytest.raises(drover.Unsupported, match=r"torch .* cannot use CUDA"):
             call()
-    with pytest.raises(drover.InvalidArgument, match="was to lie on meta"):
+    with pytest.raises(drover.InvalidArgument, match="cannot place a tensor on meta"):
         drover.torch.empty(3, device="meta")
     assert drover.torch.zeros(3, device="cpu").tolist() == [0, 0, 0]
 
@@ -262,13 +262,13 @@ TORCH = """
 
 
 @with_torch
-def test_tensors_of_torch_are_handed_over_where_they_are() -> None:
-    """Small ones, large ones, parts of them: both processes have the same memory."""
+def test_tensors_of_torch_are_sent_without_a_copy() -> None:
+    """Small and large ones, and parts of them: both processes share memory."""
     text = run(
         TORCH
         + """
     for size in (1, 1000, 1 << 20, 1 << 26):
-        tensor = torch.arange(size, device="cuda", dtype=torch.float32) % 1000  # to which 1 can be added
+        tensor = torch.arange(size, device="cuda", dtype=torch.float32) % 1000  # so that adding 1 is exact
         for sent in (tensor, tensor[size // 2 :]):
             before = sent.sum(dtype=torch.float64)
             inbox.put(sent)
@@ -285,8 +285,8 @@ def test_tensors_of_torch_are_handed_over_where_they_are() -> None:
 
 
 @with_torch
-def test_torch_gets_its_memory_from_the_reserve_but_not_what_others_have() -> None:
-    """A loop takes nothing new; a tensor in a queue keeps its memory though torch has freed it."""
+def test_torch_reuses_freed_memory_unless_it_is_held_elsewhere() -> None:
+    """A loop needs no new memory; a tensor in a queue keeps its memory although torch has freed it."""
     text = run(
         TORCH
         + """
@@ -323,8 +323,8 @@ def test_torch_gets_its_memory_from_the_reserve_but_not_what_others_have() -> No
 
 
 @with_torch
-def test_torch_s_allocator_is_chosen_before_it_is_used() -> None:
-    """Later is an error that says so."""
+def test_use_slabs_after_the_first_gpu_tensor_raises() -> None:
+    """With a remedy."""
     text = run("""
         import drover.torch, torch
         torch.ones(1, device="cuda")
@@ -333,12 +333,12 @@ def test_torch_s_allocator_is_chosen_before_it_is_used() -> None:
         except ValueError as error:
             print(error)
         """)
-    assert "before the first tensor on a GPU" in "".join(text)
+    assert "before its first tensor on a GPU" in "".join(text)
 
 
 @with_torch
-def test_tensors_of_drover_on_a_gpu_are_shared_and_passed_on() -> None:
-    """They lie in slabs without any allocator of torch's; what was received is passed on as it is."""
+def test_gpu_tensors_of_drover_are_shared_and_passed_on() -> None:
+    """They lie in slabs even without use_slabs; the receiver can send them on."""
     text = run("""
         import drover, drover.torch, torch
 
@@ -361,8 +361,8 @@ def test_tensors_of_drover_on_a_gpu_are_shared_and_passed_on() -> None:
 
 
 @with_cupy
-def test_arrays_of_cupy_are_handed_over_where_they_are() -> None:
-    """Both processes have the same memory, and freed memory is used again."""
+def test_arrays_of_cupy_are_sent_without_a_copy() -> None:
+    """Both processes share memory, and freed memory is reused."""
     text = run("""
         import cupy, drover, drover.cupy
 
@@ -395,10 +395,10 @@ def test_arrays_of_cupy_are_handed_over_where_they_are() -> None:
 
 
 @pytest.mark.skipif(finds_cuda("cupy"), reason="CuPy has a GPU here")
-def test_cupy_without_a_gpu_is_told() -> None:
-    """It is an error that says what is missing."""
+def test_cupy_without_a_gpu_raises() -> None:
+    """With a remedy."""
     pytest.importorskip("cupy")
     import drover.cupy  # noqa: PLC0415
 
-    with pytest.raises(drover.Unsupported, match=r"CuPy .* has no CUDA here"):
+    with pytest.raises(drover.Unsupported, match=r"CuPy .* cannot use CUDA"):
         drover.cupy.use_slabs()
