@@ -32,6 +32,16 @@ bool is_end_of_pool(const std::exception_ptr& refusal) {
   }
 }
 
+bool has_text(const std::exception_ptr& error, const std::string& text) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& found) {
+    return found.message().find(text) != std::string::npos;
+  } catch (...) {
+    return false;
+  }
+}
+
 // Releases the GIL, as every function must that takes the pool's mutex.
 std::size_t count_workers(const Pool& pool) {
   const Released free;
@@ -123,9 +133,10 @@ std::optional<std::size_t> Group::wait_next(Deadline deadline) {
   return first;
 }
 
-PythonCall::PythonCall(Encoder arguments, const TaskOptions& options, std::shared_ptr<const std::string> title,
-                       std::shared_ptr<Group> group, std::size_t index)
+PythonCall::PythonCall(Encoder arguments, bool is_plain, const TaskOptions& options,
+                       std::shared_ptr<const std::string> title, std::shared_ptr<Group> group, std::size_t index)
     : TaskCall(python_task().registered(), std::move(arguments), options),
+      is_plain_(is_plain),
       title_(std::move(title)),
       group_(std::move(group)),
       index_(index),
@@ -148,8 +159,46 @@ void PythonCall::deliver(Decoder& from) {
 }
 
 void PythonCall::refuse(std::exception_ptr error) {
+  const bool is_first = begin_finish();
+  if (is_first) shown_ = find_shown(error);
   release_arguments();
-  if (fail(std::move(error))) group_->finish(index_, false, bytes_);
+  if (!is_first) return;
+  finish(std::move(error));
+  group_->finish(index_, false, bytes_);
+}
+
+// On a thread of the pool, without the GIL: only copies what rethrow needs.
+std::unique_ptr<PythonCall::Shown> PythonCall::find_shown(const std::exception_ptr& error) const noexcept {
+  try {
+    const auto bytes = std::as_bytes(std::span(arguments()));
+    auto shown = std::make_unique<Shown>(Shown{.text = "(" + describe_values(bytes, tensors()) + ")"});
+    if (!has_text(error, shown->text)) return nullptr;
+    if (!is_plain_) return shown;
+    Decoder from(bytes, tensors());
+    const auto packet = Codec<Packet>::read(from);
+    shown->function.assign(reinterpret_cast<const char*>(packet.function.data()), packet.function.size());
+    shown->payload.assign(reinterpret_cast<const char*>(packet.payload.data()), packet.payload.size());
+    return shown;
+  } catch (...) {  // no memory: the error stays as it is
+    return nullptr;
+  }
+}
+
+void PythonCall::rethrow() const {
+  if (shown_ == nullptr) std::rethrow_exception(error());
+  try {
+    std::rethrow_exception(error());
+  } catch (const Error& lost) {
+    std::string call = *title_ + "(...)";
+    if (!shown_->function.empty()) {
+      const auto payload = std::as_bytes(std::span(shown_->payload));
+      const nb::object describe = nb::module_::import_("drover._functions").attr("describe_call");
+      call = nb::cast<std::string>(describe(*title_, static_cast<int>(shown_->function[0]), unpickled(payload)));
+    }
+    std::string message = lost.message();
+    message.replace(message.find(shown_->text), shown_->text.size(), call);
+    throw Error(lost.code(), std::move(message), lost.remedy(), lost.where());
+  }
 }
 
 bool PythonCall::cancel() {
@@ -184,7 +233,8 @@ const Calls::CallPtr& Calls::at(std::size_t index) const {
 Calls::CallPtr Calls::make(nb::handle argument) {
   Packet packet{.function = std::as_bytes(std::span(function_.bytes)), .function_tensors = function_.tensors};
   nb::object payload;
-  if (is_plain(argument)) {
+  const bool has_plain = is_plain(argument);
+  if (has_plain) {
     payload = pickled(argument);
   } else {
     static const nb::object& dumps = *new nb::object(nb::module_::import_("drover._objects").attr("dumps"));
@@ -194,8 +244,8 @@ Calls::CallPtr Calls::make(nb::handle argument) {
   }
   const Bytes bytes(payload);
   packet.payload = bytes.bytes();
-  return std::make_shared<PythonCall>(Task<Answer(Packet)>::encode(packet), function_.options, title_, group_,
-                                      size());
+  return std::make_shared<PythonCall>(Task<Answer(Packet)>::encode(packet), has_plain, function_.options, title_,
+                                      group_, size());
 }
 
 // Releases the GIL: the pool may drop memory that Python objects hold.
@@ -304,7 +354,7 @@ nb::object Calls::take(std::size_t index) {
   const CallPtr call = at(index);
   calls_[index - first_] = nullptr;
   for (; !calls_.empty() && calls_.front() == nullptr; ++first_) calls_.pop_front();
-  if (const auto error = call->error()) std::rethrow_exception(error);
+  if (call->error() != nullptr) call->rethrow();
   Answer& answer = call->answer();
   nb::object payload = to_bytes(std::as_bytes(std::span(answer.payload)));
   if (!answer.is_error && answer.tensors.empty()) return payload;

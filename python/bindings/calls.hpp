@@ -64,7 +64,8 @@ class Group {
 /// A task that runs a Python function.
 class PythonCall final : public detail::FutureState, public detail::TaskCall {
  public:
-  PythonCall(Encoder arguments, const TaskOptions& options, std::shared_ptr<const std::string> title,
+  /// `is_plain`: whether its argument is; see plain.hpp.
+  PythonCall(Encoder arguments, bool is_plain, const TaskOptions& options, std::shared_ptr<const std::string> title,
              std::shared_ptr<Group> group, std::size_t index);
 
   void deliver(Decoder& from) override;
@@ -77,9 +78,22 @@ class PythonCall final : public detail::FutureState, public detail::TaskCall {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// Requires: done without an error.
   [[nodiscard]] Answer& answer() noexcept { return answer_; }
+  /// Throws the error of the call, with its arguments as Python shows them. Requires: the GIL, and done with an
+  /// error.
+  [[noreturn]] void rethrow() const;
 
  private:
+  // The arguments of a lost call, which its error shows as bytes.
+  struct Shown {
+    std::string text;      // as the error shows them
+    std::string function;  // empty unless the argument is plain
+    std::string payload;
+  };
+  [[nodiscard]] std::unique_ptr<Shown> find_shown(const std::exception_ptr& error) const noexcept;
+
+  bool is_plain_;
   Answer answer_;
+  std::unique_ptr<Shown> shown_;
   std::shared_ptr<const std::string> title_;  // shared by all tasks of a call
   std::shared_ptr<Group> group_;              // shared with Calls, which may go first
   std::size_t index_;

@@ -11,6 +11,7 @@ import functools
 import itertools
 import os
 import pickle
+import reprlib
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from typing import Any
 
 from drover import _core, _objects, _session
 
-__all__ = ["APPLIED", "EACH", "EACH_SPREAD", "MANY", "MANY_SPREAD", "decode", "encode", "title_of"]
+__all__ = ["APPLIED", "EACH", "EACH_SPREAD", "MANY", "MANY_SPREAD", "decode", "describe_call", "encode", "title_of"]
 
 # The form of a task's argument: (args, kwargs), one argument, a tuple of arguments, or a sequence of either.
 APPLIED, EACH, EACH_SPREAD, MANY, MANY_SPREAD = b"aesmt"
@@ -28,6 +29,7 @@ _SMALL = 1024
 # Whether workers cache the function, and whether its pickle is inline or in shared memory.
 _CACHED, _FRESH, _CACHED_SHARED, _FRESH_SHARED = b"kfKF"
 _HEADER_BYTES = 3
+_MOST_LETTERS = 200  # of a call in a message
 
 _numbers = itertools.count()
 _pickles: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()  # of functions pickled by reference
@@ -86,6 +88,15 @@ def decode(
 
 def _need_not_be_kept() -> bool:
     return False
+
+
+def describe_call(title: str, way: int, argument: Any) -> str:
+    """Return a call as one line of code, with long values cut, for messages."""
+    if way in (MANY, MANY_SPREAD):
+        return f"{len(argument)} items, beginning with {reprlib.repr(argument[0])}"
+    args, kwargs = argument if way == APPLIED else (argument if way == EACH_SPREAD else (argument,), {})
+    parts = [*map(reprlib.repr, args), *(f"{name}={reprlib.repr(value)}" for name, value in kwargs.items())]
+    return f"{title}({', '.join(parts)})"[:_MOST_LETTERS]
 
 
 def _spread(call: Callable[..., Any], way: int) -> Callable[[Any], Any]:

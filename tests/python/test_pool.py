@@ -271,13 +271,13 @@ def test_results_are_right_while_workers_are_killed() -> None:
     assert [line for line in lines if "drover[" not in line] == ["True", "True", "RESTARTED True", "[1, 2]"]
 
 
-def test_error_of_a_lost_task_names_task_and_worker() -> None:
+def test_error_of_a_lost_task_names_task_worker_and_arguments() -> None:
     """Without retries, the task of a dead worker raises; other tasks are not affected."""
     lines = run("""
         import os, signal
         import drover
 
-        def die(x):
+        def die(x, *args, **kwargs):
             if x == 3:
                 os.kill(os.getpid(), signal.SIGKILL)
             return x
@@ -291,11 +291,18 @@ def test_error_of_a_lost_task_names_task_and_worker() -> None:
                     except drover.PeerLost as error:
                         print("LOST", "'die'" in str(error), "worker-" in str(error), "SIGKILL" in str(error))
                         print("REMEDY", error.remedy)
+                for call in (lambda: pool.apply(die, (3, *"ab"), {"c": 3}), lambda: pool.map(die, range(1, 17))):
+                    try:
+                        call()
+                    except drover.PeerLost as error:
+                        print("ARGUMENTS", error.message.partition("its arguments: ")[2])
     """)
     assert [line for line in lines if "drover[" not in line] == [
         *["0", "1", "2", "LOST True True True"],
         "REMEDY if the task may be run twice, use Pool(retry=n), or pool.options(retry=n) for single calls",
         *["4", "5", "6", "7"],
+        "ARGUMENTS die(3, 'a', 'b', c=3)",
+        "ARGUMENTS 2 items, beginning with 3",
     ]
 
 
