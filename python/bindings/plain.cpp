@@ -69,7 +69,7 @@ nb::object unpickled(std::span<const std::byte> bytes) {
 }
 
 void bind_plain(nb::module_& module) {
-  module.def("is_plain", &is_plain, nb::arg("object"), "Whether pickle alone can send an object.");
+  module.def("is_plain", &is_plain, nb::arg("object").none(), "Whether pickle alone can send an object.");
 }
 
 }  // namespace drover::python

@@ -16,6 +16,7 @@ from types import ModuleType
 import drover
 import pytest
 from drover import _core
+from programs import run
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(drover.__file__).parent
@@ -140,6 +141,16 @@ def test_package_contains_the_tool() -> None:
     devices = run_python("-m", "drover", "devices", DROVER_BACKEND="host", DROVER_HOST_DEVICES="2")
     assert "host:1" in devices.stdout
     assert run_python("-m", "drover", "no-such-command").returncode != 0
+
+
+def test_module_runs_the_tool() -> None:
+    """`python -m drover` passes its arguments to the tool."""
+    lines = run("""
+        import os, sys
+        os.execv(sys.executable, [sys.executable, "-m", "drover", "--version"])
+    """)
+    assert len(lines) == 1
+    assert lines[0].startswith("drover ")
 
 
 @pytest.mark.parametrize(

@@ -595,13 +595,3 @@ def test_killed_program_ends_its_workers() -> None:
         program.signal(signal.SIGKILL)
         assert program.wait() == -signal.SIGKILL
         program.wait_for_all()
-
-
-def test_module_runs_the_tool() -> None:
-    """`python -m drover` passes its arguments to the tool."""
-    lines = run("""
-        import os, sys
-        os.execv(sys.executable, [sys.executable, "-m", "drover", "--version"])
-    """)
-    assert len(lines) == 1
-    assert lines[0].startswith("drover ")
