@@ -164,8 +164,8 @@ class Queue(SharedHandle):
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         """Put an object into the queue; wait for room if `block`, at most `timeout` seconds.
 
-        Raises queue.Full if there is no room in time, ValueError after `close`, PeerLost if every other process that
-        could make room has ended, and at once the error of pickling if the object cannot be sent.
+        Raises queue.Full if there is no room in time, ValueError after `close`, and the error of pickling if the
+        object cannot be sent. Without a timeout, raises PeerLost if every process that could make room has ended.
         """
         self._check_open()
         if self._is_writer_closed:
@@ -204,8 +204,8 @@ class Queue(SharedHandle):
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Take the oldest object out of the queue; wait for one if `block`, at most `timeout` seconds.
 
-        Raises queue.Empty if there is none in time, ValueError after `close`, and PeerLost if every other process
-        that could put one has ended.
+        Raises queue.Empty if there is none in time, and ValueError after `close`. Without a timeout, raises PeerLost
+        if every process that could put an object has ended.
         """
         self._check_open()
         if self._reader.is_used:

@@ -130,7 +130,7 @@ def _dumps_error(error: BaseException, traceback: Any = None) -> tuple[bytes, Se
 
 
 def _note(error: Exception, what: str) -> None:
-    """Add to an error what it was raised for, since its traceback shows no user code. Python 3.10 has no notes."""
+    """Add a note to an error whose traceback shows no user code. Python 3.10 has no notes."""
     with contextlib.suppress(AttributeError, TypeError):  # also if the exception has an unusual add_note
         worker = _core.this_worker()
         error.add_note(f"{what} from {worker.name} (pid {os.getpid()}); return objects that can be pickled")

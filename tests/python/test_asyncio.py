@@ -129,7 +129,7 @@ def test_puts_wait_for_room_in_order() -> None:
 
 
 def test_get_raises_when_no_producer_is_left() -> None:
-    """As get does, instead of waiting for ever; so do calls on a closed queue."""
+    """As get does, instead of waiting forever; so do calls on a closed queue."""
     lines = run("""
         import asyncio, os, signal
         import drover

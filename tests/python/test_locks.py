@@ -53,7 +53,7 @@ def test_permits_of_a_killed_process_are_released() -> None:
 
 
 def test_death_of_a_waiter_breaks_a_barrier() -> None:
-    """So that the others do not wait for ever."""
+    """So that the others do not wait forever."""
     lines = run("""
         import threading, time
         import drover

@@ -71,14 +71,14 @@ class Notebook:
         self._connect()
 
     def close(self) -> None:
-        """End it."""
+        """Shut the kernel down."""
         self._client.stop_channels()
         self._manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture
 def notebook() -> Iterator[Notebook]:
-    """Give one, and end it."""
+    """Return a notebook, and close it after the test."""
     made = Notebook()
     yield made
     made.close()

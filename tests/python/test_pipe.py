@@ -166,7 +166,7 @@ def test_send_blocks_until_there_is_room() -> None:
 
 
 def test_blocked_send_raises_when_the_reader_is_gone() -> None:
-    """Instead of waiting for ever."""
+    """Instead of waiting forever."""
     one, other = drover.Pipe()
     errors = []
 

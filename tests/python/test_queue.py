@@ -283,7 +283,7 @@ def test_killed_producers_and_consumers_do_not_disturb_others() -> None:
 
 
 def test_get_raises_when_the_last_producer_is_killed() -> None:
-    """Instead of waiting for ever; with a timeout it waits that long."""
+    """Instead of waiting forever; with a timeout it waits that long."""
     lines = run("""
         import os, queue, signal
         import drover
