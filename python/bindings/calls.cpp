@@ -133,11 +133,11 @@ std::optional<std::size_t> Group::wait_next(Deadline deadline) {
   return first;
 }
 
-PythonCall::PythonCall(Encoder arguments, bool is_plain, const TaskOptions& options,
-                       std::shared_ptr<const std::string> title, std::shared_ptr<Group> group, std::size_t index)
+PythonCall::PythonCall(Encoder arguments, bool is_plain, const TaskOptions& options, std::shared_ptr<Group> group,
+                       std::size_t index)
     : TaskCall(python_task().registered(), std::move(arguments), options),
       is_plain_(is_plain),
-      title_(std::move(title)),
+
       group_(std::move(group)),
       index_(index),
       bytes_(this->arguments().size()) {
@@ -189,11 +189,12 @@ void PythonCall::rethrow() const {
   try {
     std::rethrow_exception(error());
   } catch (const Error& lost) {
-    std::string call = *title_ + "(...)";
+    std::string call = group_->title() + "(...)";
     if (!shown_->function.empty()) {
       const auto payload = std::as_bytes(std::span(shown_->payload));
       const nb::object describe = nb::module_::import_("drover._functions").attr("describe_call");
-      call = nb::cast<std::string>(describe(*title_, static_cast<int>(shown_->function[0]), unpickled(payload)));
+      const int way = static_cast<unsigned char>(shown_->function[0]);
+      call = nb::cast<std::string>(describe(group_->title(), way, unpickled(payload)));
     }
     std::string message = lost.message();
     message.replace(message.find(shown_->text), shown_->text.size(), call);
@@ -208,13 +209,12 @@ bool PythonCall::cancel() {
   return true;
 }
 
-std::string PythonCall::describe_call() const { return fmt::format("task {} '{}'", number, *title_); }
+std::string PythonCall::describe_call() const { return fmt::format("task {} '{}'", number, group_->title()); }
 
 Calls::Calls(const std::shared_ptr<Pool>& pool, CalledFunction function, bool is_ordered)
     : pool_(pool),
       function_(std::move(function)),
-      title_(std::make_shared<const std::string>(function_.title)),
-      group_(std::make_shared<Group>(is_ordered)),
+      group_(std::make_shared<Group>(function_.title, is_ordered)),
       workers_(count_workers(*pool)) {}
 
 // Tasks may hold memory of the pool, which must be released without the GIL.
@@ -244,8 +244,8 @@ Calls::CallPtr Calls::make(nb::handle argument) {
   }
   const Bytes bytes(payload);
   packet.payload = bytes.bytes();
-  return std::make_shared<PythonCall>(Task<Answer(Packet)>::encode(packet), has_plain, function_.options, title_,
-                                      group_, size());
+  return std::make_shared<PythonCall>(Task<Answer(Packet)>::encode(packet), has_plain, function_.options, group_,
+                                      size());
 }
 
 // Releases the GIL: the pool may drop memory that Python objects hold.

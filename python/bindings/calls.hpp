@@ -20,8 +20,8 @@ namespace drover::python {
 /// the GIL only to run a callback.
 class Group {
  public:
-  /// Unless ordered, records the order in which tasks finish.
-  explicit Group(bool is_ordered) : is_ordered_(is_ordered) {}
+  /// `title`: the name of the function. Unless ordered, records the order in which tasks finish.
+  Group(std::string title, bool is_ordered) : title_(std::move(title)), is_ordered_(is_ordered) {}
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   ~Group();
@@ -38,6 +38,7 @@ class Group {
   /// The index of the next task to finish; nullopt at the deadline. Requires: not ordered.
   std::optional<std::size_t> wait_next(Deadline deadline) DROVER_EXCLUDES(mutex_);
 
+  [[nodiscard]] const std::string& title() const noexcept { return title_; }
   [[nodiscard]] std::size_t submitted() const noexcept { return submitted_; }
   [[nodiscard]] std::size_t done() const noexcept { return done_; }
   [[nodiscard]] std::size_t in_flight() const noexcept { return submitted_ - done_; }
@@ -48,6 +49,7 @@ class Group {
  private:
   static void run(nb::object& callback) noexcept;
 
+  const std::string title_;
   const bool is_ordered_;
   std::atomic<std::size_t> submitted_{0};
   std::atomic<std::size_t> done_{0};
@@ -65,8 +67,8 @@ class Group {
 class PythonCall final : public detail::FutureState, public detail::TaskCall {
  public:
   /// `is_plain`: whether its argument is; see plain.hpp.
-  PythonCall(Encoder arguments, bool is_plain, const TaskOptions& options, std::shared_ptr<const std::string> title,
-             std::shared_ptr<Group> group, std::size_t index);
+  PythonCall(Encoder arguments, bool is_plain, const TaskOptions& options, std::shared_ptr<Group> group,
+             std::size_t index);
 
   void deliver(Decoder& from) override;
   void refuse(std::exception_ptr error) override;
@@ -94,8 +96,7 @@ class PythonCall final : public detail::FutureState, public detail::TaskCall {
   bool is_plain_;
   Answer answer_;
   std::unique_ptr<Shown> shown_;
-  std::shared_ptr<const std::string> title_;  // shared by all tasks of a call
-  std::shared_ptr<Group> group_;              // shared with Calls, which may go first
+  std::shared_ptr<Group> group_;  // shared with Calls, which may go first
   std::size_t index_;
   std::size_t bytes_;
 };
@@ -158,7 +159,6 @@ class Calls {
 
   std::weak_ptr<Pool> pool_;
   CalledFunction function_;
-  std::shared_ptr<const std::string> title_;
   std::shared_ptr<Group> group_;
   std::size_t workers_;
   std::size_t first_ = 0;      // results before this index were taken
