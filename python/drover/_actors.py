@@ -84,7 +84,7 @@ class Actor:
 
     def __init__(self, pool: Pool, worker: int, recipe: Recipe, options: dict[str, Any]) -> None:
         """Create the object; called by `Pool.actor`."""
-        encoded = _functions.encode(recipe, _functions.APPLIED)
+        encoded = _functions.encode(recipe, _functions.METHOD)
         task_options = _core.TaskOptions(**options, worker=worker)
         self._worker = worker
         self._kind = recipe.__qualname__
@@ -144,7 +144,7 @@ class _Start:
         future._executor = self
         self._in_flight.add(future)
         try:
-            calls.submit(((method, args, kwargs or {}), {}))
+            calls.submit((method, args, kwargs or {}))
         except BaseException:
             self._forget(future)
             raise

@@ -20,10 +20,22 @@ from typing import Any
 
 from drover import _core, _objects, _session
 
-__all__ = ["APPLIED", "EACH", "EACH_SPREAD", "MANY", "MANY_SPREAD", "decode", "describe_call", "encode", "title_of"]
+__all__ = [
+    "APPLIED",
+    "EACH",
+    "EACH_SPREAD",
+    "MANY",
+    "MANY_SPREAD",
+    "METHOD",
+    "decode",
+    "describe_call",
+    "encode",
+    "title_of",
+]
 
-# The form of a task's argument: (args, kwargs), one argument, a tuple of arguments, or a sequence of either.
-APPLIED, EACH, EACH_SPREAD, MANY, MANY_SPREAD = b"aesmt"
+# The form of a task's argument: (args, kwargs), one argument, a tuple of arguments, a sequence of either, or
+# (method, args, kwargs).
+APPLIED, EACH, EACH_SPREAD, MANY, MANY_SPREAD, METHOD = b"aesmto"
 
 _SMALL = 1024
 # Whether workers cache the function, and whether its pickle is inline or in shared memory.
@@ -94,7 +106,10 @@ def describe_call(title: str, way: int, argument: Any) -> str:
     """Return a call as one line of code, with long values cut, for messages."""
     if way in (MANY, MANY_SPREAD):
         return f"{len(argument)} items, beginning with {reprlib.repr(argument[0])}"
-    args, kwargs = argument if way == APPLIED else (argument if way == EACH_SPREAD else (argument,), {})
+    if way in (APPLIED, METHOD):
+        args, kwargs = argument[-2:]
+    else:
+        args, kwargs = argument if way == EACH_SPREAD else (argument,), {}
     parts = [*map(reprlib.repr, args), *(f"{name}={reprlib.repr(value)}" for name, value in kwargs.items())]
     return f"{title}({', '.join(parts)})"[:_MOST_LETTERS]
 
@@ -102,7 +117,7 @@ def describe_call(title: str, way: int, argument: Any) -> str:
 def _spread(call: Callable[..., Any], way: int) -> Callable[[Any], Any]:
     if way == APPLIED:
         return lambda arguments: call(*arguments[0], **arguments[1])
-    if way == EACH_SPREAD:
+    if way in (EACH_SPREAD, METHOD):
         return lambda items: call(*items)
     if way == MANY:
         return lambda items: list(map(call, items))

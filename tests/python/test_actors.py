@@ -110,7 +110,8 @@ def test_death_of_the_worker_raises_or_restarts() -> None:
         try:
             return future.result()
         except drover.PeerLost as error:
-            return "restart=True" in str(error), "Counter" in str(error)
+            text = str(error)
+            return "restart=True" in text, "Counter" in text, "Counter.die()" in text
 
     with drover.Pool(2, output="discarded") as pool:
         mortal, restarted = pool.actor(Counter, 5), pool.actor(Counter, 7, restart=True)
@@ -123,8 +124,8 @@ def test_death_of_the_worker_raises_or_restarts() -> None:
     )
     assert [line for line in lines if "drover[" not in line] == [
         "6 8",
-        "(False, True) (True, True) (True, True)",
-        "(False, True) 8 9",
+        "(False, True, True) (True, True, False) (True, True, False)",
+        "(False, True, True) 8 9",
         "[1, 2] 2",
     ]
 
