@@ -117,7 +117,7 @@ class Session:
         _leave(self._core)
 
     def close(self) -> None:
-        """Leave the session. Recalled objects stay usable but cannot be sent; the next share starts a new session."""
+        """Leave the session. Recalled objects stay usable but cannot be sent; sharing starts a new session."""
         _leave(self._core)
 
     def __enter__(self) -> Session:
