@@ -17,8 +17,8 @@ __all__ = ["Program", "run", "run_tests_of_cpython"]
 
 _MARK = "DROVER_TEST_PROGRAM"
 # Ends a run that hangs; not a bound on how long a test may take.
-_LIMIT_S = 90.0
-_SUITE_LIMIT_S = 240.0
+_LIMIT_S = 300.0
+_SUITE_LIMIT_S = 600.0
 
 
 class Program:
