@@ -8,7 +8,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "drover/device/driver_report.hpp"
 #include "drover/device/info.hpp"
 
 namespace drover::cli {

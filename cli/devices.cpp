@@ -11,7 +11,7 @@
 #include "device_json.hpp"
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "output.hpp"
 
 namespace drover::cli {

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "drover/observe/facts.hpp"
+#include "drover/observe/doctor.hpp"
 
 namespace drover::cli {
 

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "drover/base/config.hpp"
+#include "base/config.hpp"
 #include "drover/base/error.hpp"
 
 namespace drover::cli {

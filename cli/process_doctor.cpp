@@ -8,7 +8,7 @@
 
 #include "device_json.hpp"
 #include "drover/base/version.hpp"
-#include "drover/observe/process_doctor.hpp"
+#include "observe/process_doctor.hpp"
 #include "output.hpp"
 
 namespace drover::cli {
@@ -31,7 +31,7 @@ std::string finding_text(const Finding& finding, const std::string& indent, bool
   return text;
 }
 
-std::string process_text(const ProcessDiagnosis& process, std::size_t depth, bool is_colour_wanted) {
+std::string process_text(const observe::ProcessDiagnosis& process, std::size_t depth, bool is_colour_wanted) {
   const std::string indent(2 * depth, ' ');
   auto text = fmt::format("{}process {}: {}\n{}  {}\n", indent, process.pid, process.command, indent, process.state);
   if (!process.gpu.empty()) text += fmt::format("{}  {}\n", indent, process.gpu);
@@ -41,7 +41,7 @@ std::string process_text(const ProcessDiagnosis& process, std::size_t depth, boo
   return text;
 }
 
-std::string as_text(const TreeDiagnosis& tree) {
+std::string as_text(const observe::TreeDiagnosis& tree) {
   const bool is_colour_wanted = wants_colour();
   std::string text;
   std::map<pid_t, std::size_t> depths;
@@ -59,7 +59,7 @@ std::string as_text(const TreeDiagnosis& tree) {
   return text + "\n" + coloured(verdict, colour_of(tree.verdict), is_colour_wanted) + "\n";
 }
 
-std::string as_json(const TreeDiagnosis& tree) {
+std::string as_json(const observe::TreeDiagnosis& tree) {
   const auto text = [](const std::string& value) { return value.empty() ? Json(nullptr) : Json(value); };
   auto processes = Json::array();
   for (const auto& process : tree.processes) {
@@ -90,10 +90,10 @@ std::string as_json(const TreeDiagnosis& tree) {
 }  // namespace
 
 Severity run_process_doctor(const ProcessDoctorRequest& request) {
-  ProcessDoctorOptions options;
+  observe::ProcessDoctorOptions options;
   options.has_stacks = request.has_stacks;
   options.time_for_stacks = request.limit;
-  const auto tree = examine_process_tree(request.pid, options);
+  const auto tree = observe::examine_process_tree(request.pid, options);
   write_output(request.is_json ? as_json(tree) : as_text(tree));
   return tree.verdict;
 }

@@ -1,5 +1,5 @@
 // drover ps: the pools of this user, and what their workers do.
-#include "drover/observe/ps.hpp"
+#include "observe/ps.hpp"
 
 #include <poll.h>
 #include <unistd.h>
@@ -19,10 +19,10 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "base/duration.hpp"
 #include "commands.hpp"
 #include "device_json.hpp"
 #include "drover/base/bytes.hpp"
-#include "drover/base/duration.hpp"
 #include "output.hpp"
 
 namespace drover::cli {
@@ -55,7 +55,7 @@ class CpuShares {
     sampled_ = now;
     before_ = std::exchange(now_, {});
   }
-  double of(pid_t pid, const WorkerProcess& process) {
+  double of(pid_t pid, const observe::WorkerProcess& process) {
     now_[pid] = process.cpu_time;
     const auto known = before_.find(pid);
     if (known == before_.end() || known->second > process.cpu_time) return share(process.cpu_time, process.age);
@@ -83,7 +83,7 @@ std::string inside_text(const WorkerReading& worker) {
 }
 
 // The kernel's state of the process takes precedence over the worker's last entry.
-std::string state_of(const WorkerReading& worker, const WorkerProcess& process) {
+std::string state_of(const WorkerReading& worker, const observe::WorkerProcess& process) {
   std::string state(to_string(worker.state));
   if (worker.state == WorkerState::dead) return state;
   if (!process.is_alive) return state + " (gone)";
@@ -92,7 +92,7 @@ std::string state_of(const WorkerReading& worker, const WorkerProcess& process) 
   return state;
 }
 
-std::vector<std::string> worker_row(const WorkerReading& worker, const WorkerProcess& process, double cpu) {
+std::vector<std::string> worker_row(const WorkerReading& worker, const observe::WorkerProcess& process, double cpu) {
   const auto known = [&](std::string text) { return process.is_alive ? std::move(text) : std::string("-"); };
   return {worker.name.empty() ? "-" : worker.name,
           worker.pid == 0 ? "-" : std::to_string(worker.pid),
@@ -107,7 +107,7 @@ std::vector<std::string> worker_row(const WorkerReading& worker, const WorkerPro
           known(format_bytes(process.resident))};
 }
 
-std::string heading(const PoolInfo& pool) {
+std::string heading(const observe::PoolInfo& pool) {
   const auto& board = pool.board;
   return fmt::format(
       "pool {} of process {}{}, {} old: {} pending, {} in flight, {} finished, {} failed, {} restarts\n",
@@ -115,7 +115,7 @@ std::string heading(const PoolInfo& pool) {
       format_duration(board.age), board.pending, board.in_flight, board.finished, board.failed, board.restarts);
 }
 
-std::string stacks_text(const PoolInfo& pool) {
+std::string stacks_text(const observe::PoolInfo& pool) {
   std::string text;
   for (std::size_t i = 0; i < pool.processes.size(); ++i) {
     const auto& process = pool.processes[i];
@@ -130,7 +130,7 @@ std::string stacks_text(const PoolInfo& pool) {
   return text;
 }
 
-std::string pool_text(const PoolInfo& pool, CpuShares& shares) {
+std::string pool_text(const observe::PoolInfo& pool, CpuShares& shares) {
   if (!pool.problem.empty()) {
     return fmt::format("pool of process {}: {}\n", pool.board.application, pool.problem);
   }
@@ -143,14 +143,14 @@ std::string pool_text(const PoolInfo& pool, CpuShares& shares) {
   return heading(pool) + (rows.size() == 1 ? "no workers\n" : format_table(rows)) + stacks_text(pool);
 }
 
-std::string as_text(const std::vector<PoolInfo>& pools, CpuShares& shares) {
+std::string as_text(const std::vector<observe::PoolInfo>& pools, CpuShares& shares) {
   if (pools.empty()) return "no pools\n";
   std::string text;
   for (const auto& pool : pools) text += (text.empty() ? "" : "\n") + pool_text(pool, shares);
   return text;
 }
 
-Json worker_json(const WorkerReading& worker, const WorkerProcess& process, double cpu) {
+Json worker_json(const WorkerReading& worker, const observe::WorkerProcess& process, double cpu) {
   const auto known = [&](Json value) { return process.is_alive ? std::move(value) : Json(nullptr); };
   const auto text = [](const std::string& value) { return value.empty() ? Json(nullptr) : Json(value); };
   return {{"name", worker.name},
@@ -176,7 +176,7 @@ Json worker_json(const WorkerReading& worker, const WorkerProcess& process, doub
           {"stack_text", process.stack_text}};
 }
 
-Json pool_json(const PoolInfo& pool, CpuShares& shares) {
+Json pool_json(const observe::PoolInfo& pool, CpuShares& shares) {
   const auto& board = pool.board;
   auto workers = Json::array();
   for (std::size_t i = 0; i < board.workers.size(); ++i) {
@@ -196,7 +196,7 @@ Json pool_json(const PoolInfo& pool, CpuShares& shares) {
           {"problem", pool.problem.empty() ? Json(nullptr) : Json(pool.problem)}};
 }
 
-std::string as_json(const std::vector<PoolInfo>& pools, CpuShares& shares, int indent) {
+std::string as_json(const std::vector<observe::PoolInfo>& pools, CpuShares& shares, int indent) {
   auto list = Json::array();
   for (const auto& pool : pools) list.push_back(pool_json(pool, shares));
   return dumped({{"pools", std::move(list)}}, indent);
@@ -204,9 +204,9 @@ std::string as_json(const std::vector<PoolInfo>& pools, CpuShares& shares, int i
 
 std::string sample(const Options& options, CpuShares& shares) {
   shares.begin_sample();
-  PoolListOptions what;
+  observe::PoolListOptions what;
   what.has_stacks = options.has_stacks;
-  const auto pools = list_pools(what);
+  const auto pools = observe::list_pools(what);
   if (options.is_json) return as_json(pools, shares, options.is_watching ? -1 : 2);
   return as_text(pools, shares);
 }

@@ -12,7 +12,7 @@ import markdown_text as markdown
 from docs_facts import brace_expansions, environment_variables, error_codes
 from repo import ROOT, Finding, files_of, read, report
 
-ERRC = "include/drover/base/errc.hpp"
+ERRC = "include/drover/base/error.hpp"
 ERRORS = "docs/errors.md"
 CONFIGURATION = "docs/configuration.md"
 GLOSSARY = "docs/glossary.md"

@@ -7,7 +7,7 @@
 
 #include "alloc/workload.hpp"
 #include "drover/base/bytes.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/session/init.hpp"
 #include "drover/session/session.hpp"
 #include "support/board.hpp"

@@ -4,7 +4,7 @@
 
 #include "alloc/workload.hpp"
 #include "drover/base/bytes.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 
 namespace drover::bench {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "support/report.hpp"
 
 namespace drover::bench {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "drover/base/bytes.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "handoff/workload.hpp"
 
 namespace drover::bench {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "drover/base/bytes.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/session/init.hpp"
 #include "drover/session/process.hpp"
 #include "handoff/workload.hpp"

@@ -7,7 +7,7 @@
 
 #include "drover/base/bytes.hpp"
 #include "drover/base/fd.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "handoff/workload.hpp"
 #include "support/board.hpp"
 

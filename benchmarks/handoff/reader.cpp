@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "drover/base/fd.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/tensor/send.hpp"
 #include "handoff/workload.hpp"
 #include "support/board.hpp"

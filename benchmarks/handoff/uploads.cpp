@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "drover/base/bytes.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "handoff/workload.hpp"
 #include "support/bare_driver.hpp"
 

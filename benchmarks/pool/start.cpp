@@ -13,7 +13,7 @@
 
 #include <fmt/format.h>
 
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/ipc/queue.hpp"
 #include "drover/pool/pool.hpp"
 #include "drover/session/process.hpp"

@@ -1,10 +1,8 @@
-// drover/drover.hpp: everything, for users. Parts of drover include what they need instead.
+// drover/drover.hpp: all public headers, for programs. The sources of drover include what they need instead.
 #pragma once
 
 #include "drover/base/bytes.hpp"
 #include "drover/base/clock.hpp"
-#include "drover/base/config.hpp"
-#include "drover/base/duration.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/fd.hpp"
 #include "drover/base/log.hpp"
@@ -12,8 +10,7 @@
 #include "drover/base/trace.hpp"
 #include "drover/base/version.hpp"
 #include "drover/device/backend.hpp"
-#include "drover/device/driver_report.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/info.hpp"
 #include "drover/ipc/barrier.hpp"
 #include "drover/ipc/channel.hpp"
 #include "drover/ipc/condition.hpp"
@@ -28,8 +25,6 @@
 #include "drover/ipc/value.hpp"
 #include "drover/ipc/wait.hpp"
 #include "drover/observe/doctor.hpp"
-#include "drover/observe/process_doctor.hpp"
-#include "drover/observe/ps.hpp"
 #include "drover/pool/board_reading.hpp"
 #include "drover/pool/codec.hpp"
 #include "drover/pool/future.hpp"

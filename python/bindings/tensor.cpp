@@ -1,6 +1,6 @@
 // Tensors: the buffer protocol, and exchange with other libraries by DLPack.
 #include "drover/tensor/tensor.hpp"
-#include "drover/device/capture_notice.hpp"
+#include "drover/device/stream.hpp"
 
 #include <array>
 #include <memory>

@@ -1,4 +1,4 @@
-// base/activity.hpp: what a thread is inside of at this moment, for whoever watches it from another process.
+// base/activity.hpp: the call or wait that a thread is in, visible to other processes.
 #pragma once
 
 #include <array>
@@ -10,21 +10,21 @@
 
 namespace drover {
 
-/// Lies in shared memory; written by the one thread it describes, read by anybody. A reader may see a name that is
-/// half of one and half of another; what it shows is for people.
+/// Lies in shared memory: written by the one thread it describes, read by any process. For people only: a reader may
+/// see a name that mixes two writes.
 struct ActivitySlot {
-  static constexpr std::size_t kWords = 5;                ///< of the name: 40 characters with the last one zero
-  std::atomic<std::uint64_t> since{0};                    ///< nanoseconds of the monotonic clock; 0: nothing
+  static constexpr std::size_t kWords = 5;                ///< of the name: 40 bytes with the final zero
+  std::atomic<std::uint64_t> since{0};                    ///< nanoseconds of the monotonic clock; 0 if in none
   std::array<std::atomic<std::uint64_t>, kWords> name{};  ///< "cuMemAlloc", "queue.get", ... padded with zeros
 };
 
 namespace detail {
-/// Of this thread; none unless it is watched. Whoever is watched points it to its slot, once.
+/// The slot of this thread, set once; nullptr unless the thread is watched.
 inline thread_local constinit ActivitySlot* activity_slot = nullptr;
 }  // namespace detail
 
-/// From its construction to its destruction this thread is inside of `name`, if it is watched; else it costs one load
-/// and one branch. An inner one hides the outer one until it ends.
+/// Marks this thread as being in `name` from construction to destruction, if it is watched; otherwise costs a load
+/// and a branch. A nested mark hides the outer one until it ends.
 class ActivityMark {
  public:
   explicit ActivityMark(const char* name) noexcept : slot_(detail::activity_slot) {

@@ -12,7 +12,7 @@
 namespace drover {
 namespace {
 
-// The unit's power of two: 0 for bytes, 10 for KiB.
+// The power of two of the unit: 0 for bytes, 10 for KiB.
 std::optional<unsigned> unit_shift(std::string_view text) {
   while (text.starts_with(' ')) text.remove_prefix(1);
   while (text.ends_with(' ')) text.remove_suffix(1);
@@ -26,7 +26,7 @@ std::optional<unsigned> unit_shift(std::string_view text) {
   return 10 * static_cast<unsigned>(power + 1);
 }
 
-// std::from_chars, since what a number means must not depend on the locale.
+// std::from_chars, because the meaning of a number must not depend on the locale.
 template <class Number>
 std::optional<Number> parse_whole_text(std::string_view text) {
   Number value{};

@@ -15,7 +15,7 @@ Deadline Deadline::after(std::chrono::nanoseconds duration) noexcept {
 std::chrono::nanoseconds Deadline::remaining() const noexcept {
   if (is_never()) return std::chrono::nanoseconds::max();
   const auto now = Clock::now();
-  // Compared before subtracted: a moment far in the past would overflow.
+  // Compare before subtracting: the difference to a moment far in the past would overflow.
   return moment_ <= now ? std::chrono::nanoseconds::zero() : std::chrono::nanoseconds(moment_ - now);
 }
 

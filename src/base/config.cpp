@@ -1,4 +1,4 @@
-#include "drover/base/config.hpp"
+#include "base/config.hpp"
 
 #include <charconv>
 #include <cstdlib>

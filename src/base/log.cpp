@@ -53,7 +53,7 @@ std::string_view to_string(LogLevel level) noexcept {
 void log_to_stderr(LogLevel level, std::string_view text) noexcept {
   const LogLine line(level, text);
   const int saved = errno;
-  // Nothing can be done about a standard error that does not take the line.
+  // A failed write to standard error cannot be reported anywhere.
   [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, line.text().data(), line.text().size());
   errno = saved;
 }

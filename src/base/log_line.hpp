@@ -1,4 +1,4 @@
-// base/log_line.hpp: the one line that a sink writes.
+// base/log_line.hpp: the line that a sink writes.
 #pragma once
 
 #include <unistd.h>
@@ -13,10 +13,10 @@
 
 namespace drover {
 
-/// `drover[PID] warn: TEXT` and a newline, cut to what goes to a pipe in one piece. Allocates nothing.
+/// `drover[PID] warn: TEXT` and a newline, truncated so that a pipe takes it in one piece. Allocates nothing.
 class LogLine {
  public:
-  static constexpr std::size_t kLongest = 1024;  ///< bytes, with the newline
+  static constexpr std::size_t kLongest = 1024;  ///< bytes, including the newline
 
   LogLine(LogLevel level, std::string_view text) noexcept {
     const auto written =

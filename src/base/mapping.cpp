@@ -29,7 +29,7 @@ std::size_t file_size(const Fd& file) {
   return static_cast<std::size_t>(status.st_size);
 }
 
-// Hardened systems demand that the file says it will never be run; kernels before 6.3 do not know the flag.
+// Hardened systems require memory files to be marked as never executable; kernels before 6.3 reject the flag.
 Fd new_memory_file(const std::string& label) {
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   constexpr unsigned kNeverRun = 8;  // MFD_NOEXEC_SEAL
@@ -59,16 +59,16 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 }
 
 Mapping Mapping::anonymous(std::size_t bytes) {
-  require(bytes > 0, "a mapping of 0 bytes was asked for");
+  require(bytes > 0, "cannot map 0 bytes");
   return {map(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, "private memory"), bytes};
 }
 
 Mapping Mapping::shared(const Fd& file, std::size_t bytes) {
-  require(bytes > 0, "a mapping of 0 bytes was asked for");
+  require(bytes > 0, "cannot map 0 bytes");
   const std::size_t present = file_size(file);
   if (present < bytes) {
-    throw Error(Errc::corrupt, fmt::format("a shared file of {} was to be mapped but has only {}",
-                                           format_bytes(bytes), format_bytes(present)));
+    throw Error(Errc::corrupt, fmt::format("cannot map {} of a shared file that has only {}", format_bytes(bytes),
+                                           format_bytes(present)));
   }
   return {map(bytes, MAP_SHARED, file.get(), "shared memory"), bytes};
 }
@@ -92,14 +92,13 @@ void make_present(std::span<std::byte> memory) noexcept {
 }
 
 Fd make_memory_file(const std::string& label, std::size_t bytes) {
-  require(bytes > 0, "a memory file of 0 bytes was asked for");
+  require(bytes > 0, "cannot create a memory file of 0 bytes");
   const auto what = fmt::format("memory file '{}' of {}", label, format_bytes(bytes));
   Fd file = new_memory_file(label);
   if (!file.is_open()) throw_errno("memfd_create", what);
   if (sys::retry("ftruncate", ::ftruncate, file.get(), static_cast<off_t>(bytes)) != 0) {
     if (errno == EFBIG) {
-      throw Error(Errc::limit_reached,
-                  fmt::format("ftruncate failed for {}: it is above the limit of file sizes", what),
+      throw Error(Errc::limit_reached, fmt::format("ftruncate failed for {}: it exceeds the file size limit", what),
                   "raise the limit (ulimit -f unlimited) before starting the program");
     }
     throw_errno("ftruncate", what);
@@ -114,7 +113,7 @@ std::size_t check_memory_file(const Fd& file) {
   const int seals = sys::call("fcntl", get_seals, file.get());
   if (seals < 0 || (seals & kSeals) != kSeals) {
     throw Error(Errc::corrupt,
-                fmt::format("file descriptor {} is not a sealed memory file, so its memory could vanish while used",
+                fmt::format("file descriptor {} is not a sealed memory file, so its memory could vanish while in use",
                             file.get()),
                 "send only descriptors that drover exported");
   }

@@ -1,11 +1,11 @@
-// base/signals_blocked.hpp: threads that get no signals.
+// base/signals_blocked.hpp: starts threads that receive no signals.
 #pragma once
 
 #include <csignal>
 
 namespace drover {
 
-/// A thread that is started in its scope gets no signal: handlers are the program's, and run on its threads.
+/// Threads started in its scope receive no signals: handlers belong to the program and run on its threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

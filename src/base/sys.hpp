@@ -1,4 +1,4 @@
-// base/sys.hpp: the one seam between drover and the system; private to the library and its tests.
+// base/sys.hpp: the seam through which system calls are made, so that tests can make them fail.
 #pragma once
 
 #include <cerrno>
@@ -7,17 +7,17 @@
 
 namespace drover::sys {
 
-/// Decides whether a call fails: returns the error number (an errno, or the foreign API's own code) to fail
-/// with, or 0 to let the call through. Called from any thread.
+/// Decides whether a call fails: returns the error to fail with (an errno, or a code of the foreign API), or 0 to let
+/// the call through. Called from any thread.
 using Fault = int (*)(const char* call) noexcept;
 
-/// Installs `fault` for the whole process; nullptr removes it. For tests.
+/// Installs `fault` for the process; nullptr removes it. For tests.
 void set_fault(Fault fault) noexcept;
 
-/// The error with which `call` must fail now, or 0. One relaxed load when no fault is installed.
+/// The error with which `call` must fail now, or 0. One relaxed load if no fault is installed.
 [[nodiscard]] int injected(const char* call) noexcept;
 
-/// What a system call returns on failure: -1, or MAP_FAILED where it returns a pointer.
+/// The return value of a failed system call: -1, or MAP_FAILED if it returns a pointer.
 template <class Result>
 [[nodiscard]] Result failure() noexcept {
   if constexpr (std::is_pointer_v<Result>) {
@@ -27,8 +27,8 @@ template <class Result>
   }
 }
 
-/// Makes one system call: sys::call("mmap", ::mmap, ...). Every system call whose failure drover handles
-/// goes through here or through `retry`, so that tests can make it fail.
+/// Makes one system call: sys::call("mmap", ::mmap, ...). A call whose failure tests must be able to provoke goes
+/// through here or through `retry`.
 template <class Function, class... Arguments>
   requires std::invocable<Function, Arguments...>
 auto call(const char* name, Function function, Arguments... arguments) noexcept {
@@ -41,7 +41,7 @@ auto call(const char* name, Function function, Arguments... arguments) noexcept 
   return function(arguments...);
 }
 
-/// As `call`, and again for as long as a signal interrupts it.
+/// Like `call`, but repeats the call if a signal interrupts it.
 template <class Function, class... Arguments>
   requires std::invocable<Function, Arguments...>
 auto retry(const char* name, Function function, Arguments... arguments) noexcept {

@@ -43,20 +43,20 @@ void require_ipc(const PointerInfo& info, DevicePtr ptr, std::source_location wh
 void require_retainable(const PointerInfo& info, DevicePtr ptr, std::source_location where) {
   require_device(info, ptr, where);
   if (info.can_retain) return;
-  throw Error(Errc::unsupported, fmt::format("{} at {:#x} is no part of a slab", kind_of(info), ptr.address),
+  throw Error(Errc::unsupported, fmt::format("{} at {:#x} is not part of a slab", kind_of(info), ptr.address),
               way_out(info), where);
 }
 
 Error no_such_allocation(const std::string& reason, std::source_location where) {
   return Error(Errc::corrupt, fmt::format("an IPC handle cannot be opened: {}", reason),
-               "send handle and size as ipc_handle and describe gave them, and keep the allocation and its process "
-               "alive until all who opened it have closed it; slabs need no such care",
+               "send the handle from ipc_handle and the size from describe, and keep the allocation and its process "
+               "alive until every process that opened it has closed it; slabs have no such condition",
                where);
 }
 
 Error own_allocation(std::source_location where) {
   return Error(Errc::invalid_argument, "an IPC handle was opened in the process that made it",
-               "use the address itself in that process", where);
+               "use the address itself in this process", where);
 }
 
 }  // namespace drover

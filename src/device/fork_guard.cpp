@@ -30,8 +30,8 @@ void check(std::source_location where) {
 
 void fail(std::source_location where) {
   throw Error(Errc::forked,
-              fmt::format("process {} was forked from process {} after that one had initialised its devices, "
-                          "which no device survives",
+              fmt::format("process {} was forked from process {} after that process had initialised devices, "
+                          "and devices do not survive a fork",
                           ::getpid(), ::getppid()),
               "start processes by spawning (in Python: the start method 'spawn', or drover's own), or fork before "
               "anything touches a device",

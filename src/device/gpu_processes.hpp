@@ -1,4 +1,4 @@
-// device/gpu_processes.hpp: who uses a GPU, as far as NVML tells.
+// device/gpu_processes.hpp: the processes that use a GPU, according to NVML.
 #pragma once
 
 #include <sys/types.h>
@@ -12,11 +12,12 @@ namespace drover {
 
 /// A process that has a context on a GPU.
 struct GpuProcess {
-  pid_t pid = 0;            ///< in a container it may mean nothing here
-  std::uint64_t bytes = 0;  ///< of the GPU's memory; 0 if unknown
+  pid_t pid = 0;            ///< may be meaningless in a container
+  std::uint64_t bytes = 0;  ///< GPU memory in use; 0 if unknown
 };
 
-/// Who has a context on the device; nobody if it is no GPU, or if that cannot be learnt. Does not initialise CUDA.
+/// The processes with a context on the device; empty if it is not a GPU, or if NVML does not report them. Does not
+/// initialise CUDA.
 [[nodiscard]] std::vector<GpuProcess> gpu_processes(const DeviceInfo& device);
 
 }  // namespace drover

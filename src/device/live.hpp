@@ -1,4 +1,4 @@
-// device/live.hpp: counts what a process holds of a backend.
+// device/live.hpp: counts the resources of a backend that a process holds.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ struct LiveCounters {
   }
 };
 
-/// A member of each resource: counts it for as long as it lives.
+/// A member of each resource, which counts it while it lives.
 class LiveToken {
  public:
   explicit LiveToken(std::atomic<std::size_t>& count) noexcept : count_(count) { ++count_; }

@@ -13,7 +13,7 @@ namespace drover {
 SharedLibrary SharedLibrary::open(const std::string& path, std::string& error) {
   error.clear();
   if (sys::injected("dlopen") != 0) {
-    error = path + ": made to fail by a test";
+    error = path + ": failed on purpose by a test";
     return {};
   }
   void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -5,12 +5,12 @@
 
 namespace drover {
 
-/// A library opened by dlopen; closed with its owner. Move-only, may be empty. Libraries that start threads of
-/// their own (drivers) must be kept for the life of the process.
+/// Owns a library opened by dlopen. Move-only; may be empty. Libraries that start threads (drivers) must be kept
+/// until the process ends.
 class SharedLibrary {
  public:
   SharedLibrary() noexcept = default;
-  /// Tries to load; on failure the result is empty and `error` holds the loader's words.
+  /// Loads a library; on failure the result is empty and `error` holds the loader's message.
   static SharedLibrary open(const std::string& path, std::string& error);
   SharedLibrary(SharedLibrary&& other) noexcept;
   SharedLibrary& operator=(SharedLibrary&& other) noexcept;
@@ -19,11 +19,11 @@ class SharedLibrary {
   ~SharedLibrary();
 
   [[nodiscard]] bool is_open() const noexcept { return handle_ != nullptr; }
-  /// Whether the loader has an object under this very path.
+  /// Whether the loader already has an object with exactly this path.
   [[nodiscard]] static bool is_known(const std::string& path) noexcept;
-  /// Address of a symbol, nullptr if neither the library nor one that it needs has one of that name.
+  /// Address of a symbol of the library or of its dependencies; nullptr if there is none.
   [[nodiscard]] void* symbol(const char* name) const noexcept;
-  /// The same for symbols of the library itself only.
+  /// Address of a symbol of the library itself; nullptr if there is none.
   [[nodiscard]] void* own_symbol(const char* name) const noexcept;
 
  private:

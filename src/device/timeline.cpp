@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "base/activity.hpp"
+#include "base/config.hpp"
 #include "device/timelines.hpp"
-#include "drover/base/config.hpp"
 
 namespace drover {
 namespace {
@@ -21,8 +21,8 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
-// Most values come within microseconds: a waiter looks for a while before it sleeps, where there are cores to spare.
-constexpr nanoseconds kLookTime = microseconds(50);
+// Most values arrive within microseconds: if there are spare cores, a waiter spins for a while before it sleeps.
+constexpr nanoseconds kSpinTime = microseconds(50);
 
 void pause_briefly() noexcept {
 #if defined(__x86_64__)
@@ -35,7 +35,7 @@ void pause_briefly() noexcept {
 bool comes_soon(const TimelineWord& word, std::uint64_t value, Deadline deadline) {
   static const bool has_spare_cores = std::thread::hardware_concurrency() > 2;
   if (!has_spare_cores) return false;
-  const auto give_up = std::min(Clock::now() + kLookTime, deadline.moment());
+  const auto give_up = std::min(Clock::now() + kSpinTime, deadline.moment());
   do {
     for (int look = 0; look < 64; ++look) {
       if (has_reached(word.load(std::memory_order_acquire), value)) return true;
@@ -45,11 +45,11 @@ bool comes_soon(const TimelineWord& word, std::uint64_t value, Deadline deadline
   return false;
 }
 
-// A device's store rings no futex, so sleeps are bounded. They begin short, for latency, and grow.
+// A store by a device wakes no futex, so sleeps are bounded. They start short, for latency, and grow.
 constexpr nanoseconds kFirstSleep = microseconds(20);
 constexpr nanoseconds kLongestSleep = microseconds(1000);
 
-// Futexes have 32 bits: the half of the word that changes with every small step.
+// A futex has 32 bits: the half of the word that changes with every small step.
 const std::uint32_t* low_half(const TimelineWord& word) noexcept {
   static_assert(std::endian::native == std::endian::little);
   return reinterpret_cast<const std::uint32_t*>(&word);

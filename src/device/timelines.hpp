@@ -3,12 +3,13 @@
 
 namespace drover {
 
-/// DROVER_TIMELINES=0 lets every device say that its streams cannot use words, so that a program's other way is
-/// tested where they can. Throws `Errc::invalid_argument` for what is neither 0 nor 1.
+/// False if DROVER_TIMELINES=0, with which every device reports that it has no timelines; programs use it to test
+/// their fallback. Throws `Errc::invalid_argument` for values other than 0 and 1.
 [[nodiscard]] bool timelines_allowed();
 
-/// What to do without them.
+/// The remedy if they may not.
 inline constexpr const char* kWithoutTimelines =
-    "synchronize the stream and store the value from the CPU (timeline_store); DROVER_TIMELINES=0 switches them off";
+    "synchronize the stream and store the value from the CPU (timeline_store); DROVER_TIMELINES=0 disables stream "
+    "memory operations";
 
 }  // namespace drover

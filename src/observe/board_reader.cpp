@@ -27,7 +27,7 @@ bool is_board_link(std::string_view link) {
   return link == name || link == name + " (deleted)";
 }
 
-// Sealed, so that nobody can shorten it while we read.
+// A board is sealed, so that no process can shorten it during reads.
 void map_board(const std::filesystem::path& path, FoundBoard& found) {
   const Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) {
@@ -66,7 +66,7 @@ std::vector<FoundBoard> find_boards(const std::filesystem::path& proc) {
       const auto path = folder / std::to_string(number);
       if (!is_board_link(read_proc_link(path))) continue;
       struct stat status{};
-      if (::stat(path.c_str(), &status) != 0) continue;  // closed since, or somebody else's
+      if (::stat(path.c_str(), &status) != 0) continue;  // closed meanwhile, or of another user
       auto& found = boards[{status.st_dev, status.st_ino}];
       if (found.holders.empty()) map_board(path, found);
       if (!found.is_held_by(pid)) found.holders.push_back(pid);

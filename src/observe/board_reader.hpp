@@ -1,4 +1,4 @@
-// observe/board_reader.hpp: finds boards among the open files of processes and maps them.
+// observe/board_reader.hpp: finds the boards of pools among the open files of processes, and maps them.
 #pragma once
 
 #include <sys/types.h>
@@ -12,20 +12,19 @@
 
 namespace drover::observe {
 
-/// A board that was found.
+/// A board, and the processes that have it open.
 struct FoundBoard {
   std::vector<pid_t> holders;  ///< processes that have it open, in rising order
   Mapping memory;              ///< empty if it cannot be read
-  std::string problem;         ///< why not
+  std::string problem;         ///< why it cannot be read
 
   /// Requires: problem is empty.
   [[nodiscard]] Board& board() const noexcept { return *reinterpret_cast<Board*>(memory.data()); }
-  /// Whether the process has the board open, and so may be asked as a worker.
+  /// Whether the process has the board open, and so may be a worker of the pool.
   [[nodiscard]] bool is_held_by(pid_t pid) const noexcept;
 };
 
-/// Each board once, whoever has it open. Files that are none, or only say so, are problems or left out; never a
-/// crash.
+/// Each board once, with all its holders. Trusts nothing: files that only look like boards are reported in `problem`.
 [[nodiscard]] std::vector<FoundBoard> find_boards(const std::filesystem::path& proc = "/proc");
 
 }  // namespace drover::observe

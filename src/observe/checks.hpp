@@ -1,4 +1,4 @@
-// observe/checks.hpp: the doctor's checks and what they share; private to the library.
+// observe/checks.hpp: the checks of the doctor, and the helpers they share.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace drover::observe {
 
-/// One check: looks at the facts; nothing when it does not apply or another check tells the same story better.
+/// One check of the facts; nullopt if it does not apply, or if another check reports the cause better.
 using Check = std::optional<Finding> (*)(const Facts& facts);
 
 // In the order in which they are reported, from the hardware upwards.
@@ -37,21 +37,21 @@ std::optional<Finding> check_overcommit(const Facts& facts);
 
 /// Whether libcuda was loaded.
 [[nodiscard]] bool is_driver_loaded(const Facts& facts) noexcept;
-/// Whether cuInit was called and succeeded: then no doubt about access to a GPU remains.
+/// Whether cuInit was called and succeeded, which proves that a GPU can be used.
 [[nodiscard]] bool is_cuda_working(const Facts& facts) noexcept;
-/// Whether cuInit was called and answered `code`.
+/// Whether cuInit was called and returned `code`.
 [[nodiscard]] bool cuda_answered(const Facts& facts, int code) noexcept;
-/// Whether NVML was initialised and answered `code`.
+/// Whether nvmlInit was called and returned `code`.
 [[nodiscard]] bool nvml_answered(const Facts& facts, int code) noexcept;
-/// GPUs on the PCI bus that are not set aside for virtual machines.
+/// GPUs on the PCI bus that are not reserved for virtual machines.
 [[nodiscard]] std::vector<PciGpu> usable_gpus(const Facts& facts);
-/// Whether a node such as /dev/nvidia0 is there.
+/// Whether a node such as /dev/nvidia0 exists.
 [[nodiscard]] bool has_gpu_node(const Facts& facts) noexcept;
-/// Whether anything shows that this machine has a GPU for us; without one, a missing driver is no fault.
+/// Whether anything indicates that this machine has a usable GPU; without one, a missing driver is not a failure.
 [[nodiscard]] bool is_gpu_expected(const Facts& facts);
-/// Whether the host has a GPU, or one was asked for, but this container was not given it.
+/// Whether the host has a GPU, or one was requested, but this container has no access to it.
 [[nodiscard]] bool is_blocked_by_container(const Facts& facts);
-/// Whether CUDA_VISIBLE_DEVICES is set so as to hide every GPU: empty, or beginning with -1.
+/// Whether CUDA_VISIBLE_DEVICES hides every GPU: empty, or beginning with -1.
 [[nodiscard]] bool are_all_hidden(const Facts& facts);
 /// GPUs partitioned by MIG on which no partition exists, by name and PCI address.
 [[nodiscard]] std::vector<std::string> unpartitioned_mig_gpus(const Facts& facts);

@@ -30,7 +30,7 @@ std::string ids_in_mode(const std::vector<DeviceInfo>& devices, ComputeMode mode
   return ids;
 }
 
-// Why backend `cuda` cannot be used here; empty when it can.
+// Why backend `cuda` cannot be used here; empty if it can.
 std::string obstacle_to_cuda(const Facts& facts) {
   const auto& report = facts.probe.report;
   if (facts.probe.outcome != ProbeOutcome::answered) return "the driver does not answer";
@@ -70,12 +70,11 @@ std::optional<Finding> check_visible_devices(const Facts& facts) {
                     "name each GPU once in CUDA_VISIBLE_DEVICES");
     }
     auto summary = fmt::format(
-        "CUDA_VISIBLE_DEVICES={} names \"{}\", which is not there; CUDA ignores it and "
+        "CUDA_VISIBLE_DEVICES={} names \"{}\", which does not exist; CUDA ignores it and "
         "everything after it, so {} visible",
         setting.value_or(""), bad,
         counted(report.visible.size(), "GPU") + (report.visible.size() == 1 ? " is" : " are"));
-    const auto remedy =
-        fmt::format("take \"{}\" out of CUDA_VISIBLE_DEVICES; `nvidia-smi -L` lists what is there", bad);
+    const auto remedy = fmt::format("take \"{}\" out of CUDA_VISIBLE_DEVICES; `nvidia-smi -L` lists the GPUs", bad);
     return report.visible.empty() ? failed(kId, std::move(summary), remedy) : warned(kId, std::move(summary), remedy);
   }
   const auto count = fmt::format("{} of {} visible", report.visible.size(), counted(report.present.size(), "GPU"));
@@ -89,7 +88,7 @@ std::optional<Finding> check_device_order(const Facts& facts) {
   const auto& present = facts.probe.report.present;
   if (!setting || !names_by_number(*setting) || !are_models_mixed(present)) return std::nullopt;
   if (facts.environment.cuda_device_order == "PCI_BUS_ID") {
-    return passed(kId, "GPUs are numbered by PCI address, as nvidia-smi does");
+    return passed(kId, "GPUs are numbered by PCI address, as in nvidia-smi");
   }
   return warned(kId,
                 "CUDA_VISIBLE_DEVICES counts GPUs of different models, and CUDA numbers the fastest first, unlike "
@@ -102,8 +101,8 @@ std::optional<Finding> check_compute_mode(const Facts& facts) {
   const auto& visible = facts.probe.report.visible;
   if (visible.empty()) return std::nullopt;
   if (const auto closed = ids_in_mode(visible, ComputeMode::prohibited); !closed.empty()) {
-    return failed(kId, fmt::format("compute mode `prohibited` keeps every process from {}", closed),
-                  "open it with `sudo nvidia-smi -c DEFAULT`");
+    return failed(kId, fmt::format("compute mode `prohibited` denies every process access to {}", closed),
+                  "allow access with `sudo nvidia-smi -c DEFAULT`");
   }
   if (const auto exclusive = ids_in_mode(visible, ComputeMode::exclusive_process); !exclusive.empty()) {
     if (facts.mps.is_daemon_alive) {
@@ -151,11 +150,11 @@ std::optional<Finding> check_mps(const Facts& facts) {
   if (!mps.has_control && !is_asked_for) return std::nullopt;
   const bool is_refused = answer && answer->code >= kCudaMpsFirst && answer->code <= kCudaMpsLast;
   if (mps.has_control && facts.is_container && !is_refused) {
-    return noted(
-        kId, fmt::format("{} holds the traces of an MPS daemon that this container cannot see", mps.pipe_directory));
+    return noted(kId,
+                 fmt::format("{} has files of an MPS daemon that this container cannot see", mps.pipe_directory));
   }
   const auto summary =
-      mps.has_control ? fmt::format("{} holds the remains of an MPS daemon that is not running", mps.pipe_directory)
+      mps.has_control ? fmt::format("{} has left-over files of an MPS daemon that is not running", mps.pipe_directory)
                       : fmt::format("CUDA_MPS_PIPE_DIRECTORY={} has no MPS daemon", mps.pipe_directory);
   const auto remedy = fmt::format(
       "start it with `CUDA_MPS_PIPE_DIRECTORY={0} nvidia-cuda-mps-control -d`, or {1} to go without MPS",
@@ -168,7 +167,7 @@ std::optional<Finding> check_backend_setting(const Facts& facts) {
   const auto asked = facts.environment.backend.value_or("");
   if (asked.empty() || asked == "auto") return std::nullopt;
   if (asked == "host") {
-    if (facts.probe.report.visible.empty()) return passed(kId, "DROVER_BACKEND=host: emulated devices, as asked");
+    if (facts.probe.report.visible.empty()) return passed(kId, "DROVER_BACKEND=host: emulated devices, as requested");
     return noted(kId, "DROVER_BACKEND=host: emulated devices are used although a GPU is visible",
                  "unset DROVER_BACKEND to use the GPU");
   }
@@ -177,8 +176,8 @@ std::optional<Finding> check_backend_setting(const Facts& facts) {
                   "set DROVER_BACKEND to auto, host or cuda, or unset it");
   }
   const auto obstacle = obstacle_to_cuda(facts);
-  if (obstacle.empty()) return passed(kId, "DROVER_BACKEND=cuda: the GPU is used, as asked");
-  return failed(kId, fmt::format("DROVER_BACKEND=cuda cannot be had: {}", obstacle),
+  if (obstacle.empty()) return passed(kId, "DROVER_BACKEND=cuda: the GPU is used, as requested");
+  return failed(kId, fmt::format("DROVER_BACKEND=cuda is not possible: {}", obstacle),
                 "unset DROVER_BACKEND to run on emulated devices, or follow the findings about the driver");
 }
 

@@ -1,4 +1,4 @@
-// Checks of the driver's libraries: whether they answer, load, fit together and start.
+// Checks of the driver's libraries: whether they respond, load, match each other and start.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ constexpr int kNvmlMismatch = 18;
 const char* missing_library_remedy(const Facts& facts) {
   if (facts.is_container) {
     return "start the container with `docker run --gpus all` and NVIDIA_DRIVER_CAPABILITIES=compute,utility, which "
-           "brings the host's driver libraries in";
+           "adds the host's driver libraries";
   }
   if (!facts.kernel_module.empty()) {
     return "install the driver's libraries in the version of the kernel module (Debian: libcuda1; Ubuntu: "
@@ -30,7 +30,7 @@ std::string versions_text(const std::string& module, const std::string& librarie
 }
 
 std::string cuda_version_text(int version) {
-  return version == 0 ? "" : fmt::format(" and speaks CUDA {}.{}", version / 1000, version % 1000 / 10);
+  return version == 0 ? "" : fmt::format(" and supports CUDA {}.{}", version / 1000, version % 1000 / 10);
 }
 
 // Whether a missing GPU (CUDA_ERROR_NO_DEVICE) is explained by another finding.
@@ -59,7 +59,7 @@ std::optional<Finding> check_driver_answer(const Facts& facts) {
           "look for Xid errors with `sudo dmesg | grep -i xid`, end programs that hang on the GPU, reset it "
           "with `sudo nvidia-smi --gpu-reset`, and reboot if that does not help");
     case ProbeOutcome::died:
-      return failed(kId, fmt::format("asking the driver ended the process that asked: {}", facts.probe.detail),
+      return failed(kId, fmt::format("the process that queried the driver died: {}", facts.probe.detail),
                     "reinstall NVIDIA's driver in one version, and check that LD_LIBRARY_PATH and DROVER_LIBCUDA do "
                     "not name another libcuda.so.1");
   }
@@ -90,7 +90,7 @@ std::optional<Finding> check_driver_versions(const Facts& facts) {
   const bool are_known = !module.empty() && !libraries.empty();
   if (cuda_answered(facts, kCudaDriverMismatch) && are_known && module == libraries) {
     return failed(
-        kId, fmt::format("the libcuda that is loaded does not fit the driver, which is {}", module),
+        kId, fmt::format("the loaded libcuda does not match the driver, which is {}", module),
         "find which libcuda.so.1 comes first (LD_LIBRARY_PATH, DROVER_LIBCUDA, `ldconfig -p | grep libcuda`) "
         "and take CUDA's compat folder, or a copy from another driver, out of the way");
   }
@@ -109,10 +109,10 @@ std::optional<Finding> check_driver_symbols(const Facts& facts) {
   if (!is_driver_loaded(facts)) return std::nullopt;
   const auto& missing = facts.probe.report.missing_symbols;
   if (missing.empty()) return passed(kId, "the driver has every entry point drover needs");
-  // The toolkit's stub answers every question for an entry point with an error.
+  // The toolkit's stub fails every lookup of an entry point.
   if (std::ranges::find(missing, "cuInit") != missing.end()) {
     return failed(kId,
-                  fmt::format("{} is no driver: it does not even have cuInit, like the toolkit's stub for linking",
+                  fmt::format("{} is not a driver: it lacks even cuInit, like the toolkit's stub for linking",
                               facts.probe.report.cuda_library),
                   "take the toolkit's folder lib64/stubs out of LD_LIBRARY_PATH and DROVER_LIBCUDA");
   }
@@ -142,14 +142,13 @@ std::optional<Finding> check_nvml(const Facts& facts) {
   const bool is_expected = is_gpu_expected(facts);
   if (!report.nvml_library_error.empty()) {
     const auto summary =
-        fmt::format("NVML, by which drover counts GPUs, cannot be loaded: {}", report.nvml_library_error);
+        fmt::format("NVML, which drover uses to list GPUs, cannot be loaded: {}", report.nvml_library_error);
     if (!is_expected) return noted(kId, summary);
-    return failed(
-        kId, summary,
-        facts.is_container
-            ? "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility; `utility` brings NVML in"
-            : "install libnvidia-ml.so.1 in the driver's version (Debian: libnvidia-ml1; Ubuntu: part of "
-              "libnvidia-compute-<version>), or set DROVER_LIBNVML to its path");
+    return failed(kId, summary,
+                  facts.is_container
+                      ? "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility; `utility` adds NVML"
+                      : "install libnvidia-ml.so.1 in the driver's version (Debian: libnvidia-ml1; Ubuntu: part of "
+                        "libnvidia-compute-<version>), or set DROVER_LIBNVML to its path");
   }
   if (!report.nvml_init || report.nvml_init->code == kNvmlMismatch) return std::nullopt;
   if (report.nvml_init->code == 0) {
@@ -161,8 +160,8 @@ std::optional<Finding> check_nvml(const Facts& facts) {
   const bool is_module_missing = facts.kernel_module.empty() && !usable_gpus(facts).empty();
   if (is_module_missing) return std::nullopt;
   return failed(kId, summary,
-                "run `nvidia-smi`: while it fails too, repair the driver (`sudo dmesg | grep NVRM` says "
-                "what it complains of) or reboot");
+                "run `nvidia-smi`: if it fails too, repair the driver (`sudo dmesg | grep NVRM` shows "
+                "its complaints) or reboot");
 }
 
 }  // namespace drover::observe

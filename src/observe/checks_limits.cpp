@@ -1,4 +1,4 @@
-// Checks of what the system allows a process: shared memory, open files, memory.
+// Checks of the system's limits: shared memory, open files, memory.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ bool is_above(std::uint64_t part, std::uint64_t whole, double percent) {
 
 std::uint64_t room(const MemoryLimit& limit) { return limit.limit - std::min(limit.limit, limit.used); }
 
-// A limit at or above what the machine has binds nothing.
+// A limit at or above the memory of the machine has no effect.
 std::optional<MemoryLimit> tightest_limit(const Facts& facts) {
   std::optional<MemoryLimit> tightest;
   for (const auto& limit : facts.memory_limits) {
@@ -39,7 +39,7 @@ std::optional<Finding> check_shared_memory(const Facts& facts) {
             "medium Memory at /dev/shm)"
           : "enlarge it with `sudo mount -o remount,size=8G /dev/shm`";
   if (!facts.shared_memory) {
-    return warned(kId, "/dev/shm is missing; drover does without it, but torch and NCCL do not", remedy);
+    return warned(kId, "/dev/shm is missing; drover does not need it, but torch and NCCL do", remedy);
   }
   const auto [total, free] = *facts.shared_memory;
   if (total < kEnoughSharedMemory) {
@@ -52,7 +52,7 @@ std::optional<Finding> check_shared_memory(const Facts& facts) {
   }
   if (is_above(total - std::min(total, free), total, 95)) {
     return warned(kId, fmt::format("/dev/shm is nearly full: {} of {} free", format_bytes(free), format_bytes(total)),
-                  "remove what ended programs left there (`ls -l /dev/shm`), or enlarge it");
+                  "remove files that ended programs left there (`ls -l /dev/shm`), or enlarge it");
   }
   return passed(kId, fmt::format("/dev/shm has {} free of {}", format_bytes(free), format_bytes(total)));
 }
@@ -75,7 +75,7 @@ std::optional<Finding> check_open_files(const Facts& facts) {
   }
   if (is_above(files.in_use, files.soft_limit, 80)) {
     return warned(kId, fmt::format("{} of {} files are open already", files.in_use, files.soft_limit),
-                  "close what the starting program leaves open, or raise the limit with `ulimit -n`");
+                  "close the files that the starting program leaves open, or raise the limit with `ulimit -n`");
   }
   return passed(kId, fmt::format("a process may open {} files", files.soft_limit));
 }
@@ -105,7 +105,7 @@ std::optional<Finding> check_overcommit(const Facts& facts) {
   if (!facts.overcommit_memory) return std::nullopt;
   if (*facts.overcommit_memory != 2) {
     return passed(
-        kId, fmt::format("address space may be reserved ahead (vm.overcommit_memory={})", *facts.overcommit_memory));
+        kId, fmt::format("address space can be overcommitted (vm.overcommit_memory={})", *facts.overcommit_memory));
   }
   return warned(
       kId, "vm.overcommit_memory=2 counts reserved address space as used; CUDA and emulated devices reserve much",

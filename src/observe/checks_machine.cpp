@@ -1,4 +1,4 @@
-// Checks of the hardware and of the way to it: bus, container, kernel module, device nodes.
+// Checks of the hardware and of the access to it: bus, container, kernel module, device nodes.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ std::optional<Finding> check_gpu(const Facts& facts) {
   if (facts.is_wsl) {
     return noted(kId,
                  "the GPU is reached through Windows (WSL), where CUDA cannot share GPU memory between processes",
-                 "for zero-copy between processes run on Linux itself");
+                 "for zero-copy between processes, run on native Linux");
   }
   const auto usable = usable_gpus(facts);
   if (!usable.empty()) {
@@ -58,13 +58,13 @@ std::optional<Finding> check_gpu(const Facts& facts) {
   }
   if (!facts.pci_gpus.empty()) {
     return noted(kId,
-                 fmt::format("every NVIDIA GPU ({}) is set aside for virtual machines by vfio-pci; emulated devices "
+                 fmt::format("every NVIDIA GPU ({}) is reserved for virtual machines by vfio-pci; emulated devices "
                              "are used",
                              addresses(facts.pci_gpus)),
                  "to use one here, unbind it from vfio-pci and bind it to nvidia");
   }
   if (is_gpu_expected(facts) || facts.probe.outcome != ProbeOutcome::answered) return std::nullopt;
-  return noted(kId, "no NVIDIA GPU is seen in this machine; emulated devices are used");
+  return noted(kId, "this machine has no NVIDIA GPU; emulated devices are used");
 }
 
 std::optional<Finding> check_container_access(const Facts& facts) {
@@ -97,16 +97,17 @@ std::optional<Finding> check_kernel_module(const Facts& facts) {
       return failed(kId, fmt::format("{} is driven by nouveau, which cannot run CUDA", addresses(taken)),
                     std::string(kInstallDriver) + "; it keeps nouveau from loading");
     }
-    return failed(kId, "a GPU is on the PCI bus, but the kernel module nvidia is not loaded",
-                  std::string(kInstallDriver) +
-                      "; if it is installed, `sudo modprobe nvidia` says what stops it (after a kernel update: `sudo "
-                      "dkms autoinstall`; with Secure Boot: enrol the module's key)");
+    return failed(
+        kId, "a GPU is on the PCI bus, but the kernel module nvidia is not loaded",
+        std::string(kInstallDriver) +
+            "; if it is installed, `sudo modprobe nvidia` says what prevents it (after a kernel update: `sudo "
+            "dkms autoinstall`; with Secure Boot: enrol the module's key)");
   }
   if (const auto unbound = bound_to(gpus, ""); !unbound.empty()) {
-    return warned(kId,
-                  fmt::format("kernel module nvidia {} does not drive {}", facts.kernel_module, addresses(unbound)),
-                  "`sudo dmesg | grep NVRM` says why; a GPU this driver does not support, or a fallen one, needs "
-                  "another driver or a reboot");
+    return warned(
+        kId, fmt::format("kernel module nvidia {} does not drive {}", facts.kernel_module, addresses(unbound)),
+        "`sudo dmesg | grep NVRM` says why; an unsupported GPU needs another driver, and one that fell off the "
+        "bus a reboot");
   }
   return passed(kId, fmt::format("kernel module nvidia {} is loaded", facts.kernel_module));
 }

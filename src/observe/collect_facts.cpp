@@ -11,7 +11,7 @@
 
 #include "base/sys.hpp"
 #include "drover/base/bytes.hpp"
-#include "drover/observe/facts.hpp"
+#include "drover/observe/doctor.hpp"
 #include "observe/memory_limits.hpp"
 #include "observe/text_files.hpp"
 
@@ -30,7 +30,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, failed);
 }
 
-// The first word made of digits and dots: "... Kernel Module  580.159.04  Release Build ...".
+// The first word of digits and dots: "... Kernel Module  580.159.04  Release Build ...".
 std::string kernel_module_version(const fs::path& root) {
   const auto text = read_text(root / "proc/driver/nvidia/version");
   for (const auto word : observe::words(text)) {
@@ -92,8 +92,8 @@ DeviceEnvironment read_environment() {
           .backend = variable("DROVER_BACKEND")};
 }
 
-// By the name in the command line: the kernel cuts the short name after 15 characters, where daemon and server
-// still look alike.
+// Compares the name in the command line: the kernel truncates the short name to 15 characters, in which daemon and
+// server look alike.
 bool is_mps_daemon(const fs::path& process) {
   const auto command = read_text(process / "cmdline");
   return fs::path(command.c_str()).filename() == "nvidia-cuda-mps-control";

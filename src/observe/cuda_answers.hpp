@@ -1,4 +1,4 @@
-// observe/cuda_answers.hpp: what cuInit's failures mean to a user; private to the library.
+// observe/cuda_answers.hpp: the meaning of cuInit's errors to a user.
 #pragma once
 
 namespace drover::observe {
@@ -6,16 +6,16 @@ namespace drover::observe {
 inline constexpr int kCudaNoDevice = 100;
 inline constexpr int kCudaDriverMismatch = 803;
 inline constexpr int kCudaCompatUnsupported = 804;
-inline constexpr int kCudaMpsFirst = 805;  ///< first and last of the codes about MPS
+inline constexpr int kCudaMpsFirst = 805;  ///< first and last code about MPS
 inline constexpr int kCudaMpsLast = 810;
 
-/// A failure in words, and what to do about it.
+/// An error in words, and its remedy.
 struct CudaAnswer {
   const char* meaning;
   const char* remedy;
 };
 
-/// Never empty: an unknown code gets the general advice.
+/// Never empty: an unknown code gets general advice.
 [[nodiscard]] CudaAnswer explain_cuda_answer(int code) noexcept;
 
 }  // namespace drover::observe

@@ -1,4 +1,4 @@
-// What several checks conclude from the facts, so that one cause is reported once.
+// Conclusions that several checks draw from the facts, so that one cause is reported once.
 #include <algorithm>
 #include <iterator>
 
@@ -11,7 +11,7 @@
 namespace drover::observe {
 namespace {
 
-// NVIDIA_VISIBLE_DEVICES asks the container runtime for GPUs unless it is empty or one of its words for none.
+// NVIDIA_VISIBLE_DEVICES requests GPUs from the container runtime unless it is empty, `void` or `none`.
 bool is_gpu_asked_for(const Facts& facts) {
   const auto asked = facts.environment.nvidia_visible_devices.value_or("");
   return !asked.empty() && asked != "void" && asked != "none";

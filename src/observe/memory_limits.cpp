@@ -10,10 +10,10 @@
 namespace drover::observe {
 namespace {
 
-// Version 1 writes "no limit" as the largest multiple of a page that fits.
+// Version 1 writes "no limit" as the largest multiple of the page size that fits.
 constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;
 
-// The files that say the same thing in the two versions.
+// The names of the same files in the two versions.
 struct Dialect {
   std::string_view file_system;
   const char* limit;
@@ -27,8 +27,8 @@ constexpr Dialect kVersion1 = {"cgroup", "memory.limit_in_bytes", "memory.usage_
                                "total_inactive_file"};
 
 struct Mount {
-  std::string root;   // which cgroup is mounted
-  std::string point;  // where
+  std::string root;   // the mounted cgroup
+  std::string point;  // its mount point
 };
 
 bool lists(std::string_view names, std::string_view name) {
@@ -62,8 +62,8 @@ std::optional<std::string> find_path(std::string_view cgroups, const Dialect& di
   return std::nullopt;
 }
 
-// The own cgroup below the mount. Inside a container the mount's root is often the own cgroup itself, or lies
-// outside what the cgroup namespace shows; then the mount point is the nearest that can be read.
+// The path of our cgroup below the mount. In a container the root of the mount is often that cgroup itself, or lies
+// outside the cgroup namespace; then the mount point is the nearest cgroup that can be read.
 std::string below_mount(std::string path, const std::string& mount_root) {
   if (mount_root != "/") {
     const bool is_inside = path == mount_root || path.starts_with(mount_root + "/");

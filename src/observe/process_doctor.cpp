@@ -1,4 +1,4 @@
-#include "drover/observe/process_doctor.hpp"
+#include "observe/process_doctor.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -18,11 +18,8 @@
 #include "process/inspect/foreign_stacks.hpp"
 #include "process/inspect/proc_files.hpp"
 
-namespace drover {
+namespace drover::observe {
 namespace {
-
-using observe::PipeHolder;
-using observe::TreeFacts;
 
 constexpr std::size_t kMostProcesses = 256;
 constexpr std::size_t kMostPathBytes = 80;
@@ -38,7 +35,7 @@ std::set<std::string> pipes_waited_on(const std::vector<ProcessFacts>& tree) {
   return pipes;
 }
 
-// "flags:	0100001" in octal: the lowest two bits say how it was opened.
+// "flags:	0100001" in octal: the lowest two bits are the access mode.
 void read_rights(const std::filesystem::path& info, PipeHolder& holder) {
   const auto text = read_proc_text(info, 1024).value_or("");
   const auto flags = leading_number<int>(value_of(text, "flags"), 8);
@@ -48,7 +45,7 @@ void read_rights(const std::filesystem::path& info, PipeHolder& holder) {
   holder.may_write = mode == O_WRONLY || mode == O_RDWR;
 }
 
-// Anybody may have the other end, also outside of the tree.
+// Any process may hold the other end, even outside the tree.
 std::vector<PipeHolder> find_pipe_holders(const std::set<std::string>& pipes, const std::filesystem::path& proc) {
   std::vector<PipeHolder> holders;
   if (pipes.empty()) return holders;
@@ -73,15 +70,15 @@ TreeFacts collect_tree_facts(pid_t pid, const std::filesystem::path& proc) {
   facts.processes = read_tree_facts(pid, proc, kMostProcesses, &facts.left_out);
   if (facts.processes.empty()) {
     throw Error(Errc::not_found, fmt::format("there is no process {}", pid),
-                "look for its number with `ps aux` or `drover ps`; in a container numbers differ from the host's");
+                "find its pid with `ps aux` or `drover ps`; in a container, pids differ from those of the host");
   }
   if (facts.processes.front().is_hidden) {
     throw Error(
         Errc::permission_denied,
-        fmt::format("process {} belongs to user {} and may not be looked at", pid, facts.processes.front().user),
+        fmt::format("process {} belongs to user {} and cannot be inspected", pid, facts.processes.front().user),
         "run as its user or as root; a container needs --cap-add=SYS_PTRACE");
   }
-  // Who looks is no part of what is looked at, and cannot attach a debugger to itself.
+  // This process does not examine itself: it cannot attach a debugger to itself.
   if (pid != ::getpid()) std::erase_if(facts.processes, [](const auto& each) { return each.pid == ::getpid(); });
   for (const auto& process : facts.processes) {
     const auto* const known = facts.find(process.parent);
@@ -104,7 +101,7 @@ std::string gpu_text(const ProcessFacts& process) {
 void add_stack(ProcessDiagnosis& diagnosis, const ProcessFacts& process, Deadline deadline) {
   if (process.is_zombie() || process.pid == ::getpid()) return;
   if (deadline.has_passed()) {
-    diagnosis.stack_problem = "not asked: the time for stacks is over";
+    diagnosis.stack_problem = "not read: the time for stacks is over";
     return;
   }
   auto stacks = read_foreign_stacks(process.pid, deadline);
@@ -112,11 +109,11 @@ void add_stack(ProcessDiagnosis& diagnosis, const ProcessFacts& process, Deadlin
   diagnosis.stack_problem = std::move(stacks.problem);
 }
 
-// Pools that somebody of the tree has to do with.
+// Reports of the pools that a process of the tree owns or works for.
 std::vector<std::string> pool_reports(const TreeFacts& facts, const ProcessDoctorOptions& options,
                                       bool& is_alarming) {
   std::vector<std::string> reports;
-  for (const auto& found : observe::find_boards(options.proc)) {
+  for (const auto& found : find_boards(options.proc)) {
     const auto is_ours = [&](pid_t pid) { return facts.find(pid) != nullptr; };
     if (!found.problem.empty() || std::ranges::none_of(found.holders, is_ours)) continue;
     const auto report = make_stall_report(found.board(), {.patience = options.patience, .proc = options.proc});
@@ -142,7 +139,7 @@ TreeDiagnosis examine_process_tree(pid_t pid, const ProcessDoctorOptions& option
                                .command = process.command,
                                .state = process_text(process),
                                .gpu = gpu_text(process),
-                               .findings = observe::judge_process(facts, process)};
+                               .findings = judge_process(facts, process)};
     tree.verdict = std::max(tree.verdict, worst(diagnosis.findings));
     if (options.has_stacks) add_stack(diagnosis, process, deadline);
     tree.processes.push_back(std::move(diagnosis));
@@ -150,4 +147,4 @@ TreeDiagnosis examine_process_tree(pid_t pid, const ProcessDoctorOptions& option
   return tree;
 }
 
-}  // namespace drover
+}  // namespace drover::observe

@@ -1,4 +1,4 @@
-#include "drover/observe/ps.hpp"
+#include "observe/ps.hpp"
 
 #include <unistd.h>
 
@@ -15,10 +15,8 @@
 #include "process/inspect/process_facts.hpp"
 #include "process/inspect/symbols.hpp"
 
-namespace drover {
+namespace drover::observe {
 namespace {
-
-using observe::FoundBoard;
 
 constexpr std::chrono::milliseconds kTimeForAStack{500};
 
@@ -28,7 +26,7 @@ std::chrono::nanoseconds from_ticks(std::uint64_t ticks) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(seconds);
 }
 
-// The clock in which the kernel counts the starts of processes.
+// The clock that the kernel uses for the start times of processes.
 std::chrono::nanoseconds time_since_boot() {
   timespec now{};
   static_cast<void>(::clock_gettime(CLOCK_BOOTTIME, &now));
@@ -48,12 +46,12 @@ WorkerProcess describe(const WorkerReading& worker, const std::filesystem::path&
   return process;
 }
 
-// Who has not got the board open is no worker of it, whatever the board says, and is not disturbed.
+// A process that does not have the board open is not a worker, whatever the board says, and must not be interrupted.
 void add_stack(const FoundBoard& found, const WorkerReading& worker, WorkerProcess& process, Deadline deadline,
                const std::filesystem::path& proc) {
   if (!process.is_alive) return;
   if (!found.is_held_by(worker.pid)) {
-    process.stack_problem = "it has no part in this pool";
+    process.stack_problem = "it is not a worker of this pool";
     return;
   }
   const auto until = std::min(deadline.moment(), Deadline::after(kTimeForAStack).moment());
@@ -86,7 +84,7 @@ PoolInfo describe_pool(const FoundBoard& found, const PoolListOptions& options) 
 
 std::vector<PoolInfo> list_pools(const PoolListOptions& options) {
   std::vector<PoolInfo> pools;
-  for (const auto& found : observe::find_boards(options.proc)) pools.push_back(describe_pool(found, options));
+  for (const auto& found : find_boards(options.proc)) pools.push_back(describe_pool(found, options));
   std::ranges::sort(pools, [](const PoolInfo& left, const PoolInfo& right) {
     return std::tuple(left.board.application, -left.board.age) <
            std::tuple(right.board.application, -right.board.age);
@@ -94,4 +92,4 @@ std::vector<PoolInfo> list_pools(const PoolListOptions& options) {
   return pools;
 }
 
-}  // namespace drover
+}  // namespace drover::observe

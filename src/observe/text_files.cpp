@@ -16,7 +16,7 @@ constexpr std::string_view kSpaces = " \t\r\n";
 
 std::string read_text(const std::filesystem::path& path) {
   const std::ifstream file(path, std::ios::binary);
-  // This operator swallows what reading throws: files of a process that is just ending open, then fail to be read.
+  // This operator swallows read errors: files of a process that is exiting can be opened, but not read.
   std::ostringstream text;
   text << file.rdbuf();
   return std::move(text).str();

@@ -36,7 +36,7 @@ std::string pids_text(const std::vector<const ProcessFacts*>& processes) {
   return text.size() > 80 ? text.substr(0, 77) + "..." : text;
 }
 
-// The pipe in which a thread of the process waits in `call`; empty if none does.
+// The pipe on which a thread of the process waits in `call`; empty if none does.
 std::string pipe_waited_on(const ProcessFacts& process, std::string_view call) {
   const auto* const thread = thread_in(process, call);
   if (thread == nullptr) return {};
@@ -56,7 +56,7 @@ std::optional<Finding> rule_stopped(const TreeFacts& /*facts*/, const ProcessFac
   if (process.state == 't')
     return failed("stopped", "it is held by a debugger", "let the debugger continue or detach");
   return failed("stopped", "it was stopped by a signal (SIGSTOP, SIGTSTP)",
-                fmt::format("let it go on with `kill -CONT {}`", process.pid));
+                fmt::format("continue it with `kill -CONT {}`", process.pid));
 }
 
 std::optional<Finding> rule_stuck_in_kernel(const TreeFacts& /*facts*/, const ProcessFacts& process) {
@@ -66,7 +66,7 @@ std::optional<Finding> rule_stuck_in_kernel(const TreeFacts& /*facts*/, const Pr
                 fmt::format("thread {} is in uninterruptible sleep{}{}: a disk, a network file system or the GPU's "
                             "driver does not answer",
                             stuck->tid, stuck->wait_channel.empty() ? "" : " in ", stuck->wait_channel),
-                "look at `dmesg` for the reason; it cannot be killed before that call comes back");
+                "look at `dmesg` for the reason; it cannot be killed before that call returns");
 }
 
 std::optional<Finding> rule_cuda_after_fork(const TreeFacts& facts, const ProcessFacts& process) {
@@ -80,7 +80,7 @@ std::optional<Finding> rule_cuda_after_fork(const TreeFacts& facts, const Proces
       "or fork before anything uses CUDA");
 }
 
-// Other threads are not copied by fork, and what they held stays locked.
+// Fork does not copy other threads, and the locks they hold stay locked.
 std::optional<Finding> rule_lock_after_fork(const TreeFacts& facts, const ProcessFacts& process) {
   const auto* const parent = facts.find(process.parent);
   if (parent == nullptr || parent->thread_count < 2 || process.thread_count != 1) return std::nullopt;
@@ -89,7 +89,7 @@ std::optional<Finding> rule_lock_after_fork(const TreeFacts& facts, const Proces
   return warned(
       "lock-after-fork",
       fmt::format("it was likely forked from process {}, which has {} threads, and waits for a lock; if one "
-                  "of those threads held it at the fork, nobody will ever free it here",
+                  "of those threads held it at the fork, it will never be released here",
                   process.parent, parent->thread_count),
       "start workers with `spawn` instead of `fork`, or fork before threads are started");
 }
@@ -107,10 +107,10 @@ std::optional<Finding> rule_pipe_without_writer(const TreeFacts& facts, const Pr
   }
   if (!is_own_writer) return std::nullopt;
   return warned("pipe-without-writer",
-                fmt::format("it waits for {}, whose writer is likely gone: as far as is seen nobody but itself could "
-                            "write there",
+                fmt::format("it waits for {}, whose writer is likely gone: as far as can be seen, no other process "
+                            "could write to it",
                             pipe),
-                "close the end to write in the process that reads, so that it sees the end when the writer dies");
+                "close the write end in the reading process, so that it gets end of file when the writer dies");
 }
 
 std::optional<Finding> rule_pipe_full(const TreeFacts& facts, const ProcessFacts& process) {
@@ -123,8 +123,8 @@ std::optional<Finding> rule_pipe_full(const TreeFacts& facts, const ProcessFacts
   }
   return warned("pipe-full",
                 fmt::format("it waits for room in {}: {}", pipe,
-                            readers.empty() ? "nobody but itself could read there" : readers + " does not read"),
-                "look at the reader; give it the reason to read, or end it");
+                            readers.empty() ? "no other process could read it" : readers + " does not read"),
+                "look at the reader; make it read, or end it");
 }
 
 std::optional<Finding> rule_dead_child(const TreeFacts& facts, const ProcessFacts& process) {
@@ -133,10 +133,10 @@ std::optional<Finding> rule_dead_child(const TreeFacts& facts, const ProcessFact
   if (ended.empty() || !waits) return std::nullopt;
   return warned(
       "dead-child",
-      fmt::format("it waits for a lock or a semaphore, and its child {} has ended: likely what that was to release "
-                  "or send will not come",
+      fmt::format("it waits for a lock or a semaphore, and its child {} has ended: it likely waits for a release "
+                  "or message that will never come",
                   pids_text(ended)),
-      "wait with a time limit and look whether children live; locks of drover are freed when their holder "
+      "wait with a timeout and check that children are alive; drover's locks are released when their holder "
       "dies");
 }
 
@@ -146,7 +146,7 @@ std::optional<Finding> rule_unreaped_children(const TreeFacts& facts, const Proc
   return warned("unreaped-children",
                 fmt::format("{} of its children ended and {} not reaped: {}", ended.size(),
                             ended.size() == 1 ? "was" : "were", pids_text(ended)),
-                "call wait (Python: Process.join) for each child, and look at how it ended");
+                "call wait (Python: Process.join) for each child, and check its exit status");
 }
 
 std::optional<Finding> rule_waits_for_children(const TreeFacts& facts, const ProcessFacts& process) {

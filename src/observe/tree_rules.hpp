@@ -1,4 +1,4 @@
-// observe/tree_rules.hpp: what processes wait for that know nothing of drover; private to the library.
+// observe/tree_rules.hpp: rules that find out what any process waits for, whether or not it uses drover.
 #pragma once
 
 #include <optional>
@@ -10,27 +10,27 @@
 
 namespace drover::observe {
 
-/// One end of a pipe in the hands of a process.
+/// An open end of a pipe.
 struct PipeHolder {
-  pid_t pid = 0;            ///< whose
+  pid_t pid = 0;            ///< process that holds it
   std::string pipe;         ///< "pipe:[1234]"
-  bool may_read = false;    ///< it is the end to read from
-  bool may_write = false;   ///< it is the end to write to
+  bool may_read = false;    ///< it is open for reading
+  bool may_write = false;   ///< it is open for writing
   std::string description;  ///< "process 77 (train, stopped)"
 };
 
-/// A tree of processes and what was found out about them. A plain value: tests fill it by hand.
+/// The facts about a tree of processes. A plain value, so that tests can fill it in.
 struct TreeFacts {
   std::vector<ProcessFacts> processes;  ///< parents before children
-  std::size_t left_out = 0;             ///< processes of the tree beyond those that are looked at
-  std::vector<pid_t> forked;            ///< those that were likely forked after CUDA was started
-  std::vector<PipeHolder> pipes;        ///< who has the pipes in which somebody of the tree waits
+  std::size_t left_out = 0;             ///< number of processes beyond the limit
+  std::vector<pid_t> forked;            ///< processes that were likely forked after CUDA was started
+  std::vector<PipeHolder> pipes;        ///< holders of the pipes on which processes of the tree wait
 
-  /// A process of the tree; nullptr if it is none.
+  /// The process with this id; nullptr if it is not in the tree.
   [[nodiscard]] const ProcessFacts* find(pid_t pid) const noexcept;
 };
 
-/// Looks at one process; nothing if the rule does not apply.
+/// Judges one process; nullopt if the rule does not apply.
 using TreeRule = std::optional<Finding> (*)(const TreeFacts& facts, const ProcessFacts& process);
 
 std::optional<Finding> rule_stopped(const TreeFacts& facts, const ProcessFacts& process);
@@ -44,7 +44,7 @@ std::optional<Finding> rule_unreaped_children(const TreeFacts& facts, const Proc
 std::optional<Finding> rule_waits_for_children(const TreeFacts& facts, const ProcessFacts& process);
 std::optional<Finding> rule_busy(const TreeFacts& facts, const ProcessFacts& process);
 
-/// What all rules find of one process.
+/// The findings of all rules for one process.
 [[nodiscard]] std::vector<Finding> judge_process(const TreeFacts& facts, const ProcessFacts& process);
 
 }  // namespace drover::observe

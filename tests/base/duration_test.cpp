@@ -1,4 +1,4 @@
-#include "drover/base/duration.hpp"
+#include "base/duration.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "drover/base/errc.hpp"
+#include "drover/base/error.hpp"
 
 #include <set>
 #include <string_view>

@@ -137,7 +137,7 @@ def test_missing_stack_has_a_reason(plain, board, sleeper):
     board.add(sleeper.pid, RUNNING, task=1)
     done = plain.run("ps", "--stacks")
     assert done.returncode == 0
-    assert f"stack of worker-0 ({sleeper.pid}): it has no part in this pool" in done.stdout
+    assert f"stack of worker-0 ({sleeper.pid}): it is not a worker of this pool" in done.stdout
 
 
 def test_invalid_board_is_a_problem_and_not_a_crash(plain):

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/mapping.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "support/backends.hpp"
 
 namespace drover::test {

@@ -13,7 +13,7 @@
 #include "conformance/backend_suite.hpp"
 #include "drover/base/bytes.hpp"
 #include "drover/base/mapping.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "support/gpu_capture.hpp"
 
 namespace drover::test {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/bytes.hpp"
-#include "drover/device/capture_notice.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
+#include "drover/device/stream.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
 #include "support/fake_driver/fake_memory.hpp"

@@ -3,7 +3,7 @@
 
 #include "drover/base/bytes.hpp"
 #include "drover/base/mapping.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "support/backends.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"

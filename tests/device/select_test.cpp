@@ -1,5 +1,5 @@
 // The choice of backend is made once per process, so each case is a process of its own.
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 
 #include <gtest/gtest.h>
 

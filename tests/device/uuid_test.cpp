@@ -1,8 +1,6 @@
-#include "drover/device/uuid.hpp"
+#include "drover/device/info.hpp"
 
 #include <gtest/gtest.h>
-
-#include "drover/device/info.hpp"
 
 namespace drover {
 

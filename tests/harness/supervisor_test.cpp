@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "drover/base/config.hpp"
+#include "base/config.hpp"
 #include "drover/base/fd.hpp"
 #include "fixture_run.hpp"
 #include "support/process_tree.hpp"

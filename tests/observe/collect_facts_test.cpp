@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/bytes.hpp"
-#include "drover/observe/facts.hpp"
+#include "drover/observe/doctor.hpp"
 #include "observe/sample_tree.hpp"
 #include "support/fault_seam.hpp"
 #include "support/scoped_environment.hpp"

@@ -29,7 +29,7 @@ TEST(Doctor, visible_devices_must_name_what_is_there) {
           f.probe.report.unmatched = {"7", "1"};
         },
         "visible-devices", Severity::warning,
-        "\"7\", which is not there; CUDA ignores it and everything after it, so 1 GPU is", "take \"7\" out"},
+        "\"7\", which does not exist; CUDA ignores it and everything after it, so 1 GPU is", "take \"7\" out"},
        {"entry given twice",
         [](Facts& f) {
           f.environment.cuda_visible_devices = "0,0";
@@ -88,7 +88,7 @@ TEST(Doctor, compute_mode_must_let_processes_share) {
         },
         "compute-mode", Severity::note, "MPS server", ""},
        {"prohibited", [](Facts& f) { f.probe.report.visible[0].compute_mode = ComputeMode::prohibited; },
-        "compute-mode", Severity::failure, "keeps every process from cuda:0", "nvidia-smi -c DEFAULT"}});
+        "compute-mode", Severity::failure, "denies every process access to cuda:0", "nvidia-smi -c DEFAULT"}});
 }
 
 TEST(Doctor, mig_needs_an_instance) {
@@ -143,42 +143,42 @@ TEST(Doctor, mps_is_one_fault_domain_and_must_be_alive_when_asked_for) {
 }
 
 TEST(Doctor, backend_setting_must_be_one_that_can_be_had) {
-  expect_findings(
-      machine_with_gpus,
-      {{"cuda", [](Facts& f) { f.environment.backend = "cuda"; }, "backend-setting", Severity::ok, "as asked", ""},
-       {"host beside a GPU", [](Facts& f) { f.environment.backend = "host"; }, "backend-setting", Severity::note,
-        "although a GPU is visible", "unset DROVER_BACKEND"},
-       {"unknown", [](Facts& f) { f.environment.backend = "rocm"; }, "backend-setting", Severity::failure,
-        "DROVER_BACKEND=rocm names no backend", "auto, host or cuda"},
-       {"cuda with a driver that hangs",
-        [](Facts& f) {
-          f.environment.backend = "cuda";
-          f.probe.outcome = ProbeOutcome::timed_out;
-        },
-        "backend-setting", Severity::failure, "does not answer", "unset DROVER_BACKEND"},
-       {"cuda with an old driver",
-        [](Facts& f) {
-          f.environment.backend = "cuda";
-          f.probe.report.missing_symbols = {"cuMemMap"};
-        },
-        "backend-setting", Severity::failure, "too old", "unset DROVER_BACKEND"},
-       {"cuda that does not start",
-        [](Facts& f) {
-          f.environment.backend = "cuda";
-          fail_cuda(f, 999);
-        },
-        "backend-setting", Severity::failure, "cuInit gave 999", "unset DROVER_BACKEND"},
-       {"cuda with every GPU hidden",
-        [](Facts& f) {
-          f.environment.backend = "cuda";
-          f.probe.report.visible.clear();
-        },
-        "backend-setting", Severity::failure, "no GPU is visible", "unset DROVER_BACKEND"}});
-  expect_findings(
-      machine_without_gpu,
-      {{"host", [](Facts& f) { f.environment.backend = "host"; }, "backend-setting", Severity::ok, "as asked", ""},
-       {"cuda without a driver", [](Facts& f) { f.environment.backend = "cuda"; }, "backend-setting",
-        Severity::failure, "libcuda.so.1 cannot be loaded", "emulated devices"}});
+  expect_findings(machine_with_gpus,
+                  {{"cuda", [](Facts& f) { f.environment.backend = "cuda"; }, "backend-setting", Severity::ok,
+                    "as requested", ""},
+                   {"host beside a GPU", [](Facts& f) { f.environment.backend = "host"; }, "backend-setting",
+                    Severity::note, "although a GPU is visible", "unset DROVER_BACKEND"},
+                   {"unknown", [](Facts& f) { f.environment.backend = "rocm"; }, "backend-setting", Severity::failure,
+                    "DROVER_BACKEND=rocm names no backend", "auto, host or cuda"},
+                   {"cuda with a driver that hangs",
+                    [](Facts& f) {
+                      f.environment.backend = "cuda";
+                      f.probe.outcome = ProbeOutcome::timed_out;
+                    },
+                    "backend-setting", Severity::failure, "does not answer", "unset DROVER_BACKEND"},
+                   {"cuda with an old driver",
+                    [](Facts& f) {
+                      f.environment.backend = "cuda";
+                      f.probe.report.missing_symbols = {"cuMemMap"};
+                    },
+                    "backend-setting", Severity::failure, "too old", "unset DROVER_BACKEND"},
+                   {"cuda that does not start",
+                    [](Facts& f) {
+                      f.environment.backend = "cuda";
+                      fail_cuda(f, 999);
+                    },
+                    "backend-setting", Severity::failure, "cuInit gave 999", "unset DROVER_BACKEND"},
+                   {"cuda with every GPU hidden",
+                    [](Facts& f) {
+                      f.environment.backend = "cuda";
+                      f.probe.report.visible.clear();
+                    },
+                    "backend-setting", Severity::failure, "no GPU is visible", "unset DROVER_BACKEND"}});
+  expect_findings(machine_without_gpu,
+                  {{"host", [](Facts& f) { f.environment.backend = "host"; }, "backend-setting", Severity::ok,
+                    "as requested", ""},
+                   {"cuda without a driver", [](Facts& f) { f.environment.backend = "cuda"; }, "backend-setting",
+                    Severity::failure, "libcuda.so.1 cannot be loaded", "emulated devices"}});
 }
 
 TEST(Doctor, automatic_backend_is_not_worth_a_word) {

@@ -1,4 +1,4 @@
-#include "drover/observe/process_doctor.hpp"
+#include "observe/process_doctor.hpp"
 
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 #include "support/temporary_folder.hpp"
 #include "support/waiting_child.hpp"
 
-namespace drover {
+namespace drover::observe {
 namespace {
 
 using namespace std::chrono_literals;
@@ -134,4 +134,4 @@ TEST(ProcessDoctor, pool_that_a_process_works_for_is_judged) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::observe

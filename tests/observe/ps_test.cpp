@@ -1,4 +1,4 @@
-#include "drover/observe/ps.hpp"
+#include "observe/ps.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include "pool/watch/stack_sampler.hpp"
 #include "support/waiting_child.hpp"
 
-namespace drover {
+namespace drover::observe {
 namespace {
 
 using namespace std::chrono_literals;
@@ -85,7 +85,7 @@ TEST(Ps, stacks_are_asked_of_workers_only) {
   board.add_worker(worker.pid(), WorkerState::running);
   const auto pool = find_pool("ps-stacks", {.has_stacks = true});
   ASSERT_TRUE(pool);
-  EXPECT_EQ(pool->processes[0].stack_problem, "it has no part in this pool");
+  EXPECT_EQ(pool->processes[0].stack_problem, "it is not a worker of this pool");
   EXPECT_EQ(pool->processes[1].stack_problem, "it does not answer such requests");
   EXPECT_EQ(board->workers[0].stack_asked.load(), 0U);
 }
@@ -140,4 +140,4 @@ TEST(Ps, file_that_could_shrink_is_not_read) {
 TEST(Ps, no_proc_no_pools) { EXPECT_TRUE(list_pools({.proc = "/nonexistent"}).empty()); }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::observe

@@ -22,8 +22,8 @@ def check(tree: Tree) -> tuple[int, str]:
 
 @pytest.fixture
 def good(tree: Tree) -> Tree:
-    """Give a tree with correct documentation."""
-    tree.write("include/drover/base/errc.hpp", ERRC)
+    """Give a tree whose documentation is true."""
+    tree.write("include/drover/base/error.hpp", ERRC)
     tree.write("src/base/log.cpp", 'const char* a = std::getenv("DROVER_LOG");\n')
     tree.write("docs/errors.md", "# Errors\n\n## `busy`\n\ntext\n\n## timed_out: too late\n\ntext\n")
     tree.write("docs/configuration.md", "| variable | meaning |\n|---|---|\n| `DROVER_LOG` | threshold |\n")
@@ -37,7 +37,7 @@ def good(tree: Tree) -> Tree:
     return tree
 
 
-def test_correct_documentation_passes(good: Tree) -> None:
+def test_true_documentation_passes(good: Tree) -> None:
     """Everything that is allowed, in one tree."""
     assert check(good) == (0, "check_docs: ok\n")
 
@@ -59,7 +59,7 @@ def test_correct_documentation_passes(good: Tree) -> None:
         (
             "docs/errors.md",
             "# Errors\n## busy\n",
-            "include/drover/base/errc.hpp:5: Errc::timed_out has no heading in docs/errors.md: ",
+            "include/drover/base/error.hpp:5: Errc::timed_out has no heading in docs/errors.md: ",
         ),
         (
             "src/base/a.cpp",
@@ -90,7 +90,7 @@ def test_correct_documentation_passes(good: Tree) -> None:
         ("ARCHITECTURE.md", "All `docs/*.rst`.\n", "ARCHITECTURE.md:1: `docs/*.rst` does not exist: "),
     ],
 )
-def test_incorrect_documentation_is_reported_with_its_place(good: Tree, name: str, text: str, message: str) -> None:
+def test_untrue_documentation_is_reported_with_its_place(good: Tree, name: str, text: str, message: str) -> None:
     """Each rule, broken once."""
     good.write(name, text)
     status, output = check(good)
@@ -100,23 +100,23 @@ def test_incorrect_documentation_is_reported_with_its_place(good: Tree, name: st
 
 
 def test_missing_pages_are_reported(good: Tree) -> None:
-    """Codes and variables need pages."""
+    """Codes and variables need their pages."""
     (good.root / "docs/errors.md").unlink()
     (good.root / "docs/configuration.md").unlink()
     good.write("README.md", "text\n")
     status, output = check(good)
     assert status == 1
-    assert "docs/errors.md:1: is missing: describe every code of include/drover/base/errc.hpp there" in output
+    assert "docs/errors.md:1: is missing: describe every code of include/drover/base/error.hpp there" in output
     assert "docs/configuration.md:1: is missing: describe DROVER_LOG there, which src/base/log.cpp reads" in output
 
 
 def test_variable_in_a_comment_is_not_read(good: Tree) -> None:
-    """Only strings in code count as reads."""
+    """Only strings in code count."""
     good.write("src/base/a.cpp", '// getenv("DROVER_OLD")\nconst char* hint = "set DROVER_OTHER=1";\n')
     assert check(good)[0] == 0
 
 
-def test_anchors_are_those_of_github() -> None:
-    """Punctuation is dropped, spaces become dashes, repeated headings are numbered, HTML anchors count."""
+def test_anchors_are_those_that_github_makes() -> None:
+    """Punctuation goes, spaces become dashes, repeated headings are numbered, HTML anchors count."""
     text = '# A `b_c`: d-e!\n## A\n## A\n<a id="own"></a>\n```\n# not this\n```\n## [Link](x.md) text ##\n'
     assert markdown.anchors(text) == {"a-b_c-d-e", "a", "a-1", "own", "link-text"}

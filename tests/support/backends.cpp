@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "support/leftovers.hpp"
 
 namespace drover::test {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "drover/base/errc.hpp"
+#include "drover/base/error.hpp"
 
 namespace drover::test {
 

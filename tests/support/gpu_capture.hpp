@@ -1,7 +1,6 @@
 // tests/support/gpu_capture.hpp: graphs that a program captures while it uses drover.
 #pragma once
 
-#include "drover/device/capture_notice.hpp"
 #include "drover/device/stream.hpp"
 
 namespace drover::test {

@@ -18,8 +18,8 @@
 
 #include <fmt/format.h>
 
+#include "base/config.hpp"
 #include "drover/base/clock.hpp"
-#include "drover/base/config.hpp"
 #include "support/process_tree.hpp"
 
 namespace drover::test {

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "drover/base/config.hpp"
+#include "base/config.hpp"
 #include "drover/session/init.hpp"
 #include "support/peer_main.hpp"
 #include "support/runner.hpp"

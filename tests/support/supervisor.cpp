@@ -20,8 +20,8 @@
 
 #include <fmt/format.h>
 
+#include "base/config.hpp"
 #include "drover/base/clock.hpp"
-#include "drover/base/config.hpp"
 #include "support/leftovers.hpp"
 #include "support/process_tree.hpp"
 #include "support/runner.hpp"

@@ -5,16 +5,16 @@
 
 namespace drover {
 
-/// The clock of all waiting: monotonic, the same in every process of a machine, never set by anyone.
+/// The clock of every wait: monotonic, the same in all processes of a machine, and never adjusted.
 using Clock = std::chrono::steady_clock;
 
-/// A moment until which something may take; every call that waits takes one. A small value type.
+/// The moment at which a wait gives up; every call that waits takes one. A small value type.
 class Deadline {
  public:
   /// Never passes.
   [[nodiscard]] static Deadline never() noexcept { return Deadline(Clock::time_point::max()); }
-  /// Passes `duration` from now; at once, without a look at the clock, if it is zero or negative. A duration too long
-  /// to count is never.
+  /// Passes `duration` from now. Zero or less has passed already, without reading the clock; a duration beyond the
+  /// range of the clock never passes.
   [[nodiscard]] static Deadline after(std::chrono::nanoseconds duration) noexcept;
   /// Passes at `moment`.
   [[nodiscard]] static Deadline at(Clock::time_point moment) noexcept { return Deadline(moment); }
@@ -25,9 +25,9 @@ class Deadline {
   [[nodiscard]] bool has_passed() const noexcept {
     return moment_ <= Clock::time_point() || (!is_never() && Clock::now() >= moment_);
   }
-  /// Time left, never negative; nanoseconds::max() when it never passes.
+  /// Time left, never negative; nanoseconds::max() if it never passes.
   [[nodiscard]] std::chrono::nanoseconds remaining() const noexcept;
-  /// Time left as `poll` wants it: rounded up, -1 when it never passes.
+  /// Time left in milliseconds for `poll`: rounded up, -1 if it never passes.
   [[nodiscard]] int poll_timeout() const noexcept;
   /// The moment itself.
   [[nodiscard]] Clock::time_point moment() const noexcept { return moment_; }
@@ -39,7 +39,7 @@ class Deadline {
 
 /// How a wait with a deadline ended.
 enum class [[nodiscard]] WaitResult {
-  done,       ///< what was waited for has happened
+  done,       ///< the awaited event has happened
   timed_out,  ///< the deadline passed first; nothing has changed
 };
 

@@ -1,4 +1,4 @@
-// drover/base/mapping.hpp: the owner of a piece of mapped memory, and the memory file behind shared ones.
+// drover/base/mapping.hpp: the owner of mapped memory, and the memory files that processes share.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace drover {
 
-/// Owns one `mmap`ed range and unmaps it. Move-only; may be empty. The bytes may be shared with other
-/// processes, which can change them at any time.
+/// Owns one `mmap`ed range and unmaps it. Move-only; may be empty. If the range is shared, other processes can change
+/// its bytes at any time.
 class Mapping {
  public:
   /// Owns nothing.
   Mapping() noexcept = default;
-  /// Takes over what `other` owned and leaves it empty.
+  /// Leaves `other` empty.
   Mapping(Mapping&& other) noexcept;
-  /// Unmaps what was owned, then takes over what `other` owned.
+  /// Unmaps the current range, then leaves `other` empty.
   Mapping& operator=(Mapping&& other) noexcept;
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -29,9 +29,9 @@ class Mapping {
   /// Throws `Errc::corrupt` if the file is shorter, since touching the rest would be SIGBUS.
   [[nodiscard]] static Mapping shared(const Fd& file, std::size_t bytes);
 
-  /// First byte; nullptr when empty.
+  /// First byte; nullptr if empty.
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  /// Length in bytes; 0 when empty.
+  /// Length in bytes; 0 if empty.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// The whole range.
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data_, size_}; }
@@ -45,18 +45,17 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-/// Makes the pages of mapped memory present for this process now, so that its first touch of each does not cost a
-/// microsecond or two later. Only speed depends on it: where the kernel refuses (before Linux 5.14, or for want of
-/// memory), they come when touched.
+/// Faults in the pages of mapped memory now, which saves a microsecond or two at the first touch of each. Best
+/// effort: if the kernel refuses (Linux before 5.14, too little memory), pages are faulted in when touched.
 void make_present(std::span<std::byte> memory) noexcept;
 
-/// Makes a memory file of exactly `bytes`, sealed against growing and shrinking so that no peer can turn
-/// another's access into SIGBUS. It has no name in any file system: the kernel frees it with its last
-/// descriptor and mapping. `label` shows in /proc. Requires: bytes > 0, label under 200 characters.
+/// Creates a memory file of exactly `bytes`, sealed against growing and shrinking, so that no peer can turn another's
+/// access into SIGBUS. It has no name in any file system: the kernel frees it with its last descriptor and mapping.
+/// `label` shows in /proc. Requires: bytes > 0, label under 200 characters.
 [[nodiscard]] Fd make_memory_file(const std::string& label, std::size_t bytes);
 
-/// Checks that `file` is a memory file with the seals above and returns its size; throws `Errc::corrupt`
-/// otherwise. For descriptors that came from another process.
+/// Checks that `file` is a memory file with these seals and returns its size; throws `Errc::corrupt` otherwise. For
+/// descriptors received from another process.
 [[nodiscard]] std::size_t check_memory_file(const Fd& file);
 
 }  // namespace drover

@@ -1,5 +1,5 @@
-// drover/base/mutex.hpp: a mutex whose discipline Clang checks at compile time (-Wthread-safety).
-// For threads of one process; between processes see drover/ipc.
+// drover/base/mutex.hpp: a mutex whose use Clang checks at compile time (-Wthread-safety). For the threads of one
+// process; drover/ipc has locks between processes.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +18,7 @@
 /// The function may be called only while the named mutexes are not held.
 #define DROVER_EXCLUDES(...) DROVER_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
 
-/// The analysis cannot follow the function: a comment says why it is right.
+/// Disables the analysis for a function that it cannot follow; a comment there says why the function is correct.
 #define DROVER_NO_THREAD_ANALYSIS DROVER_THREAD_ANNOTATION(no_thread_safety_analysis)
 
 namespace drover {
@@ -26,9 +26,9 @@ namespace drover {
 /// std::mutex with the annotations that libstdc++ lacks.
 class DROVER_THREAD_ANNOTATION(capability("mutex")) Mutex {
  public:
-  /// Waits until the mutex is free and takes it.
+  /// Waits until the mutex is free and acquires it.
   void lock() DROVER_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
-  /// Gives it back. Requires: this thread holds it.
+  /// Releases it. Requires: this thread holds it.
   void unlock() DROVER_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
 
  private:
@@ -38,7 +38,7 @@ class DROVER_THREAD_ANNOTATION(capability("mutex")) Mutex {
 /// Holds a Mutex for a scope.
 class DROVER_THREAD_ANNOTATION(scoped_lockable) MutexLock {
  public:
-  /// Takes `mutex`.
+  /// Acquires `mutex`.
   explicit MutexLock(Mutex& mutex) DROVER_THREAD_ANNOTATION(acquire_capability(mutex)) : mutex_(mutex) {
     mutex_.lock();
   }
@@ -50,7 +50,7 @@ class DROVER_THREAD_ANNOTATION(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-/// Waits and wakes on a Mutex the caller holds: `changed.wait(mutex)`.
+/// Waits on a Mutex that the caller holds: `changed.wait(mutex)`.
 using ConditionVariable = std::condition_variable_any;
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-// drover/base/version.hpp: which drover this is.
+// drover/base/version.hpp: the version of the library.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@ namespace drover {
 /// The release, e.g. "0.1.0".
 [[nodiscard]] std::string_view version() noexcept;
 
-/// Release, source revision where known, build type and compiler, for bug reports.
+/// Release, source revision if known, build type and compiler, for bug reports.
 [[nodiscard]] std::string_view version_details() noexcept;
 
 }  // namespace drover

@@ -9,19 +9,19 @@
 
 namespace drover {
 
-/// How many blocks of how many threads.
+/// Number of blocks, and of threads in each.
 struct LaunchShape {
   std::array<std::uint32_t, 3> grid{1, 1, 1};   ///< blocks in x, y, z
   std::array<std::uint32_t, 3> block{1, 1, 1};  ///< threads per block in x, y, z
   std::uint32_t shared_bytes = 0;               ///< dynamic shared memory per block
 };
 
-/// One argument of a launch: its bytes are copied when the launch is submitted.
+/// One argument of a launch. Its bytes are copied when the launch is submitted.
 struct KernelArgument {
   const void* data = nullptr;  ///< first byte of the value
   std::size_t bytes = 0;       ///< its size, which must be that of the kernel's parameter
 
-  /// The argument `value`; it must live until the launch call returns, hence no temporaries.
+  /// Refers to `value`, which must live until the launch call returns; hence no temporaries.
   template <class Value>
   static KernelArgument of(const Value& value) noexcept {
     return {static_cast<const void*>(&value), sizeof(Value)};
@@ -30,7 +30,7 @@ struct KernelArgument {
   static KernelArgument of(const Value&& value) = delete;
 };
 
-/// A function in a module; lives no longer than the module.
+/// A function in a module. Must not outlive the module.
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -42,9 +42,9 @@ class Kernel {
   Kernel() = default;
 };
 
-/// Loaded device code. On `cuda` the image is PTX, a cubin or a fatbin. On `host` it is an ELF shared object
-/// whose kernels are C functions `void NAME(const HostLaunch*)`, see drover/device/host_kernel.h.
-/// Destruction requires that no launch of its kernels is under way.
+/// Loaded device code. On `cuda` the image is PTX, a cubin or a fatbin. On `host` it is an ELF shared object whose
+/// kernels are C functions `void NAME(const HostLaunch*)`; see drover/device/host_kernel.h. Destruction requires that
+/// no launch of its kernels is in flight.
 class Module {
  public:
   virtual ~Module() = default;

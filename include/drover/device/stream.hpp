@@ -1,6 +1,7 @@
-// drover/device/stream.hpp: work that a device does in order, later.
+// drover/device/stream.hpp: streams, the queues of asynchronous work of a device, and their events.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,7 +13,7 @@
 
 namespace drover {
 
-/// A mark in a stream. Until it is recorded it counts as having happened. Usable from any thread of the
+/// A mark in a stream. Before it is first recorded it counts as having happened. Usable from any thread of the
 /// process; between processes use timelines.
 class StreamEvent {
  public:
@@ -20,12 +21,12 @@ class StreamEvent {
   StreamEvent(const StreamEvent&) = delete;
   StreamEvent& operator=(const StreamEvent&) = delete;
 
-  /// Whether the work before the latest record is done; does not block.
+  /// Whether the work before the latest record is complete; does not block.
   [[nodiscard]] virtual bool has_happened() const = 0;
-  /// Blocks this thread until it has happened.
+  /// Blocks the calling thread until it has happened.
   virtual WaitResult synchronize(Deadline deadline) const = 0;
-  /// Milliseconds the device took from `earlier` to this. Requires: both were recorded and have happened,
-  /// else `Errc::invalid_argument`.
+  /// Milliseconds on the device from `earlier` to this event. Throws `Errc::invalid_argument` unless both were
+  /// recorded and have happened.
   [[nodiscard]] virtual double milliseconds_since(const StreamEvent& earlier) const = 0;
 
  protected:
@@ -33,21 +34,21 @@ class StreamEvent {
   StreamEvent() = default;
 };
 
-/// A queue of work for one device. Each call but the last two submits and returns; the work happens in the order of
-/// submission, some time later, on the device. Memory named in a call must stay valid, and host memory unchanged,
-/// until the work is done. Submission is safe from any thread.
+/// A queue of work for one device. Copies, fills, launches, records, signals and waits are submitted and return at
+/// once; the device runs them later, in order of submission. Memory named in a call must stay valid, and host memory
+/// unchanged, until the work is complete. Submission is thread-safe.
 ///
-/// Registered host memory is read and written when the work happens. Host memory that is not registered makes
-/// `upload` and `download` wait for the work before them and for the copy: on return the memory is free for use.
+/// Registered host memory is read and written when the work runs. For host memory that is not registered, `upload`
+/// and `download` wait for all earlier work and for the copy: the caller may reuse the memory on return.
 ///
-/// Streams have no order among each other but by events and timelines. A GPU has few queues for them, 8 unless
-/// CUDA_DEVICE_MAX_CONNECTIONS says 1 to 32, as it does for workers that share a GPU. Once that many streams of a
-/// process wait, all its other streams, its blocking copies and even the making of streams wait too. So submit what
-/// will store a value before the wait for it, or keep waiting streams fewer than that.
+/// Streams are ordered among each other by events and timelines only. A GPU has few hardware queues for them: 8, or 1
+/// to 32 as CUDA_DEVICE_MAX_CONNECTIONS says, which pools set for workers that share a GPU. Once that many streams of
+/// a process wait, its other streams, its blocking copies and even the creation of streams wait too. So submit the
+/// work that stores a value before the wait for that value, or keep the number of waiting streams below that limit.
 ///
 /// A range outside live device memory is `Errc::invalid_argument` at once, as far as the device can tell: GPUs carve
 /// small allocations from blocks of 2 MiB. Work that fails on the device is reported by a later call as
-/// `Errc::device_fault`. Destruction does not wait: submitted work is still done.
+/// `Errc::device_fault`. Destruction does not wait: submitted work still runs.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -66,31 +67,49 @@ class Stream {
   /// `Errc::invalid_argument` where the backend knows them.
   virtual void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments) = 0;
 
-  /// Makes `event` happen when all work submitted so far is done.
+  /// Makes `event` happen when all work submitted so far is complete.
   virtual void record(StreamEvent& event) = 0;
-  /// Holds later work of this stream back until the latest record of `event` before this call has happened.
+  /// Holds back later work of this stream until the latest record of `event` before this call has happened.
   virtual void wait(const StreamEvent& event) = 0;
-  /// Stores `value` in `word` when all work submitted so far is done and visible to whoever sees the value.
+  /// Stores `value` in `word` when all work submitted so far is complete; a reader of the value sees that work.
   virtual void signal(TimelineWord& word, std::uint64_t value) = 0;
-  /// Holds later work back until `word` has reached `value`. If nobody ever stores that, the stream never
-  /// goes on: see kTimelinePoison.
+  /// Holds back later work until `word` has reached `value`. If that is never stored, the stream is stuck for ever:
+  /// see kTimelinePoison.
   virtual void wait(TimelineWord& word, std::uint64_t value) = 0;
 
-  /// The stream as other libraries know it; see Device::borrow_stream.
+  /// The handle by which other libraries know the stream; see Device::borrow_stream.
   [[nodiscard]] virtual std::uintptr_t native() const noexcept = 0;
-  /// Whether it captures a graph: then what it is given is not done, but becomes part of the graph. Nothing that
-  /// others wait for may be submitted, and it waits for nothing that is not in the graph. No stream of emulated
-  /// devices does.
+  /// Whether it is capturing a graph: submitted work then becomes part of the graph and does not run. Submit nothing
+  /// that other streams or processes wait for, and no wait for work outside the graph. Streams of emulated devices
+  /// never capture.
   [[nodiscard]] virtual bool is_capturing() const = 0;
-  /// Whether all submitted work is done; does not block. False of a borrowed stream that captures a graph.
+  /// Whether all submitted work is complete; does not block. False for a borrowed stream that is capturing a graph.
   [[nodiscard]] virtual bool is_idle() const = 0;
-  /// Blocks this thread until all work submitted before is done. Throws `Errc::invalid_argument` for a borrowed
-  /// stream that captures a graph.
+  /// Blocks the calling thread until all work submitted so far is complete. Throws `Errc::invalid_argument` for a
+  /// borrowed stream that is capturing a graph.
   virtual WaitResult synchronize(Deadline deadline) const = 0;
 
  protected:
   /// For backends.
   Stream() = default;
+};
+
+/// Tells drover that this process may be capturing CUDA graphs. Unmapping memory, or closing an opened allocation,
+/// waits for all work of the GPU, and CUDA normally invalidates every capture in progress when a thread waits so.
+/// While any CaptureNotice exists, drover waits in another way that leaves captures alone, but keeps other threads
+/// from submitting work to the GPU meanwhile. In Python, `drover.torch` does this for torch. Cheap; thread-safe.
+class CaptureNotice {
+ public:
+  CaptureNotice() noexcept { ++count_; }
+  ~CaptureNotice() { --count_; }
+  CaptureNotice(const CaptureNotice&) = delete;
+  CaptureNotice& operator=(const CaptureNotice&) = delete;
+
+  /// Whether any exists.
+  [[nodiscard]] static bool exists() noexcept { return count_ > 0; }
+
+ private:
+  inline static std::atomic<int> count_{0};
 };
 
 }  // namespace drover

@@ -50,7 +50,7 @@ struct CUmemAccessDesc {
 
 static_assert(sizeof(CUmemAllocationProp) == 32 && sizeof(CUmemAccessDesc) == 12);
 
-// Results that are more than failures to us.
+// Results that are handled individually.
 inline constexpr CUresult kSuccess = 0;
 inline constexpr CUresult kInvalidValue = 1;
 inline constexpr CUresult kOutOfMemory = 2;
@@ -82,10 +82,10 @@ inline constexpr unsigned kWriteDefault = 0;
 inline constexpr unsigned kIpcLazyPeerAccess = 1;
 inline constexpr int kJitErrorLog = 5;
 inline constexpr int kJitErrorLogBytes = 6;
-inline constexpr std::uintptr_t kStreamLegacy = 1;  // the default streams, in place of a pointer; so is 0
+inline constexpr std::uintptr_t kStreamLegacy = 1;  // the default streams, passed as pointers; 0 is one too
 inline constexpr std::uintptr_t kStreamPerThread = 2;
 
-// What may be asked of an address.
+// Attributes of an address.
 inline constexpr int kPointerMemoryType = 2;
 inline constexpr int kPointerBufferId = 7;
 inline constexpr int kPointerIsManaged = 8;

@@ -28,7 +28,7 @@ std::vector<DeviceInfo> infos_of(const std::vector<NvmlGpu>& gpus) {
   return infos;
 }
 
-// The visible GPUs in CUDA's order, numbered as CUDA numbers them.
+// The visible GPUs, in CUDA's order and with CUDA's indices.
 std::vector<NvmlGpu> visible_gpus() {
   const auto present = nvml().gpus();
   std::vector<NvmlGpu> visible;
@@ -40,7 +40,7 @@ std::vector<NvmlGpu> visible_gpus() {
   return visible;
 }
 
-// More than the device can ever have; where NVML does not tell its memory, more than any device has.
+// More than the device has in total; if NVML does not report that, more than any device has.
 bool is_beyond(const DeviceInfo& info, std::size_t bytes) {
   constexpr std::uint64_t kMoreThanAny = std::uint64_t{1} << 50;
   return bytes > (info.memory_total == 0 ? kMoreThanAny : info.memory_total);
@@ -172,7 +172,7 @@ std::size_t CudaBackend::slab_granularity(int device) const {
 }
 
 std::unique_ptr<Slab> CudaBackend::create_slab(int device, std::size_t bytes) {
-  require(bytes > 0, "a slab of 0 bytes was asked for");
+  require(bytes > 0, "cannot create a slab of 0 bytes");
   if (is_beyond(info(device), bytes)) throw cuda_error(kOutOfMemory, "cuMemCreate", {device, "a slab", bytes});
   const std::size_t granularity = slab_granularity(device);
   const auto rounded = (bytes + granularity - 1) / granularity * granularity;
@@ -193,10 +193,10 @@ std::unique_ptr<Slab> CudaBackend::import_slab(int device, const Fd& fd, std::si
         "pass the descriptor and the size() of a slab, on the device with the UUID its maker reported");
   };
   if (bytes == 0 || bytes % granularity != 0 || is_beyond(info(device), bytes))
-    throw refuse(fmt::format("{} bytes is no size of a slab", bytes));
+    throw refuse(fmt::format("{} bytes cannot be the size of a slab", bytes));
   const TraceSpan span("cuda.import_slab", bytes);
   CUmemHandle handle = 0;
-  // The API takes the descriptor's number in place of a pointer.
+  // The API takes the descriptor as a pointer.
   void* const as_pointer =
       reinterpret_cast<void*>(static_cast<std::intptr_t>(fd.get()));  // NOLINT(performance-no-int-to-ptr)
   const CUresult result = driver().cuMemImportFromShareableHandle(&handle, as_pointer, kHandlePosixFd);

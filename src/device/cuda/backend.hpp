@@ -15,12 +15,12 @@ namespace drover::cuda {
 
 class CudaDevice;
 
-/// The GPUs that NVML shows and CUDA_VISIBLE_DEVICES leaves. CUDA itself is initialised by the first call that
-/// needs it: open, slab_granularity, create_slab, import_slab.
+/// The GPUs that NVML lists and CUDA_VISIBLE_DEVICES leaves visible. CUDA itself is initialised by the first call
+/// that needs it: open, slab_granularity, create_slab or import_slab.
 class CudaBackend final : public Backend {
  public:
   /// Loads the driver and lists the GPUs. Throws `Errc::driver_missing`, `Errc::driver_mismatch`, or
-  /// `Errc::not_found` when no GPU is visible.
+  /// `Errc::not_found` if no GPU is visible.
   CudaBackend();
   ~CudaBackend() override;
 
@@ -33,16 +33,16 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<Slab> import_slab(int device, const Fd& fd, std::size_t bytes) override;
   [[nodiscard]] LiveResources live() const noexcept override { return counters_.read(); }
 
-  /// For its devices.
+  // For its devices.
   [[nodiscard]] LiveCounters& counters() noexcept { return counters_; }
-  /// From CUDA's number of a device to ours; -1 if NVML does not show it.
+  /// Our index of the device with this CUDA ordinal; -1 if it is not visible.
   [[nodiscard]] int index_of(CUdevice ordinal) const;
-  /// The other devices open in this process that can use memory of `device` directly.
+  /// The other open devices of this process that can access memory of `device` directly.
   [[nodiscard]] std::vector<const CudaDevice*> peers_of(const CudaDevice& device) const;
 
  private:
   [[nodiscard]] const DeviceInfo& info(int device) const;
-  /// Initialises CUDA if that has not been done and returns the device's number there.
+  /// The CUDA ordinal of a device. Initialises CUDA at the first call.
   [[nodiscard]] CUdevice ordinal(int device) const;
   void initialize() const;
 
@@ -52,9 +52,9 @@ class CudaBackend final : public Backend {
   mutable std::vector<CUdevice> ordinals_;  // written once, by initialize
   LiveCounters counters_;
   struct OpenedDevice {
-    std::once_flag once;  // of its own, so that a sick GPU holds up nobody who wants another
+    std::once_flag once;  // one per device, so that a faulty GPU does not block the others
     std::unique_ptr<CudaDevice> device;
-    std::atomic<const CudaDevice*> ready = nullptr;  // the same, for those who did not wait for `once`
+    std::atomic<const CudaDevice*> ready = nullptr;  // the same, for readers that do not wait for `once`
   };
   std::vector<OpenedDevice> opened_;
 };

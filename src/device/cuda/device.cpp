@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "device/cuda/event.hpp"
 #include "device/cuda/foreign.hpp"
 #include "device/cuda/memory.hpp"
 #include "device/cuda/module.hpp"
@@ -11,12 +12,12 @@
 #include "device/own.hpp"
 #include "device/timelines.hpp"
 #include "drover/base/trace.hpp"
-#include "drover/device/capture_notice.hpp"
+#include "drover/device/stream.hpp"
 
 namespace drover::cuda {
 namespace {
 
-// The mode becomes this thread's, and this thread's the mode.
+// Swaps `capture_mode` with the mode of this thread.
 void exchange(int& capture_mode) noexcept {
   check_quietly(driver().cuThreadExchangeStreamCaptureMode(&capture_mode),
                 "cuThreadExchangeStreamCaptureMode failed with code");
@@ -50,9 +51,9 @@ QuietContext::~QuietContext() {
   check_quietly(driver().cuCtxSetCurrent(before_), "cuCtxSetCurrent failed with code");
 }
 
-// cuCtxSynchronize breaks into every graph that is captured in the context, whatever the mode. To free an allocation
-// is to wait too, and breaks into none; but until the device is done no other thread can give it work, on which what
-// it does may well depend.
+// cuCtxSynchronize invalidates every capture in the context, whatever the mode. Freeing an allocation waits too and
+// invalidates none, but until the device is idle it keeps other threads from submitting work, on which the work in
+// flight may depend. So it is used only while a capture may be in progress.
 void await_work() noexcept {
   CUdeviceptr any = 0;
   if (CaptureNotice::exists() && driver().cuMemAlloc(&any, 1) == kSuccess) {
@@ -90,14 +91,14 @@ CudaDevice::~CudaDevice() = default;
 MemoryInfo CudaDevice::memory_info() const { return backend_.memory_info(info_.index); }
 
 std::unique_ptr<DeviceMemory> CudaDevice::allocate(std::size_t bytes) {
-  require(bytes > 0, "device memory of 0 bytes was asked for");
+  require(bytes > 0, "cannot allocate 0 bytes of device memory");
   const TraceSpan span("device.allocate", bytes);
   return std::make_unique<CudaAllocation>(*this, bytes);
 }
 
 std::unique_ptr<DeviceMemory> CudaDevice::map(const Slab& slab) {
   const auto& mine = own<const CudaSlab>(slab);
-  require(mine.device() == info_.index, "a slab was to be mapped on another device than it lies on",
+  require(mine.device() == info_.index, "cannot map a slab on a device that it does not lie on",
           "open the slab's own device and map it there");
   const TraceSpan span("device.map", slab.size());
   return std::make_unique<CudaSlabMapping>(*this, mine);
@@ -122,7 +123,7 @@ std::unique_ptr<Slab> CudaDevice::retain_slab(DevicePtr ptr) {
   const PointerInfo about = describe(ptr);
   require_retainable(about, ptr);
   const CUmemHandle handle = retain_handle(ptr);
-  require(handle != 0, "device memory was unmapped while a slab of it was asked for");
+  require(handle != 0, "device memory was unmapped while its slab was being retained");
   return std::make_unique<CudaSlab>(counters(), about.device, handle, about.size);
 }
 
@@ -134,7 +135,7 @@ std::unique_ptr<HostRegistration> CudaDevice::register_host(std::span<std::byte>
 std::unique_ptr<Stream> CudaDevice::create_stream() { return std::make_unique<CudaStream>(*this); }
 
 std::unique_ptr<Stream> CudaDevice::borrow_stream(std::uintptr_t native) {
-  auto* const handle = reinterpret_cast<CUstream>(native);  // NOLINT(performance-no-int-to-ptr): others' handle
+  auto* const handle = reinterpret_cast<CUstream>(native);  // NOLINT(performance-no-int-to-ptr): a foreign handle
   if (native > kStreamPerThread) {
     const CurrentContext context(*this);
     CUcontext owner = nullptr;
@@ -162,7 +163,7 @@ std::unique_ptr<Module> CudaDevice::load_module(std::span<const std::byte> image
   return std::make_unique<CudaModule>(*this, image);
 }
 
-// Blocking copies run on a stream of their own: the API's own blocking copies do not always block.
+// Blocking copies use a separate stream: the blocking copies of the API do not always block.
 void CudaDevice::upload(DevicePtr to, const void* from, std::size_t bytes) {
   const CurrentContext context(*this);
   const TraceSpan span("device.upload", bytes);

@@ -10,8 +10,8 @@ class CudaStream;
 
 class CudaDevice final : public Device {
  public:
-  /// Retains the primary context, which torch, CuPy and the CUDA runtime use too. It is released by the end of the
-  /// process: other libraries may outlive us.
+  /// Retains the primary context, which torch, CuPy and the CUDA runtime use too. It is released when the process
+  /// ends, because other libraries may outlive drover.
   CudaDevice(CudaBackend& backend, const DeviceInfo& info, CUdevice ordinal);
   ~CudaDevice() override;
 
@@ -53,9 +53,9 @@ class CudaDevice final : public Device {
   CUstream copies_ = nullptr;  // for the blocking copies; lives with the context
 };
 
-/// Makes a device's context current for a scope and restores what was current before, since other libraries in
-/// this thread rely on theirs. Nor do calls in the scope break into graphs that the program captures: they are about
-/// what is ours, of which no graph knows. Throws `Errc::forked` in a forked child.
+/// Makes a device's context current for a scope, then restores the previous one, on which other libraries in this
+/// thread rely. In the scope the capture mode is relaxed, so that calls do not invalidate graphs being captured: they
+/// concern resources of drover, which no graph uses. Throws `Errc::forked` in a forked child.
 class CurrentContext {
  public:
   explicit CurrentContext(const CudaDevice& device);
@@ -69,7 +69,7 @@ class CurrentContext {
   bool is_changed_ = false;
 };
 
-/// The same for destructors: never throws, logs what fails.
+/// The same for destructors: never throws; logs failures.
 class QuietContext {
  public:
   explicit QuietContext(const CudaDevice& device) noexcept;
@@ -82,8 +82,8 @@ class QuietContext {
   int capture_mode_ = kCaptureRelaxed;
 };
 
-/// Waits until the device of the current context has done all that was submitted to it, by anyone. Requires: one of
-/// the above is in scope.
+/// Waits for all work submitted to the device of the current context, by any library. Requires: a CurrentContext or
+/// QuietContext in scope.
 void await_work() noexcept;
 
 }  // namespace drover::cuda

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "drover/base/config.hpp"
+#include "base/config.hpp"
 #include "drover/base/error.hpp"
 
 namespace drover::cuda {
@@ -32,7 +32,7 @@ void load_entries(Driver& driver, GetProcAddress get) {
 Driver* load_driver() {
   auto* const loaded = new Driver;
   loaded->path = environment("DROVER_LIBCUDA").value_or("libcuda.so.1");
-  // Kept for the life of the process: the driver has threads and handlers that must not lose their code.
+  // Never unloaded: the driver has threads and handlers that must not lose their code.
   static auto* const library = new SharedLibrary(SharedLibrary::open(loaded->path, loaded->error));
   if (!library->is_open()) return loaded;
   auto* const get = reinterpret_cast<GetProcAddress>(library->symbol("cuGetProcAddress_v2"));

@@ -16,7 +16,7 @@ struct Driver {
 #include "device/cuda/driver.def"
 #undef DROVER_CUDA
 
-  std::string path;                  ///< what was asked of the loader
+  std::string path;                  ///< path or name passed to the loader
   std::string error;                 ///< why it could not be loaded; empty if it was
   std::vector<std::string> missing;  ///< required entry points that the driver lacks
   int version = 0;                   ///< 13000 for CUDA 13.0; 0 if not loaded
@@ -24,7 +24,7 @@ struct Driver {
   [[nodiscard]] bool is_usable() const noexcept { return error.empty() && missing.empty(); }
 };
 
-/// Loads libcuda.so.1, or what DROVER_LIBCUDA names, once per process; never unloads it.
+/// Loads libcuda.so.1, or the library that DROVER_LIBCUDA names, once per process; never unloads it.
 [[nodiscard]] const Driver& driver();
 
 /// Throws `Errc::driver_missing` or `Errc::driver_mismatch` unless the driver is usable.

@@ -1,4 +1,4 @@
-#include "drover/device/driver_report.hpp"
+#include "drover/device/info.hpp"
 
 #include <cstdlib>
 

@@ -10,14 +10,15 @@ namespace drover::cuda {
 template <class Signature>
 class Entry;
 
-/// What the library may still be asked after a fork.
+/// Whether the library may be called after a fork.
 enum class AfterFork {
-  allowed,  ///< anything
-  refused,  ///< nothing: even its destroying calls may crash in the child, so they return 3 (not initialised) unmade
+  allowed,  ///< any call
+  refused,  ///< none: even destroying calls may crash in the child; calls return 3 (not initialised) without being
+            ///< made
 };
 
-/// A function pointer with its name. Calls go through the seam, so that tests can make each of them fail; whoever
-/// watches the thread sees it inside of the call.
+/// A function pointer with its name. Calls go through the seam of base/sys.hpp, so that tests can make each of them
+/// fail, and mark the thread's activity.
 template <class... Parameters>
 class Entry<int(Parameters...)> {
  public:

@@ -43,7 +43,7 @@ constexpr auto kTranslations = std::to_array<Translation>({
     {201, Errc::internal, "please report this"},
     {209, Errc::unsupported, "the image has no code for this GPU; build it for the GPU's architecture or ship PTX"},
     {214, Errc::device_lost, kReset},
-    {218, Errc::invalid_argument, "the PTX does not compile; the loader's words say where"},
+    {218, Errc::invalid_argument, "the PTX does not compile; the loader's message says where"},
     {222, Errc::driver_mismatch, "the PTX is newer than the driver; use an older toolkit or a newer driver"},
     {304, Errc::system, "look at `dmesg`; in a container, check that it may use the GPU and has enough open files"},
     {400, Errc::invalid_argument, "the object was destroyed already"},

@@ -10,7 +10,7 @@
 
 namespace drover::cuda {
 
-/// What a call was about, for the error's text; formatted only when it fails.
+/// The object of a call, for the error message; formatted only if the call fails.
 struct CallFacts {
   int device = -1;        ///< index, or -1 if the call concerns no single device
   const char* what = "";  ///< e.g. "a slab"
@@ -20,8 +20,8 @@ struct CallFacts {
 /// "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected".
 [[nodiscard]] std::string describe(CUresult result);
 
-/// The error for `result` of `call`. Result 3 becomes `Errc::forked`: the driver is initialised before any other
-/// call, so it can only mean a fork.
+/// The error for `result` of `call`. Throws `Errc::forked` for result 3 (not initialised): the driver is initialised
+/// before any other call, so it can only mean a fork.
 [[nodiscard]] Error cuda_error(CUresult result, const char* call, const CallFacts& facts,
                                std::source_location where = std::source_location::current());
 
@@ -31,7 +31,7 @@ inline void check(CUresult result, const char* call, const CallFacts& facts,
   if (result != kSuccess) throw cuda_error(result, call, facts, where);
 }
 
-/// For destructors: logs unless `result` is success or the driver is shutting down with the process.
+/// For destructors: logs `result` unless it is success, the driver is shutting down, or this is a forked child.
 void check_quietly(CUresult result, const char* call) noexcept;
 
 }  // namespace drover::cuda

@@ -1,6 +1,7 @@
+#include "device/cuda/event.hpp"
+
 #include "device/cuda/device.hpp"
 #include "device/cuda/polling.hpp"
-#include "device/cuda/stream.hpp"
 #include "device/own.hpp"
 
 namespace drover::cuda {
@@ -32,7 +33,7 @@ double CudaEvent::milliseconds_since(const StreamEvent& earlier) const {
   float milliseconds = 0;
   const CUresult result = driver().cuEventElapsedTime(&milliseconds, own<const CudaEvent>(earlier).handle_, handle_);
   require(result != kNotReady && result != kInvalidHandle,
-          "the time of an event was asked for before it has happened", "record the event and synchronize it first");
+          "the time of an event was requested before it has happened", "record the event and synchronize it first");
   check(result, "cuEventElapsedTime", device_.facts("two events"));
   return milliseconds;
 }

@@ -15,7 +15,7 @@ namespace {
 // Attributes have one, four or eight bytes; eight zeroed ones serve for all.
 static_assert(std::endian::native == std::endian::little);
 
-// Zero where the driver does not say.
+// Zero if the driver does not report it.
 std::uint64_t attribute(int which, DevicePtr ptr) {
   std::uint64_t value = 0;
   return driver().cuPointerGetAttribute(&value, which, ptr.address) == kSuccess ? value : 0;
@@ -24,7 +24,7 @@ std::uint64_t attribute(int which, DevicePtr ptr) {
 bool is_device_memory(const CudaDevice& device, DevicePtr ptr) {
   std::uint64_t type = 0;
   const CUresult result = driver().cuPointerGetAttribute(&type, kPointerMemoryType, ptr.address);
-  if (result == kInvalidValue) return false;  // memory that CUDA never heard of
+  if (result == kInvalidValue) return false;  // memory unknown to CUDA
   check(result, "cuPointerGetAttribute", device.facts("an address"));
   return type == kMemoryTypeDevice || attribute(kPointerIsManaged, ptr) != 0;
 }
@@ -34,7 +34,7 @@ void describe_virtual_memory(PointerInfo& info, DevicePtr ptr) {
   if (handle == 0) return;
   info.is_vmm = true;
   info.can_retain = (attribute(kPointerAllowedHandles, ptr) & kHandlePosixFd) != 0;
-  // The plain range is that of the reservation, which may hold many pieces.
+  // The plain range is the reservation, which may hold many pieces.
   if (const std::uint64_t size = attribute(kPointerMappingSize, ptr); size != 0) {
     info.base = {attribute(kPointerMappingBase, ptr)};
     info.size = size;
@@ -70,7 +70,8 @@ DevicePtr open(const CudaDevice& device, const IpcHandle& handle, std::size_t by
 
 CUmemHandle retain_handle(DevicePtr ptr) {
   CUmemHandle handle = 0;
-  void* const pointer = reinterpret_cast<void*>(ptr.address);  // NOLINT(performance-no-int-to-ptr): as the API has it
+  void* const pointer =
+      reinterpret_cast<void*>(ptr.address);  // NOLINT(performance-no-int-to-ptr): required by the API
   return driver().cuMemRetainAllocationHandle(&handle, pointer) == kSuccess ? handle : 0;
 }
 

@@ -1,15 +1,15 @@
-// device/cuda/foreign.hpp: GPU memory that others allocated.
+// device/cuda/foreign.hpp: GPU memory allocated by other libraries and processes.
 #pragma once
 
 #include "device/cuda/api_types.hpp"
 #include "device/live.hpp"
-#include "drover/device/foreign.hpp"
+#include "drover/device/memory.hpp"
 
 namespace drover::cuda {
 
 class CudaDevice;
 
-/// What the driver knows of an address.
+/// Describes an address; see Device::describe.
 [[nodiscard]] PointerInfo describe_pointer(const CudaDevice& device, DevicePtr ptr);
 
 /// An allocation of another process, opened by its handle.
@@ -23,8 +23,7 @@ class CudaIpcMemory final : public DeviceMemory {
   LiveToken live_;
 };
 
-/// The physical memory behind `ptr`, for `describe_pointer` and for slabs; 0 if there is none of that kind. To be
-/// released.
+/// Retains the physical memory behind `ptr`; 0 if `ptr` is not virtual memory. The caller releases it.
 [[nodiscard]] CUmemHandle retain_handle(DevicePtr ptr);
 
 }  // namespace drover::cuda

@@ -21,7 +21,7 @@ DevicePtr allocate(const CudaDevice& device, std::size_t bytes) {
   return {address};
 }
 
-// A range of addresses that becomes a mapped slab, or is given back if a step fails.
+// A range of addresses that becomes a mapped slab, or is freed if a step fails.
 class AddressRange {
  public:
   AddressRange(const CudaDevice& device, std::size_t bytes) : device_(device), bytes_(bytes) {
@@ -48,7 +48,7 @@ class AddressRange {
     is_mapped_ = true;
     check(give_access(device_), "cuMemSetAccess", device_.facts("a slab", bytes_));
     for (const CudaDevice* const peer : device_.backend().peers_of(device_)) {
-      // Without it copies between the two go through host memory, which is slower and no error.
+      // On failure, copies between the two go through host memory, which is slower but not an error.
       check_quietly(give_access(*peer), "cuMemSetAccess for another device failed with code");
     }
   }

@@ -11,7 +11,7 @@ namespace drover::cuda {
 
 class CudaDevice;
 
-/// A VMM allocation; needs no context.
+/// Physical memory from cuMemCreate; needs no context.
 class CudaSlab final : public Slab {
  public:
   CudaSlab(LiveCounters& live, int device, CUmemHandle handle, std::size_t bytes) noexcept
@@ -37,7 +37,7 @@ class CudaAllocation final : public DeviceMemory {
   LiveToken live_;
 };
 
-/// A slab at an address of this process.
+/// A slab mapped at an address of this process.
 class CudaSlabMapping final : public DeviceMemory {
  public:
   CudaSlabMapping(CudaDevice& device, const CudaSlab& slab);

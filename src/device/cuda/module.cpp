@@ -23,7 +23,7 @@ std::vector<std::size_t> parameter_sizes(CUfunction function) {
   return sizes;
 }
 
-// PTX is read up to a zero byte, which a caller's span need not end with.
+// PTX is read up to a zero byte, with which the caller's span need not end.
 std::vector<char> with_final_zero(std::span<const std::byte> image) {
   std::vector<char> copy(image.size() + 1, '\0');
   std::memcpy(copy.data(), image.data(), image.size());
@@ -44,19 +44,19 @@ void CudaKernel::check_arguments(std::span<const KernelArgument> arguments) cons
   for (const auto& argument : arguments) given.push_back(argument.bytes);
   if (given == sizes_) return;
   throw Error(Errc::invalid_argument,
-              fmt::format("kernel '{}' has parameters of [{}] bytes but was given arguments of [{}] bytes", name_,
+              fmt::format("kernel '{}' has parameters of [{}] bytes but got arguments of [{}] bytes", name_,
                           fmt::join(sizes_, ", "), fmt::join(given, ", ")),
               "pass one argument per parameter, each of the parameter's exact type");
 }
 
 CudaModule::CudaModule(CudaDevice& device, std::span<const std::byte> image)
     : device_(device), live_(device.counters().modules) {
-  require(!image.empty(), "a module image of 0 bytes was passed");
+  require(!image.empty(), "cannot load a module image of 0 bytes");
   const CurrentContext context(device_);
   const std::vector<char> code = with_final_zero(image);
   std::array<char, kLogBytes> words{};
   std::array<int, 2> options = {kJitErrorLog, kJitErrorLogBytes};
-  // The API takes the number in place of a pointer.
+  // The API takes the number as a pointer.
   std::array<void*, 2> values = {words.data(),
                                  reinterpret_cast<void*>(kLogBytes)};  // NOLINT(performance-no-int-to-ptr)
   const CUresult result =

@@ -20,8 +20,8 @@ class CudaKernel final : public Kernel {
 
   [[nodiscard]] CUfunction handle() const noexcept { return handle_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Throws `Errc::invalid_argument` if number or sizes differ from the kernel's parameters, where the driver tells
-  /// them (CUDA 12.4 and newer); a wrong argument would be read as garbage otherwise.
+  /// Throws `Errc::invalid_argument` if number or sizes differ from the kernel's parameters, provided that the driver
+  /// reports them (CUDA 12.4 or newer); otherwise the kernel would read garbage.
   void check_arguments(std::span<const KernelArgument> arguments) const;
 
  private:

@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
+#include <csignal>
 #include <fstream>
+#include <limits>
 #include <string_view>
 
 #include <fmt/format.h>
 
-#include "device/cuda/mps.hpp"
+#include "base/config.hpp"
 #include "device/shared_library.hpp"
-#include "drover/base/config.hpp"
 #include "drover/base/error.hpp"
 
 namespace drover::cuda {
@@ -78,6 +80,14 @@ std::optional<bool> mig_enabled(const Nvml& library, NvmlDevice handle) {
   return current == 1;
 }
 
+// Whether an MPS control daemon is alive at the pipe directory that this process would use.
+bool mps_is_running() {
+  const auto folder = environment("CUDA_MPS_PIPE_DIRECTORY").value_or("/tmp/nvidia-mps");
+  pid_t daemon = 0;
+  std::ifstream(folder + "/nvidia-cuda-mps-control.pid") >> daemon;
+  return daemon > 0 && (::kill(daemon, 0) == 0 || errno == EPERM);
+}
+
 std::optional<NvmlGpu> describe_gpu(const Nvml& library, NvmlDevice handle) {
   NvmlGpu gpu{.handle = handle, .info = {}};
   gpu.info.backend = BackendKind::cuda;
@@ -99,7 +109,7 @@ std::optional<NvmlGpu> describe_gpu(const Nvml& library, NvmlDevice handle) {
   return gpu;
 }
 
-// The instances of a partitioned GPU; they share its place and mode.
+// The instances of a partitioned GPU, which share its location and compute mode.
 void add_instances(const Nvml& library, const NvmlGpu& gpu, std::vector<NvmlGpu>& into) {
   unsigned count = 0;
   if (!library.nvmlDeviceGetMaxMigDeviceCount.is_present() ||
@@ -127,6 +137,25 @@ Errc reason_of(int code) {
     case 4: return Errc::permission_denied;  // NVML_ERROR_NO_PERMISSION
     default: return Errc::device_lost;
   }
+}
+
+constexpr int kTooSmall = 7;  // NVML_ERROR_INSUFFICIENT_SIZE; sets the required count
+constexpr unsigned kRoomToSpare = 8;
+constexpr int kTries = 4;
+
+std::vector<NvmlProcess> list_processes(const Nvml& library, NvmlDevice device) {
+  std::vector<NvmlProcess> found(kRoomToSpare);
+  for (int attempt = 0; attempt < kTries; ++attempt) {  // processes may start between two calls
+    auto count = static_cast<unsigned>(found.size());
+    const int code = library.nvmlDeviceGetComputeRunningProcesses_v3(device, &count, found.data());
+    if (code == kTooSmall) {
+      found.resize(count + kRoomToSpare);
+      continue;
+    }
+    found.resize(code == 0 ? count : 0);
+    return found;
+  }
+  return {};
 }
 
 }  // namespace
@@ -158,14 +187,26 @@ MemoryInfo Nvml::memory_info(const NvmlGpu& gpu) const {
   const int code = nvmlDeviceGetMemoryInfo(gpu.handle, &memory);
   if (code != 0) {
     throw Error(reason_of(code),
-                fmt::format("NVML does not tell the memory of {} (code {})", device_id(gpu.info), code),
+                fmt::format("NVML does not report the memory of {} (code {})", device_id(gpu.info), code),
                 "run `drover doctor` and look at `dmesg`");
   }
   return {.total = memory.total, .free = memory.free};
 }
 
+std::vector<GpuProcess> Nvml::processes_on(const std::string& uuid) const {
+  if (!nvmlDeviceGetHandleByUUID.is_present() || !nvmlDeviceGetComputeRunningProcesses_v3.is_present()) return {};
+  NvmlDevice device = nullptr;
+  if (nvmlDeviceGetHandleByUUID(uuid.c_str(), &device) != 0) return {};
+  std::vector<GpuProcess> processes;
+  for (const auto& process : list_processes(*this, device)) {
+    const bool is_known = process.bytes != std::numeric_limits<unsigned long long>::max();
+    processes.push_back({.pid = static_cast<pid_t>(process.pid), .bytes = is_known ? process.bytes : 0});
+  }
+  return processes;
+}
+
 const Nvml& nvml() {
-  static const Nvml* const loaded = load_nvml();  // never destroyed, as the driver
+  static const Nvml* const loaded = load_nvml();  // never destroyed, like driver()
   return *loaded;
 }
 

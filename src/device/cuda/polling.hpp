@@ -1,4 +1,4 @@
-// device/cuda/polling.hpp: waiting for the device with a deadline, which the driver's own waits do not have.
+// device/cuda/polling.hpp: waits for the device with a deadline, which the driver's own waits lack.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +11,14 @@
 
 namespace drover::cuda {
 
-/// Reads the answer of a query: done, not yet, or an error, which is thrown.
+/// Interprets the result of a query: true if done, false if not yet; throws for an error.
 inline bool is_done(CUresult result, const char* call, const CallFacts& facts) {
   if (result == kNotReady) return false;
   check(result, call, facts);
   return true;
 }
 
-/// Asks again and again, at first without a pause, until `is_done()` or the deadline. A thread that waits long is
-/// inside of `activity`.
+/// Polls, at first without a pause, until `is_done()` or the deadline. A longer wait is marked as `activity`.
 template <class IsDone>
 WaitResult poll_until(const char* activity, IsDone is_done, Deadline deadline) {
   using std::chrono::microseconds;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "device/cuda/device.hpp"
+#include "device/cuda/event.hpp"
 #include "device/cuda/module.hpp"
 #include "device/cuda/polling.hpp"
 #include "device/own.hpp"
@@ -13,7 +14,7 @@
 namespace drover::cuda {
 namespace {
 
-constexpr const char* kAfterCapture = "wait for it before the capture begins, or after it has ended";
+constexpr const char* kAfterCapture = "wait for it before the capture starts, or after it has ended";
 
 }  // namespace
 
@@ -62,7 +63,7 @@ void CudaStream::launch(const Kernel& kernel, const LaunchShape& shape, std::spa
   std::vector<void*> values;
   values.reserve(arguments.size());
   for (const auto& argument : arguments) {
-    require(argument.data != nullptr, "a kernel argument without a value was passed");
+    require(argument.data != nullptr, "a kernel argument has no value");
   }
   for (const auto& argument : arguments) values.push_back(const_cast<void*>(argument.data));  // NOLINT: only read
   const auto& [grid, block, shared_bytes] = shape;
@@ -113,13 +114,13 @@ bool CudaStream::is_capturing() const {
   const CurrentContext context(device_);
   int status = kCaptureNone;
   const CUresult result = driver().cuStreamIsCapturing(handle_, &status);
-  // The default stream, while a stream that waits for it captures.
+  // The default stream, while a stream that waits for it is capturing.
   if (result == kCaptureImplicit) return true;
   check(result, "cuStreamIsCapturing", device_.facts("a stream"));
   return status != kCaptureNone;
 }
 
-// To ask a stream that captures for its work makes the capture fail. Those that are ours are captured by nobody.
+// Querying a capturing stream invalidates the capture. Streams that drover created never capture.
 bool CudaStream::is_idle() const {
   if (is_borrowed_ && is_capturing()) return false;
   const CurrentContext context(device_);
@@ -127,8 +128,7 @@ bool CudaStream::is_idle() const {
 }
 
 WaitResult CudaStream::synchronize(Deadline deadline) const {
-  if (is_borrowed_)
-    require(!is_capturing(), "a stream was to be waited for while it captures a graph", kAfterCapture);
+  if (is_borrowed_) require(!is_capturing(), "cannot wait for a stream that is capturing a graph", kAfterCapture);
   if (!deadline.is_never()) return poll_until("stream.synchronize", [this] { return is_idle(); }, deadline);
   const CurrentContext context(device_);
   check(driver().cuStreamSynchronize(handle_), "cuStreamSynchronize", device_.facts("a stream"));

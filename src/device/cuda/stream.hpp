@@ -1,4 +1,4 @@
-// device/cuda/stream.hpp: streams and events of a GPU.
+// device/cuda/stream.hpp: streams of a GPU.
 #pragma once
 
 #include "device/cuda/api_types.hpp"
@@ -9,26 +9,10 @@ namespace drover::cuda {
 
 class CudaDevice;
 
-class CudaEvent final : public StreamEvent {
- public:
-  explicit CudaEvent(CudaDevice& device);
-  ~CudaEvent() override;
-
-  [[nodiscard]] bool has_happened() const override;
-  WaitResult synchronize(Deadline deadline) const override;
-  [[nodiscard]] double milliseconds_since(const StreamEvent& earlier) const override;
-  [[nodiscard]] CUevent handle() const noexcept { return handle_; }
-
- private:
-  CudaDevice& device_;
-  LiveToken live_;
-  CUevent handle_ = nullptr;
-};
-
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(CudaDevice& device);
-  /// Another library's stream, which stays.
+  /// Borrows a stream of another library, which destruction leaves alone.
   CudaStream(CudaDevice& device, CUstream borrowed) noexcept;
   ~CudaStream() override;
 
@@ -47,8 +31,8 @@ class CudaStream final : public Stream {
   WaitResult synchronize(Deadline deadline) const override;
 
  private:
-  /// The word's address as the device sees it. Throws `Errc::unsupported` where streams cannot use words, and
-  /// `Errc::invalid_argument` for memory that is not registered.
+  /// The device address of `word`. Throws `Errc::unsupported` if the device has no timelines, and
+  /// `Errc::invalid_argument` if the memory is not registered.
   [[nodiscard]] CUdeviceptr address_of(TimelineWord& word) const;
 
   CudaDevice& device_;

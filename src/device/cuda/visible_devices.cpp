@@ -20,7 +20,7 @@ std::vector<std::string> split(std::string_view text) {
   return entries;
 }
 
-// CUDA reads the digits an entry begins with and passes over the rest.
+// CUDA reads the leading digits of an entry and ignores the rest.
 std::optional<std::size_t> by_number(std::string_view entry, std::size_t count) {
   std::size_t number = 0;
   const auto parsed = std::from_chars(entry.data(), entry.data() + entry.size(), number);
@@ -28,7 +28,7 @@ std::optional<std::size_t> by_number(std::string_view entry, std::size_t count) 
   return number;
 }
 
-// A beginning of a UUID counts only if it fits one device.
+// A prefix of a UUID counts only if it matches exactly one device.
 std::optional<std::size_t> by_uuid(std::string_view entry, const std::vector<DeviceInfo>& present) {
   const bool is_instance = entry.starts_with("MIG-");
   if (!is_instance && !entry.starts_with("GPU-")) return std::nullopt;

@@ -1,4 +1,4 @@
-// device/cuda/visible_devices.hpp: CUDA_VISIBLE_DEVICES as CUDA reads it, without asking CUDA.
+// device/cuda/visible_devices.hpp: interprets CUDA_VISIBLE_DEVICES as CUDA does, without calling CUDA.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace drover::cuda {
 
-/// Which of the present devices a process sees, and in which order.
+/// The devices that a process sees, in order.
 struct VisibleDevices {
-  std::vector<std::size_t> order;      ///< places in the list of present devices
-  std::vector<std::string> unmatched;  ///< the first entry that names nothing (or repeats one), and all after it
+  std::vector<std::size_t> order;      ///< indices in the list of present devices
+  std::vector<std::string> unmatched;  ///< the first entry that is invalid or repeated, and all after it
 };
 
-/// Applies the variable's text (nothing if it is unset; an empty text hides all). Entries are numbers in PCI order
-/// or beginnings of UUIDs. The first entry that names nothing hides itself and all after it; an entry that repeats
-/// one before it hides everything, since CUDA then refuses to start; a process sees one MIG instance at most. CUDA
-/// counts in PCI order only if CUDA_DEVICE_ORDER=PCI_BUS_ID or all GPUs are alike.
+/// Applies the text of the variable: nullopt if it is unset; an empty text hides all. Entries are numbers in PCI
+/// order or prefixes of UUIDs. The first entry that names no device hides itself and all after it. A repeated entry
+/// hides everything, because CUDA then refuses to start. A process sees one MIG instance at most. CUDA counts in PCI
+/// order only with CUDA_DEVICE_ORDER=PCI_BUS_ID, or if all GPUs are of the same kind.
 [[nodiscard]] VisibleDevices apply_visible_devices(const std::optional<std::string>& setting,
                                                    const std::vector<DeviceInfo>& present);
 

@@ -10,13 +10,13 @@
 
 #include <fmt/format.h>
 
+#include "base/config.hpp"
 #include "device/fork_guard.hpp"
 #include "device/host/census.hpp"
 #include "device/host/device.hpp"
 #include "device/host/memory.hpp"
 #include "device/timelines.hpp"
 #include "drover/base/bytes.hpp"
-#include "drover/base/config.hpp"
 #include "drover/base/error.hpp"
 
 namespace drover::host {
@@ -39,14 +39,14 @@ std::uint64_t mix(std::uint64_t hash, std::string_view text) {
   return hash;
 }
 
-// The same in every process of one machine, user and group, and different elsewhere.
+// Equal in every process of the same machine, user and group, and different otherwise.
 Uuid make_uuid(int index) {
   std::string machine;
   std::getline(std::ifstream("/etc/machine-id"), machine);
   std::uint64_t hash = mix(0xcbf29ce484222325, machine);
   hash = mix(hash, std::to_string(::getuid()));
   hash = mix(hash, environment("DROVER_HOST_GROUP").value_or(""));
-  Uuid uuid{{0xd0, 0x7e, 0x40, 0x57}};  // marks an emulated device for the eye
+  Uuid uuid{{0xd0, 0x7e, 0x40, 0x57}};  // makes an emulated device recognisable
   for (std::size_t i = 0; i < 8; ++i) uuid.bytes.at(4 + i) = static_cast<std::uint8_t>(hash >> (8 * i));
   uuid.bytes.back() = static_cast<std::uint8_t>(index);
   return uuid;
@@ -115,12 +115,12 @@ Device& HostBackend::open(int device) {
 
 std::size_t HostBackend::slab_granularity(int device) const {
   static_cast<void>(info(device));
-  return 2 * kMiB;  // as on today's GPUs, so that programs meet the same rounding
+  return 2 * kMiB;  // as on today's GPUs, so that programs see the same rounding
 }
 
 std::unique_ptr<Slab> HostBackend::create_slab(int device, std::size_t bytes) {
   fork_guard::check();
-  require(bytes > 0, "a slab of 0 bytes was asked for");
+  require(bytes > 0, "cannot create a slab of 0 bytes");
   const DeviceInfo& about = info(device);
   const auto granularity = slab_granularity(device);
   const MemoryInfo now = memory_info(device);
@@ -141,8 +141,7 @@ std::unique_ptr<Slab> HostBackend::import_slab(int device, const Fd& fd, std::si
         "import a slab on the device with the UUID its maker reported, in the same DROVER_HOST_GROUP");
   }
   if (bytes == 0 || bytes != present) {
-    throw Error(Errc::corrupt,
-                fmt::format("a slab was announced with {} bytes but has {}; it cannot be imported", bytes, present),
+    throw Error(Errc::corrupt, fmt::format("cannot import a slab announced with {} bytes: it has {}", bytes, present),
                 "send the slab's size() along with its descriptor");
   }
   return std::make_unique<HostSlab>(*this, device, fd.duplicate(), present);
@@ -190,7 +189,7 @@ std::shared_ptr<WorkQueue> HostBackend::find_queue(int device, std::uintptr_t na
               "pass Stream::native of a live stream of the same device");
 }
 
-// Allocates nothing. The place in the list stays valid while the lock is open: only queues nobody holds are removed.
+// Allocates nothing. The iterator stays valid while the lock is released: only queues without an owner are removed.
 void HostBackend::drain(int device) noexcept {
   mutex_.lock();
   for (const auto& known : queues_) {

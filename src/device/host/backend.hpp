@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "device/host/address_table.hpp"
-#include "device/host/stream.hpp"
+#include "device/host/work_queue.hpp"
 #include "device/live.hpp"
 #include "drover/base/mutex.hpp"
 #include "drover/device/backend.hpp"
@@ -18,13 +18,12 @@ namespace drover::host {
 
 class HostDevice;
 
-/// Devices made of memory and threads of this machine. DROVER_HOST_DEVICES says how many there are,
-/// DROVER_HOST_MEMORY how much memory each has, DROVER_HOST_LATENCY how many microseconds each piece of work
-/// waits before it begins, DROVER_HOST_GROUP which set of devices this is: processes with the same group see
-/// the same devices.
+/// Devices emulated with memory and threads of this machine. DROVER_HOST_DEVICES is their number, DROVER_HOST_MEMORY
+/// the memory of each, DROVER_HOST_LATENCY the delay in microseconds before each piece of work, DROVER_HOST_GROUP the
+/// name of the set: processes with the same group see the same devices.
 class HostBackend final : public Backend {
  public:
-  /// Reads the settings. Throws `Errc::invalid_argument` when one makes no sense.
+  /// Reads the settings. Throws `Errc::invalid_argument` for an invalid one.
   HostBackend();
   ~HostBackend() override;
 
@@ -37,7 +36,7 @@ class HostBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<Slab> import_slab(int device, const Fd& fd, std::size_t bytes) override;
   [[nodiscard]] LiveResources live() const noexcept override { return counters_.read(); }
 
-  /// For its devices, streams and memory.
+  // For its devices, streams and memory.
   [[nodiscard]] LiveCounters& counters() noexcept { return counters_; }
   [[nodiscard]] AddressTable& memory() noexcept { return memory_; }
   [[nodiscard]] AddressTable& registered() noexcept { return registered_; }
@@ -48,18 +47,18 @@ class HostBackend final : public Backend {
   /// Throws `Errc::unsupported` without timelines and `Errc::invalid_argument` unless the word lies in registered
   /// memory.
   void check_word(const TimelineWord& word) const;
-  /// A queue with its thread, known to `drain` until its work is done.
+  /// Starts a queue with its thread; `drain` waits for it until its work is complete.
   [[nodiscard]] std::shared_ptr<WorkQueue> start_queue(int device) DROVER_EXCLUDES(mutex_);
-  /// The queue of a live stream of the device, by its native name. Throws `Errc::invalid_argument`.
+  /// The queue of a live stream of the device. Throws `Errc::invalid_argument` if `native` names none.
   [[nodiscard]] std::shared_ptr<WorkQueue> find_queue(int device, std::uintptr_t native) const
       DROVER_EXCLUDES(mutex_);
-  /// Waits for all work submitted to the device, as freeing memory does on a GPU.
+  /// Waits for all work submitted to the device, as a GPU does when memory is freed.
   void drain(int device) noexcept DROVER_EXCLUDES(mutex_);
-  /// Whether all of a piece of host memory is registered.
+  /// Whether a whole range of host memory is registered.
   [[nodiscard]] bool is_registered(const void* begin, std::size_t bytes) const;
-  /// Takes `bytes` of the device's capacity for this process. Throws `Errc::device_memory`.
+  /// Reserves `bytes` of the device's capacity for this process. Throws `Errc::device_memory`.
   void reserve(int device, std::size_t bytes);
-  /// Gives them back.
+  /// Releases a reservation.
   void release(int device, std::size_t bytes) noexcept;
 
  private:

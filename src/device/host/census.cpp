@@ -22,14 +22,14 @@ Directory open_directory(const std::string& path) { return {::opendir(path.c_str
 
 std::string link_of_slab(const Uuid& device) { return "/memfd:" + slab_label(device); }
 
-// Where a link in /proc leads; empty if it is gone.
+// The target of a link in /proc; empty if it is gone.
 std::string link_target(const std::string& path) {
   std::array<char, NAME_MAX + 1> target{};
   const auto length = ::readlink(path.c_str(), target.data(), target.size());
   return {target.data(), length < 0 ? 0 : static_cast<std::size_t>(length)};
 }
 
-// Processes and descriptors come and go while we look: whatever cannot be read any more is passed over.
+// Processes and descriptors come and go meanwhile: those that can no longer be read are skipped.
 void count_slabs_of_process(const std::string& fd_folder, std::string_view wanted, std::set<ino_t>& seen,
                             std::uint64_t& bytes) {
   const Directory folder = open_directory(fd_folder);

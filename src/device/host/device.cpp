@@ -4,18 +4,20 @@
 
 #include "device/foreign.hpp"
 #include "device/fork_guard.hpp"
-#include "device/host/addresses.hpp"
+#include "device/host/event.hpp"
 #include "device/host/foreign.hpp"
 #include "device/host/memory.hpp"
 #include "device/host/module.hpp"
+#include "device/host/stream.hpp"
 #include "device/own.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/trace.hpp"
 
 namespace drover::host {
+
 std::unique_ptr<DeviceMemory> HostDevice::allocate(std::size_t bytes) {
   fork_guard::check();
-  require(bytes > 0, "device memory of 0 bytes was asked for");
+  require(bytes > 0, "cannot allocate 0 bytes of device memory");
   const TraceSpan span("device.allocate", bytes);
   return std::make_unique<HostAllocation>(backend_, info_.index, bytes);
 }
@@ -23,7 +25,7 @@ std::unique_ptr<DeviceMemory> HostDevice::allocate(std::size_t bytes) {
 std::unique_ptr<DeviceMemory> HostDevice::map(const Slab& slab) {
   fork_guard::check();
   const auto& mine = own<const HostSlab>(slab);
-  require(mine.device() == info_.index, "a slab was to be mapped on another device than it lies on",
+  require(mine.device() == info_.index, "cannot map a slab on a device that it does not lie on",
           "open the slab's own device and map it there");
   const TraceSpan span("device.map", slab.size());
   return std::make_unique<HostMemory>(backend_, info_.index, mine.file().duplicate(), mine.size(),

@@ -1,9 +1,10 @@
+#include "device/host/event.hpp"
+
 #include <new>
 #include <utility>
 
 #include "base/activity.hpp"
 #include "device/fork_guard.hpp"
-#include "device/host/stream.hpp"
 #include "device/own.hpp"
 #include "drover/base/error.hpp"
 
@@ -37,11 +38,10 @@ std::optional<Clock::time_point> EventRecord::time() const {
 }
 
 HostEvent::~HostEvent() {
-  // In a forked child another thread's wait may have been copied half way; the record is left alone, and no lock is
-  // taken.
+  // A forked child may have copied another thread's wait half way: leak the record, and take no lock.
   if (!fork_guard::is_forked_child()) return;
   static_cast<void>(new (std::nothrow) std::shared_ptr<EventRecord>(latest_));
-}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): on purpose, in a process that can only end
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): on purpose, in a process that can only exit
 
 std::shared_ptr<EventRecord> HostEvent::latest() const {
   const MutexLock lock(mutex_);
@@ -65,7 +65,7 @@ Clock::time_point HostEvent::time() const {
   const auto record = latest();
   const auto happened = record == nullptr ? std::nullopt : record->time();
   if (!happened) {
-    throw Error(Errc::invalid_argument, "the time of an event was asked for before it has happened",
+    throw Error(Errc::invalid_argument, "the time of an event was requested before it has happened",
                 "record the event and synchronize it first");
   }
   return *happened;

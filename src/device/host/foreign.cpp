@@ -19,7 +19,7 @@
 namespace drover::host {
 namespace {
 
-// What a handle holds. The inode tells whether the descriptor still is what it was.
+// The content of a handle. The inode detects a descriptor that has been reused.
 struct HandleContent {
   std::uint64_t magic = kMagic;
   std::uint64_t inode = 0;
@@ -81,7 +81,7 @@ IpcHandle make_handle(const HostBackend& backend, DevicePtr base) {
 
 Fd open_handle(const IpcHandle& handle, int device, std::size_t bytes) {
   const auto content = std::bit_cast<HandleContent>(handle);
-  if (content.magic != HandleContent::kMagic) throw no_such_allocation("it is no handle of an emulated device");
+  if (content.magic != HandleContent::kMagic) throw no_such_allocation("it is not a handle of an emulated device");
   if (content.process == ::getpid()) throw own_allocation();
   if (content.device != device) {
     throw no_such_allocation(

@@ -1,17 +1,28 @@
-// device/host/memory.hpp: memory of the emulated devices.
+// device/host/memory.hpp: memory of the emulated devices, whose addresses are addresses of this process.
 #pragma once
 
 #include "device/host/backend.hpp"
 #include "device/live.hpp"
+#include "drover/base/error.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/device/memory.hpp"
 
 namespace drover::host {
 
-/// Memory files of allocations; the census counts none of them.
+/// The pointer to the bytes at `ptr`.
+inline void* pointer(DevicePtr ptr) {
+  return reinterpret_cast<void*>(ptr.address);  // NOLINT(performance-no-int-to-ptr): emulated addresses are ours
+}
+
+/// Throws `Errc::invalid_argument` if a copy would access a null pointer, as the driver of a GPU does.
+inline void check_host(const void* host, std::size_t bytes) {
+  require(bytes == 0 || host != nullptr, "a copy from or to a null pointer was requested");
+}
+
+/// Label of the memory files of allocations, which the census does not count.
 inline constexpr const char* kAllocationLabel = "drover-allocation";
 
-/// A memory file that stands for a piece of device memory.
+/// A slab, emulated by a memory file.
 class HostSlab final : public Slab {
  public:
   HostSlab(HostBackend& backend, int device, Fd file, std::size_t bytes) noexcept
@@ -25,11 +36,11 @@ class HostSlab final : public Slab {
   Fd file_;
 };
 
-/// Mapped memory that the backend knows as device memory while this lives.
+/// Mapped memory that the backend treats as device memory while this lives.
 class HostMemory : public DeviceMemory {
  public:
-  /// All of `file`, which is kept as long as the mapping: the census sees slabs by their descriptors, and others find
-  /// allocations by them.
+  /// Maps all of `file` and keeps it open: the census finds slabs by their descriptors, and other processes find
+  /// allocations by theirs.
   HostMemory(HostBackend& backend, int device, Fd file, std::size_t bytes, RangeNote::Kind kind)
       : HostMemory(backend, device, Mapping::shared(file, bytes), std::move(file), kind) {}
   ~HostMemory() override;
@@ -44,7 +55,7 @@ class HostMemory : public DeviceMemory {
   Mapping mapping_;
 };
 
-/// A part of a device's capacity.
+/// A reserved part of a device's capacity.
 class Reservation {
  public:
   Reservation(HostBackend& backend, int device, std::size_t bytes)
@@ -61,7 +72,7 @@ class Reservation {
   std::size_t bytes_;
 };
 
-/// Memory of this process, counted against the device's capacity. A file, so that it can be named to others.
+/// An allocation of this process, counted against the device's capacity. A memory file, so that it can have a handle.
 class HostAllocation final : private Reservation, public HostMemory {
  public:
   HostAllocation(HostBackend& backend, int device, std::size_t bytes)
@@ -69,7 +80,7 @@ class HostAllocation final : private Reservation, public HostMemory {
         HostMemory(backend, device, make_memory_file(kAllocationLabel, bytes), bytes, RangeNote::Kind::allocation) {}
 };
 
-/// Host memory that the emulated devices accept timeline words in.
+/// Host memory in which the emulated devices accept timeline words.
 class HostMemoryRegistration final : public HostRegistration {
  public:
   HostMemoryRegistration(HostBackend& backend, int device, std::span<std::byte> memory);

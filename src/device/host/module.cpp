@@ -14,8 +14,8 @@ namespace {
 
 std::string path_of(const Fd& file) { return fmt::format("/proc/self/fd/{}", file.get()); }
 
-// The loader knows objects by their path, and keeps some (with unique symbols or thread-local destructors) after they
-// were closed. A descriptor whose number such an object had would give that object's code: another number is taken.
+// The loader identifies objects by path, and keeps some (with unique symbols or thread-local destructors) after they
+// are closed. A descriptor with the number of such an object would load that object's code, so take another number.
 void avoid_known_paths(Fd& file) {
   std::vector<Fd> known;
   while (SharedLibrary::is_known(path_of(file))) {
@@ -27,7 +27,7 @@ void avoid_known_paths(Fd& file) {
 }  // namespace
 
 HostModule::HostModule(LiveCounters& live, std::span<const std::byte> image) : live_(live.modules) {
-  require(!image.empty(), "a module image of 0 bytes was passed");
+  require(!image.empty(), "cannot load a module image of 0 bytes");
   file_ = make_memory_file("drover-module", image.size());
   std::memcpy(Mapping::shared(file_, image.size()).data(), image.data(), image.size());
   avoid_known_paths(file_);

@@ -1,4 +1,4 @@
-// device/host/module.hpp: kernels of the emulated devices: C functions in a shared object.
+// device/host/module.hpp: kernels of the emulated devices, which are C functions in a shared object.
 #pragma once
 
 #include <span>
@@ -29,7 +29,7 @@ class HostModule final : public Module {
 
  private:
   LiveToken live_;
-  Fd file_;  // kept while loaded: the loader knows the object by this descriptor's path
+  Fd file_;  // open while loaded: the loader identifies the object by the path of this descriptor
   SharedLibrary library_;
 };
 

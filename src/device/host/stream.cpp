@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "device/fork_guard.hpp"
-#include "device/host/addresses.hpp"
 #include "device/host/backend.hpp"
+#include "device/host/event.hpp"
+#include "device/host/memory.hpp"
 #include "device/host/module.hpp"
 #include "device/own.hpp"
 #include "drover/base/error.hpp"
@@ -17,13 +19,13 @@
 namespace drover::host {
 namespace {
 
-// The arguments' bytes, copied at submission as a GPU does, each aligned for any type.
+// The bytes of the arguments, copied at submission as on a GPU, each aligned for any type.
 class ArgumentCopy {
  public:
   explicit ArgumentCopy(std::span<const KernelArgument> arguments) {
     for (const auto& argument : arguments) {
       if (argument.data == nullptr || argument.bytes == 0) {
-        throw Error(Errc::invalid_argument, "a kernel argument without a value was passed");
+        throw Error(Errc::invalid_argument, "a kernel argument has no value");
       }
       auto& slot = values_.emplace_back((argument.bytes + sizeof(Unit) - 1) / sizeof(Unit));
       std::memcpy(slot.data(), argument.data, argument.bytes);
@@ -61,8 +63,8 @@ void check_shape(const LaunchShape& shape) {
   const bool has_blocks = shape.grid[0] > 0 && shape.grid[1] > 0 && shape.grid[2] > 0;
   if (!has_blocks || threads == 0 || threads > kMostThreads) {
     throw Error(Errc::invalid_argument,
-                fmt::format("a launch of {}x{}x{} blocks of {}x{}x{} threads is impossible", shape.grid[0],
-                            shape.grid[1], shape.grid[2], shape.block[0], shape.block[1], shape.block[2]),
+                fmt::format("cannot launch {}x{}x{} blocks of {}x{}x{} threads", shape.grid[0], shape.grid[1],
+                            shape.grid[2], shape.block[0], shape.block[1], shape.block[2]),
                 "use at least one block, and 1 to 1024 threads per block");
   }
 }

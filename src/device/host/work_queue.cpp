@@ -1,10 +1,11 @@
+#include "device/host/work_queue.hpp"
+
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/activity.hpp"
 #include "base/signals_blocked.hpp"
-#include "device/host/stream.hpp"
 #include "drover/base/error.hpp"
 
 namespace drover::host {
@@ -24,7 +25,7 @@ void WorkQueue::run(std::chrono::microseconds latency) {
   while (auto piece = next()) {
     if (latency.count() > 0) std::this_thread::sleep_for(latency);
     piece();
-    piece = nullptr;  // what it holds is released before anyone learns that it is done
+    piece = nullptr;  // release what it holds before waiters see it as complete
     {
       const MutexLock lock(mutex_);
       ++completed_;
@@ -46,7 +47,7 @@ void WorkQueue::submit(std::function<void()> work) {
   {
     const MutexLock lock(mutex_);
     require(!is_closed_, "work was submitted to a stream whose owner has destroyed it",
-            "keep a stream as long as anyone borrows it");
+            "keep a stream alive while it is borrowed");
     work_.push_back(std::move(work));
     ++submitted_;
   }

@@ -15,8 +15,8 @@
 
 #include <fmt/format.h>
 
+#include "base/config.hpp"
 #include "base/sys.hpp"
-#include "drover/base/config.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 

@@ -3,7 +3,7 @@
 #include "device/gpu_processes.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/pool/worker_plan.hpp"
 #include "pool/plan/topology.hpp"
 #include "pool/plan/worker_plan_environment.hpp"

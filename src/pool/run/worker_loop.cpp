@@ -14,7 +14,7 @@
 #include "base/activity.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/pool/this_worker.hpp"
 #include "pool/run/claim.hpp"
 #include "pool/run/task_table.hpp"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "drover/base/duration.hpp"
+#include "base/duration.hpp"
 
 namespace drover {
 namespace {

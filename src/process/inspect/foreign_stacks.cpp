@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "drover/base/config.hpp"
+#include "base/config.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/fd.hpp"
 #include "drover/process/child_process.hpp"

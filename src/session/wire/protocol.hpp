@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 
-#include "drover/base/errc.hpp"
 #include "drover/base/error.hpp"
 #include "drover/ipc/membership.hpp"
 #include "ipc/ledger/kept_entry.hpp"

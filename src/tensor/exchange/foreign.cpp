@@ -8,7 +8,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 #include "drover/base/trace.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "tensor/exchange/lent_regions.hpp"
 #include "tensor/tensor_access.hpp"
 

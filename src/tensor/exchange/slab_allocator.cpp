@@ -21,7 +21,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 #include "drover/base/mutex.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/tensor/tensor.hpp"
 #include "tensor/exchange/lent_regions.hpp"
 #include "tensor/tensor_access.hpp"

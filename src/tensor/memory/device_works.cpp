@@ -7,7 +7,7 @@
 
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 
 namespace drover {
 namespace {

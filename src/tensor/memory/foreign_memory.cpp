@@ -10,7 +10,7 @@
 
 #include "drover/base/error.hpp"
 #include "drover/base/mapping.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "ipc/ledger/slab_layout.hpp"
 
 namespace drover {

@@ -13,7 +13,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/fd.hpp"
 #include "drover/base/log.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "ipc/ledger/slab_layout.hpp"
 #include "ipc/object/object_layout.hpp"
 #include "tensor/memory/foreign_memory.hpp"

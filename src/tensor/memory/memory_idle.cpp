@@ -6,9 +6,9 @@
 #include <chrono>
 #include <limits>
 
+#include "base/config.hpp"
 #include "drover/base/bytes.hpp"
-#include "drover/base/config.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "tensor/memory/host_shortage.hpp"
 #include "tensor/memory/memory_state.hpp"
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 
 namespace drover {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/pool/pool.hpp"
 #include "drover/pool/this_worker.hpp"
 #include "pool/run/pool_support.hpp"

@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/pool/worker_plan.hpp"
 #include "pool/plan/worker_plan_users.hpp"
 #include "support/expect_error.hpp"

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/bytes.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "pool/plan/worker_plan_users.hpp"
 #include "support/expect_error.hpp"
 #include "support/peer_group.hpp"

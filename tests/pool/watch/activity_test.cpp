@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "drover/device/backend.hpp"
-#include "drover/device/select.hpp"
 #include "drover/device/timeline.hpp"
 #include "drover/ipc/barrier.hpp"
 #include "drover/ipc/condition.hpp"

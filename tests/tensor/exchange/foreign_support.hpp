@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/tensor/foreign.hpp"
 
 namespace drover::test {

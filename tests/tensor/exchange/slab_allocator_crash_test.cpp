@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/ipc/queue.hpp"
 #include "drover/session/session.hpp"
 #include "drover/tensor/foreign.hpp"

@@ -12,7 +12,7 @@
 
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/tensor/foreign.hpp"
 #include "drover/tensor/send.hpp"
 #include "session/client/session_helpers.hpp"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/device/timeline.hpp"
 #include "drover/tensor/tensor.hpp"
 

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 #include "drover/ipc/queue.hpp"
 #include "drover/tensor/memory.hpp"
 #include "drover/tensor/send.hpp"

@@ -1,4 +1,4 @@
-// drover/base/config.hpp: settings from environment variables, read with clear errors.
+// base/config.hpp: settings from environment variables, with clear errors for invalid values.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace drover {
 
-/// The variable's text; nothing if it is unset or empty.
+/// The text of the variable; nullopt if it is unset or empty.
 [[nodiscard]] std::optional<std::string> environment(const char* name);
 
-/// A whole number within [least, most], or `fallback` if the variable is unset. Throws
-/// `Errc::invalid_argument` naming the variable, its text and the range.
+/// An integer within [least, most], or `fallback` if the variable is unset. Throws `Errc::invalid_argument` with the
+/// variable, its text and the range.
 [[nodiscard]] std::int64_t environment_number(const char* name, std::int64_t fallback, std::int64_t least,
                                               std::int64_t most);
 

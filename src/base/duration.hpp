@@ -1,4 +1,4 @@
-// drover/base/duration.hpp: spans of time for people.
+// base/duration.hpp: human-readable durations.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace drover {
 
-/// "40 ms", "1.5 s", "3 min 4 s", "2 h 5 min", "3 d 4 h"; what is shorter than a millisecond, or negative, is "0 s".
+/// "40 ms", "1.5 s", "3 min 4 s", "2 h 5 min", "3 d 4 h"; "0 s" if negative or shorter than a millisecond.
 [[nodiscard]] std::string format_duration(std::chrono::nanoseconds duration);
 
 }  // namespace drover

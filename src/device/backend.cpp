@@ -1,26 +1,26 @@
-#include "drover/device/select.hpp"
+#include "drover/device/backend.hpp"
 
 #include <optional>
 
 #include <fmt/format.h>
 
+#include "base/config.hpp"
 #include "device/cuda/backend.hpp"
 #include "device/host/backend.hpp"
-#include "drover/base/config.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 
 namespace drover {
 namespace {
 
-// Backends are never destroyed: their threads, and objects with static storage elsewhere, may outlive main.
+// Backends are never destroyed: their threads, and static objects that use them, may outlive main.
 Backend& host_backend() {
   static auto* const backend = new host::HostBackend;
   return *backend;
 }
 
 Backend& cuda_backend() {
-  static auto* const backend = new cuda::CudaBackend;  // tried again by the next call if it throws
+  static auto* const backend = new cuda::CudaBackend;  // if it throws, the next call retries
   return *backend;
 }
 
@@ -34,7 +34,7 @@ Selection select_automatically() {
     Backend& cuda = cuda_backend();
     return {cuda, count_of(cuda, "GPU is visible", "GPUs are visible")};
   } catch (const Error& error) {
-    // A machine without a GPU is normal; a GPU that cannot be used is worth a word.
+    // A machine without a GPU is normal; a GPU that cannot be used is worth a warning.
     const bool is_normal = error.code() == Errc::driver_missing || error.code() == Errc::not_found;
     if (!is_normal) log(LogLevel::warn, error.message());
     return {host_backend(), fmt::format("emulated devices, because {}", error.message())};
