@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kTiB = 1024 * kGiB;
 
-// The same in every run, so that a failure can be repeated.
+// A fixed seed, so that a failure can be reproduced.
 std::mt19937_64 random_numbers(std::uint64_t seed) { return std::mt19937_64(seed); }
 
 TEST(FormatBytes, size_has_one_decimal_and_a_binary_unit) {
@@ -29,7 +29,7 @@ TEST(FormatBytes, size_has_one_decimal_and_a_binary_unit) {
   EXPECT_EQ(format_bytes(std::numeric_limits<std::uint64_t>::max()), "16777216.0 TiB");
 }
 
-TEST(FormatBytes, size_just_below_a_unit_is_rounded_into_it) {
+TEST(FormatBytes, size_just_below_a_unit_is_rounded_up_to_it) {
   EXPECT_EQ(format_bytes(kMiB - 1), "1.0 MiB");
   EXPECT_EQ(format_bytes(kGiB - 1), "1.0 GiB");
   EXPECT_EQ(format_bytes(kTiB - 1), "1.0 TiB");
@@ -49,7 +49,7 @@ TEST(ParseBytes, numbers_with_and_without_units_are_read) {
   EXPECT_EQ(parse_bytes("8 "), 8U);
 }
 
-TEST(ParseBytes, anything_else_is_nothing) {
+TEST(ParseBytes, anything_else_is_rejected) {
   for (const char* const text : {"", " ", "MiB", "-1", "+1", " 1", "1e3", "0x10", "1.2.3", ".", "1 2", "1XB", "1KiBx",
                                  "1iB", "1 K i B", "1P", "inf", "nan", "1,5G"}) {
     EXPECT_EQ(parse_bytes(text), std::nullopt) << text;
@@ -57,7 +57,7 @@ TEST(ParseBytes, anything_else_is_nothing) {
   EXPECT_EQ(parse_bytes(std::string_view("64\0K", 4)), std::nullopt);
 }
 
-TEST(ParseBytes, size_that_does_not_fit_is_nothing) {
+TEST(ParseBytes, size_above_64_bits_is_rejected) {
   EXPECT_EQ(parse_bytes("18446744073709551615"), std::numeric_limits<std::uint64_t>::max());
   EXPECT_EQ(parse_bytes("18446744073709551616"), std::nullopt);
   EXPECT_EQ(parse_bytes("16777215T"), 16777215 * kTiB);
@@ -86,7 +86,7 @@ TEST(ParseBytes, whole_numbers_of_units_are_exact) {
   }
 }
 
-TEST(ParseBytes, what_is_formatted_reads_back_within_its_rounding) {
+TEST(ParseBytes, formatted_size_parses_back_within_rounding) {
   auto random = random_numbers(3);
   for (int i = 0; i < 5000; ++i) {
     const std::uint64_t value = random() >> (1 + random() % 63U);
@@ -99,7 +99,7 @@ TEST(ParseBytes, what_is_formatted_reads_back_within_its_rounding) {
   }
 }
 
-TEST(ParseBytes, random_text_never_breaks_it) {
+TEST(ParseBytes, random_text_is_handled) {
   auto random = random_numbers(4);
   const std::string alphabet = "0123456789.kKmMgGtTiIbB -+exX";
   for (int i = 0; i < 20'000; ++i) {

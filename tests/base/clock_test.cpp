@@ -19,7 +19,7 @@ TEST(Deadline, never_does_not_pass) {
   EXPECT_EQ(deadline.poll_timeout(), -1);
 }
 
-TEST(Deadline, zero_and_negative_durations_have_passed_at_once) {
+TEST(Deadline, zero_and_negative_durations_have_already_passed) {
   for (const auto duration : {0ns, -1ns, std::chrono::nanoseconds::min()}) {
     const auto deadline = Deadline::after(duration);
     EXPECT_TRUE(deadline.has_passed());
@@ -28,7 +28,7 @@ TEST(Deadline, zero_and_negative_durations_have_passed_at_once) {
   }
 }
 
-TEST(Deadline, duration_too_long_to_count_is_never) {
+TEST(Deadline, duration_beyond_the_range_never_passes) {
   EXPECT_TRUE(Deadline::after(std::chrono::nanoseconds::max()).is_never());
 }
 
@@ -39,14 +39,14 @@ TEST(Deadline, long_duration_is_clamped_for_poll) {
   EXPECT_EQ(deadline.poll_timeout(), std::numeric_limits<int>::max());
 }
 
-TEST(Deadline, moment_before_the_clock_began_has_passed) {
+TEST(Deadline, moment_before_the_epoch_has_passed) {
   const auto deadline = Deadline::at(Clock::time_point::min());
   EXPECT_TRUE(deadline.has_passed());
   EXPECT_EQ(deadline.remaining(), 0ns);
   EXPECT_EQ(deadline.poll_timeout(), 0);
 }
 
-TEST(Deadline, poll_timeout_is_rounded_up_so_that_nobody_spins) {
+TEST(Deadline, poll_timeout_is_rounded_up_to_avoid_spinning) {
   const auto deadline = Deadline::at(Clock::now() + 1h);
   const auto left = std::chrono::milliseconds(deadline.poll_timeout());
   EXPECT_GE(left, deadline.remaining());

@@ -17,7 +17,7 @@ using test::ScopedEnvironment;
 
 constexpr const char* kName = "DROVER_TEST_SETTING";
 
-TEST(Config, unset_and_empty_variables_are_nothing) {
+TEST(Config, unset_and_empty_variables_have_no_value) {
   {
     const ScopedEnvironment unset(kName, std::nullopt);
     EXPECT_EQ(environment(kName), std::nullopt);
@@ -30,7 +30,7 @@ TEST(Config, unset_and_empty_variables_are_nothing) {
   EXPECT_EQ(environment_bytes(kName, 99), 99U);
 }
 
-TEST(Config, text_is_given_as_it_is) {
+TEST(Config, text_is_returned_unchanged) {
   const ScopedEnvironment variable(kName, " with spaces ");
   EXPECT_EQ(environment(kName), " with spaces ");
 }
@@ -45,7 +45,7 @@ TEST(Config, number_within_the_range_is_read) {
             std::numeric_limits<std::int64_t>::max());
 }
 
-TEST(Config, anything_else_is_refused_with_name_text_and_range) {
+TEST(Config, anything_else_is_an_error_with_name_text_and_range) {
   for (const char* const text : {"11", "-1", "abc", "1x", " 1", "1 ", "+1", "1.5", "0x5", "9223372036854775808"}) {
     SCOPED_TRACE(text);
     const ScopedEnvironment variable(kName, text);
@@ -59,7 +59,7 @@ TEST(Config, size_is_read_with_its_unit) {
   EXPECT_EQ(environment_bytes(kName, 1), std::uint64_t{4} << 30U);
 }
 
-TEST(Config, size_of_nothing_is_refused) {
+TEST(Config, size_of_zero_is_an_error) {
   for (const char* const text : {"0", "0GiB", "much", "-1", "1XB"}) {
     SCOPED_TRACE(text);
     const ScopedEnvironment variable(kName, text);

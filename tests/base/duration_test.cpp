@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Duration, is_told_in_the_two_units_that_matter) {
+TEST(Duration, is_shown_in_its_two_largest_units) {
   EXPECT_EQ(format_duration(40ms), "40 ms");
   EXPECT_EQ(format_duration(1549ms), "1.5 s");
   EXPECT_EQ(format_duration(9999ms), "9.9 s");
@@ -17,7 +17,7 @@ TEST(Duration, is_told_in_the_two_units_that_matter) {
   EXPECT_EQ(format_duration(76h), "3 d 4 h");
 }
 
-TEST(Duration, nothing_and_less_is_nothing) {
+TEST(Duration, zero_and_negative_durations_are_zero) {
   EXPECT_EQ(format_duration(0s), "0 s");
   EXPECT_EQ(format_duration(999us), "0 s");
   EXPECT_EQ(format_duration(-5s), "0 s");

@@ -28,9 +28,9 @@ TEST(Error, text_without_remedy_has_no_remedy_line) {
   EXPECT_EQ(text.find("remedy"), std::string::npos) << text;
 }
 
-TEST(Error, copy_tells_the_same) {
+TEST(Error, copy_has_the_same_text) {
   const Error error(Errc::corrupt, "torn", "mend");
-  const Error copy = error;  // NOLINT(performance-unnecessary-copy-initialization): the copy is what is tested
+  const Error copy = error;  // NOLINT(performance-unnecessary-copy-initialization): the copy is under test
   EXPECT_STREQ(copy.what(), error.what());
   EXPECT_EQ(copy.code(), error.code());
 }
@@ -76,7 +76,7 @@ TEST(Error, throw_errno_reads_errno) {
   test::expect_error(Errc::limit_reached, [] { throw_errno("write", "file 'x'"); }, {"write failed for file 'x'"});
 }
 
-TEST(Error, require_throws_only_when_it_does_not_hold) {
+TEST(Error, require_throws_only_if_the_condition_is_false) {
   EXPECT_NO_THROW(require(true, "never seen"));
   test::expect_error(Errc::invalid_argument, [] { require(false, "0 is too few", "ask for more"); },
                      {"0 is too few", "ask for more", "error_test.cpp"});

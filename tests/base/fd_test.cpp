@@ -23,7 +23,7 @@ bool is_open_number(int number) { return ::fcntl(number, F_GETFD) != -1; }
 
 Fd open_null() { return Fd(::open("/dev/null", O_RDWR | O_CLOEXEC)); }
 
-TEST(Fd, empty_one_owns_nothing) {
+TEST(Fd, empty_fd_owns_nothing) {
   const Fd fd;
   EXPECT_FALSE(fd.is_open());
   EXPECT_EQ(fd.get(), -1);
@@ -44,12 +44,12 @@ TEST(Fd, move_leaves_the_source_empty) {
   Fd first = open_null();
   const int number = first.get();
   const Fd second = std::move(first);
-  EXPECT_FALSE(first.is_open());  // NOLINT(bugprone-use-after-move): what is tested
+  EXPECT_FALSE(first.is_open());  // NOLINT(bugprone-use-after-move): under test
   EXPECT_EQ(second.get(), number);
   EXPECT_TRUE(is_open_number(number));
 }
 
-TEST(Fd, move_assignment_closes_what_was_owned) {
+TEST(Fd, move_assignment_closes_the_old_descriptor) {
   Fd first = open_null();
   Fd second = open_null();
   const int lost = first.get();
@@ -67,7 +67,7 @@ TEST(Fd, move_to_itself_changes_nothing) {
   EXPECT_TRUE(is_open_number(fd.get()));
 }
 
-TEST(Fd, release_gives_the_number_up) {
+TEST(Fd, release_gives_up_ownership) {
   Fd fd = open_null();
   const int number = fd.release();
   EXPECT_FALSE(fd.is_open());
@@ -104,7 +104,7 @@ TEST(Fd, interrupted_close_is_not_repeated) {
   }
   EXPECT_TRUE(log.lines().empty());
   EXPECT_FALSE(fd.is_open());
-  ::close(number);  // the seam kept the real call from being made
+  ::close(number);  // the seam suppressed the real call
 }
 
 TEST(Fd, duplicate_is_the_same_file_closed_on_exec) {
@@ -127,7 +127,7 @@ TEST(Fd, duplicate_without_free_descriptors_is_limit_reached) {
                      {"file descriptor " + std::to_string(fd.get()), "ulimit -n"});
 }
 
-TEST(Fd, duplicate_of_an_empty_one_is_an_error) {
+TEST(Fd, duplicate_of_an_empty_fd_is_an_error) {
   test::expect_error(Errc::system, [] { static_cast<void>(Fd{}.duplicate()); }, {"file descriptor -1"});
 }
 

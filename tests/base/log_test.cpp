@@ -22,7 +22,7 @@ using test::CapturedLog;
 using test::PeerGroup;
 using test::PeerMode;
 
-// What `action` writes to standard error. Less than a pipe holds.
+// The output of `action` on standard error, which must fit in a pipe.
 template <class Action>
 std::string stderr_of(Action action) {
   std::array<int, 2> ends{};
@@ -45,14 +45,14 @@ TEST(Log, default_sink_writes_one_line_with_pid_and_level) {
   EXPECT_EQ(text, fmt::format("drover[{}] warn: the door is open\n", ::getpid()));
 }
 
-TEST(Log, long_line_is_cut_and_still_ends) {
+TEST(Log, long_line_is_truncated_and_still_ends) {
   const auto text = stderr_of([] { log_to_stderr(LogLevel::error, std::string(5000, 'x')); });
   EXPECT_EQ(text.size(), 1024U);
   EXPECT_EQ(text.back(), '\n');
   EXPECT_EQ(text.find('\n'), text.size() - 1);
 }
 
-TEST(Log, writing_leaves_errno_alone_even_if_it_fails) {
+TEST(Log, writing_preserves_errno_even_if_it_fails) {
   static_cast<void>(stderr_of([] {
     ::close(STDERR_FILENO);
     errno = E2BIG;
@@ -61,7 +61,7 @@ TEST(Log, writing_leaves_errno_alone_even_if_it_fails) {
   }));
 }
 
-TEST(Log, lines_below_the_threshold_are_not_said) {
+TEST(Log, lines_below_the_threshold_are_dropped) {
   const CapturedLog captured(LogLevel::warn);
   log(LogLevel::debug, "a");
   log(LogLevel::info, "b");
@@ -70,7 +70,7 @@ TEST(Log, lines_below_the_threshold_are_not_said) {
   EXPECT_EQ(captured.lines(), (std::vector<std::string>{"warn: c", "error: d"}));
 }
 
-TEST(Log, threshold_off_says_nothing_and_off_is_no_level_to_say_something_at) {
+TEST(Log, threshold_off_drops_everything_and_off_is_not_a_level_for_lines) {
   const CapturedLog captured(LogLevel::off);
   log(LogLevel::error, "lost");
   set_log_threshold(LogLevel::debug);
@@ -85,14 +85,14 @@ TEST(Log, number_follows_the_text) {
   EXPECT_EQ(captured.lines(), (std::vector<std::string>{"info: answer: 42", "info: least: -9223372036854775808"}));
 }
 
-TEST(Log, long_text_with_a_number_is_cut) {
+TEST(Log, long_text_with_a_number_is_truncated) {
   const CapturedLog captured;
   log(LogLevel::info, std::string(5000, 'x'), 42);
   ASSERT_EQ(captured.lines().size(), 1U);
   EXPECT_EQ(captured.lines().front().size(), std::string("info: ").size() + 1024);
 }
 
-TEST(Log, sink_is_replaced_and_given_back) {
+TEST(Log, sink_is_replaced_and_restored) {
   static int count = 0;
   count = 0;
   const LogSink counting = [](LogLevel /*level*/, std::string_view /*text*/) noexcept { ++count; };
@@ -109,7 +109,7 @@ TEST(Log, levels_have_names) {
   EXPECT_EQ(to_string(static_cast<LogLevel>(77)), "unknown");
 }
 
-// A process of its own, since the variable is read once.
+// A separate process, because the variable is read once.
 DROVER_PEER_BODY(tell_threshold) {
   LogLevel threshold = LogLevel::off;
   auto text = stderr_of([&] {
@@ -128,7 +128,7 @@ std::string threshold_with(const std::optional<std::string>& value) {
   return answer;
 }
 
-TEST(Log, threshold_is_what_the_environment_says) {
+TEST(Log, threshold_comes_from_the_environment) {
   EXPECT_EQ(threshold_with(std::nullopt), "warn|");
   EXPECT_EQ(threshold_with(""), "warn|");
   EXPECT_EQ(threshold_with("debug"), "debug|");

@@ -31,14 +31,14 @@ bool is_zero(std::span<const std::byte> bytes) {
   return std::ranges::all_of(bytes, [](std::byte value) { return value == std::byte{0}; });
 }
 
-// mincore answers ENOMEM for a page that is not mapped.
+// mincore fails with ENOMEM for a page that is not mapped.
 bool is_mapped(const void* address) {
   unsigned char resident = 0;
   const auto page = reinterpret_cast<std::uintptr_t>(address) & ~std::uintptr_t{4095};
   return ::mincore(reinterpret_cast<void*>(page), 1, &resident) == 0;  // NOLINT(performance-no-int-to-ptr)
 }
 
-TEST(Mapping, empty_one_has_no_bytes) {
+TEST(Mapping, empty_mapping_has_no_bytes) {
   const Mapping mapping;
   EXPECT_EQ(mapping.data(), nullptr);
   EXPECT_EQ(mapping.size(), 0U);
@@ -54,15 +54,14 @@ TEST(Mapping, anonymous_memory_is_zero_writable_and_page_aligned) {
   EXPECT_EQ(mapping.bytes().back(), std::byte{7});
 }
 
-// Whether a page of a memory file has memory; of a private one, whether this process has touched it.
+// Whether a page of a memory file is allocated; for private memory, whether this process has touched the page.
 bool is_present(const std::byte* page) {
   unsigned char resident = 0;
   return ::mincore(const_cast<std::byte*>(page), 1, &resident) == 0 && (resident & 1U) != 0;
 }
 
-TEST(Mapping, pages_are_made_present_where_asked_and_nowhere_else) {
-  constexpr int kPopulateWrite =
-      23;  // asked for here without make_present, which must not decide whether it is tested
+TEST(Mapping, only_the_requested_pages_are_made_present) {
+  constexpr int kPopulateWrite = 23;  // called directly, because make_present must not decide whether it is tested
   const auto probe = Mapping::anonymous(4096);
   if (::madvise(probe.data(), 4096, kPopulateWrite) != 0 && errno == EINVAL) {
     GTEST_SKIP() << "this kernel does not know MADV_POPULATE_WRITE (Linux 5.14)";
@@ -77,7 +76,7 @@ TEST(Mapping, pages_are_made_present_where_asked_and_nowhere_else) {
   EXPECT_TRUE(is_zero(mapping.bytes()));
 }
 
-TEST(Mapping, a_kernel_that_refuses_to_make_pages_present_is_no_error) {
+TEST(Mapping, kernel_that_refuses_to_make_pages_present_is_not_an_error) {
   const auto mapping = Mapping::anonymous(4096);
   const FaultSeam seam("madvise", EINVAL);
   make_present(mapping.bytes());
@@ -98,7 +97,7 @@ TEST(Mapping, move_leaves_the_source_empty) {
   auto first = Mapping::anonymous(4096);
   auto* const address = first.data();
   auto second = std::move(first);
-  EXPECT_EQ(first.data(), nullptr);  // NOLINT(bugprone-use-after-move): what is tested
+  EXPECT_EQ(first.data(), nullptr);  // NOLINT(bugprone-use-after-move): under test
   EXPECT_EQ(first.size(), 0U);
   EXPECT_EQ(second.data(), address);
   auto third = Mapping::anonymous(4096);
@@ -159,12 +158,12 @@ TEST(Mapping, two_mappings_of_one_file_show_the_same_bytes) {
   EXPECT_EQ(other.bytes()[99], std::byte{42});
 }
 
-TEST(Mapping, file_shorter_than_asked_is_corrupt) {
+TEST(Mapping, file_shorter_than_requested_is_corrupt) {
   const auto file = make_memory_file("short", 4096);
   test::expect_error(Errc::corrupt, [&] { static_cast<void>(Mapping::shared(file, 4097)); }, {"has only 4.0 KiB"});
 }
 
-TEST(Mapping, descriptor_that_is_no_file_is_an_error) {
+TEST(Mapping, descriptor_that_is_not_a_file_is_an_error) {
   test::expect_error(Errc::system, [] { static_cast<void>(Mapping::shared(Fd{}, 4096)); }, {"fstat", "-1"});
 }
 
@@ -181,7 +180,7 @@ TEST(MemoryFile, label_shows_in_proc) {
   EXPECT_EQ(test::open_descriptors().at(file.get()), "/memfd:drover-label (deleted)");
 }
 
-TEST(MemoryFile, nobody_can_resize_it) {
+TEST(MemoryFile, file_cannot_be_resized) {
   const auto file = make_memory_file("fixed", 8192);
   EXPECT_EQ(::ftruncate(file.get(), 0), -1);
   EXPECT_EQ(errno, EPERM);
@@ -202,7 +201,7 @@ TEST(MemoryFile, failure_of_any_step_is_an_error_and_leaves_no_descriptor) {
   }
 }
 
-TEST(MemoryFile, interrupted_resize_is_repeated) {
+TEST(MemoryFile, interrupted_resize_is_retried) {
   const FaultSeam interrupt("ftruncate", EINTR, {.times = 3});
   const auto file = make_memory_file("interrupted", 4096);
   EXPECT_EQ(interrupt.strikes(), 3);
@@ -221,7 +220,7 @@ TEST(MemoryFile, files_that_could_shrink_are_refused) {
   test::expect_error(Errc::corrupt, [] { static_cast<void>(check_memory_file(Fd{})); });
 }
 
-// Does what a hostile or broken peer would do to a shared file, then writes to it.
+// Tries to resize a shared file, as a hostile or broken peer would, then writes to it.
 DROVER_PEER_BODY(try_to_shrink) {
   ChannelMessage message;
   ASSERT_EQ(peer.channel().receive(message, Deadline::never()), ReceiveResult::message);

@@ -48,7 +48,7 @@ TEST(Mutex, holders_exclude_each_other) {
   EXPECT_EQ(counter.wait_for(0), 4000);
 }
 
-TEST(Mutex, lock_is_given_back_at_the_end_of_the_scope) {
+TEST(Mutex, lock_is_released_at_the_end_of_the_scope) {
   Mutex mutex;
   {
     const MutexLock lock(mutex);

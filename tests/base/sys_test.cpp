@@ -28,7 +28,7 @@ int interrupted_twice(int* calls) {
 
 TEST(Sys, call_passes_arguments_and_result_through) { EXPECT_EQ(call("twice", twice, 21), 42); }
 
-TEST(Sys, call_without_fault_leaves_errno_alone) {
+TEST(Sys, call_without_fault_preserves_errno) {
   errno = E2BIG;
   static_cast<void>(call("twice", twice, 1));
   EXPECT_EQ(errno, E2BIG);
@@ -54,7 +54,7 @@ TEST(Sys, call_does_not_repeat_an_interrupted_call) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(Sys, retry_repeats_until_the_call_is_not_interrupted) {
+TEST(Sys, retry_repeats_while_the_call_is_interrupted) {
   int calls = 0;
   EXPECT_EQ(retry("interrupted", interrupted_twice, &calls), 0);
   EXPECT_EQ(calls, 3);
@@ -63,7 +63,7 @@ TEST(Sys, retry_repeats_until_the_call_is_not_interrupted) {
   EXPECT_EQ(interrupt.calls(), 6);
 }
 
-TEST(Sys, retry_gives_other_failures_back) {
+TEST(Sys, retry_returns_other_failures) {
   const FaultSeam fail("twice", EIO, {.times = 1});
   EXPECT_EQ(retry("twice", twice, 4), -1);
   EXPECT_EQ(errno, EIO);

@@ -32,7 +32,7 @@ class Trace : public ::testing::Test {
   }
 };
 
-TEST_F(Trace, nobody_listens_by_default) {
+TEST_F(Trace, tracing_is_off_by_default) {
   EXPECT_FALSE(is_tracing());
   {
     const TraceSpan span("unheard");
@@ -69,7 +69,7 @@ TEST_F(Trace, inner_span_is_reported_first_and_lies_within_the_outer) {
   EXPECT_LE(found[0].end, found[1].end);
 }
 
-TEST_F(Trace, span_that_began_unheard_is_not_reported) {
+TEST_F(Trace, span_that_began_without_a_sink_is_not_reported) {
   {
     const TraceSpan span("half");
     set_trace_sink(&keep);
@@ -77,7 +77,7 @@ TEST_F(Trace, span_that_began_unheard_is_not_reported) {
   EXPECT_TRUE(take_records().empty());
 }
 
-TEST_F(Trace, span_whose_sink_went_away_is_not_reported) {
+TEST_F(Trace, span_whose_sink_was_removed_is_not_reported) {
   set_trace_sink(&keep);
   {
     const TraceSpan span("half");

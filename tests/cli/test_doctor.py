@@ -122,7 +122,7 @@ def test_warnings_alone_do_not_fail(gpu):
         ({"FAKE_CUDA_MISSING": "cuInit"}, "driver-symbols", "stub for linking", "lib64/stubs"),
         ({"FAKE_COMPUTE_MODE": "2"}, "compute-mode", "prohibited", "nvidia-smi -c DEFAULT"),
         ({"FAKE_MIG": "1"}, "mig", "no instance", "nvidia-smi mig -cgi"),
-        ({"CUDA_VISIBLE_DEVICES": "5,0"}, "visible-devices", '"5", which is not there', '"5"'),
+        ({"CUDA_VISIBLE_DEVICES": "5,0"}, "visible-devices", '"5", which does not exist', '"5"'),
         ({"DROVER_BACKEND": "rocm"}, "backend-setting", "DROVER_BACKEND=rocm", "auto, host or cuda"),
         ({"DROVER_BACKEND": "cuda", "FAKE_CUINIT_RESULT": "999"}, "backend-setting", "999", "unset DROVER_BACKEND"),
     ],

@@ -1,4 +1,4 @@
-// Memory and streams that others made, within one process; between processes see tests/device/ipc_process_test.cpp.
+// Memory and streams of other libraries, within one process; tests/device/ipc_process_test.cpp has those of others.
 #include "conformance/backend_suite.hpp"
 #include "drover/base/bytes.hpp"
 #include "support/expect_error.hpp"
@@ -7,18 +7,18 @@ namespace drover::test {
 
 constexpr std::size_t kCount = 1024;
 constexpr std::size_t kBytes = kCount * sizeof(std::uint32_t);
-constexpr std::size_t kAllocation = 4 * kMiB;  // has a block of its own on a GPU
+constexpr std::size_t kAllocation = 4 * kMiB;  // large enough for a separate block on a GPU
 
 static DevicePtr address_of(const void* pointer) { return {reinterpret_cast<std::uintptr_t>(pointer)}; }
 
-TEST_P(BackendSuite, foreign_host_memory_is_no_device_memory) {
+TEST_P(BackendSuite, foreign_host_memory_is_not_device_memory) {
   const std::vector<std::byte> host(kMiB);
   EXPECT_FALSE(device().describe(address_of(host.data())).is_device);
   EXPECT_FALSE(device().describe({}).is_device);
 }
 
-TEST_P(BackendSuite, foreign_registered_host_memory_is_no_device_memory) {
-  if (!device().has_timelines()) GTEST_SKIP() << "this device registers no memory";
+TEST_P(BackendSuite, foreign_registered_host_memory_is_not_device_memory) {
+  if (!device().has_timelines()) GTEST_SKIP() << "this device does not register memory";
   const auto host = registered(kMiB);
   EXPECT_FALSE(device().describe(address_of(host.memory.data())).is_device);
 }
@@ -37,13 +37,13 @@ TEST_P(BackendSuite, foreign_allocation_is_described_from_any_address_in_it) {
   }
 }
 
-TEST_P(BackendSuite, foreign_memory_of_another_device_says_which) {
+TEST_P(BackendSuite, foreign_memory_of_another_device_names_it) {
   const int last = static_cast<int>(backend().devices().size()) - 1;
   const auto memory = backend().open(last).allocate(kAllocation);
   EXPECT_EQ(device().describe(memory->ptr()).device, last);
 }
 
-TEST_P(BackendSuite, foreign_memory_that_was_freed_is_gone_and_its_number_never_returns) {
+TEST_P(BackendSuite, foreign_memory_that_was_freed_is_gone_and_its_number_is_not_reused) {
   auto memory = device().allocate(kAllocation);
   const DevicePtr ptr = memory->ptr();
   const auto number = device().describe(ptr).buffer_id;
@@ -79,7 +79,7 @@ TEST_P(BackendSuite, foreign_virtual_memory_becomes_a_slab_that_outlives_its_map
   EXPECT_EQ(read(*device().map(*imported), kCount), values);
 }
 
-TEST_P(BackendSuite, foreign_memory_is_shared_only_in_the_way_of_its_kind) {
+TEST_P(BackendSuite, foreign_memory_is_shared_only_in_the_way_its_kind_allows) {
   const auto plain = device().allocate(kAllocation);
   const auto mapped = device().map(*backend().create_slab(0, kAllocation));
   const std::vector<std::byte> host(kMiB);
@@ -100,7 +100,7 @@ TEST_P(BackendSuite, foreign_handle_is_not_opened_by_its_own_process) {
                {"use the address itself"});
 }
 
-TEST_P(BackendSuite, foreign_bytes_that_are_no_handle_are_an_error_not_a_crash) {
+TEST_P(BackendSuite, foreign_bytes_that_are_not_a_handle_are_an_error_not_a_crash) {
   for (const int filler : {0, 1, 0xff}) {
     IpcHandle handle{};
     handle.fill(static_cast<std::byte>(filler));
@@ -108,7 +108,7 @@ TEST_P(BackendSuite, foreign_bytes_that_are_no_handle_are_an_error_not_a_crash) 
   }
 }
 
-TEST_P(BackendSuite, foreign_stream_is_borrowed_and_stays) {
+TEST_P(BackendSuite, foreign_stream_survives_being_borrowed) {
   const auto owner = device().create_stream();
   const auto memory = device().allocate(kBytes);
   EXPECT_NE(owner->native(), 0U);
@@ -123,7 +123,7 @@ TEST_P(BackendSuite, foreign_stream_is_borrowed_and_stays) {
 }
 
 TEST_P(BackendSuite, foreign_stream_and_its_owner_are_one_queue) {
-  if (!device().has_timelines()) GTEST_SKIP() << "nothing holds a stream of this device back";
+  if (!device().has_timelines()) GTEST_SKIP() << "streams of this device cannot be held back";
   const auto owner = device().create_stream();
   const auto borrowed = device().borrow_stream(owner->native());
   const auto memory = device().allocate(kBytes);
@@ -138,7 +138,7 @@ TEST_P(BackendSuite, foreign_stream_and_its_owner_are_one_queue) {
   EXPECT_EQ(read(*memory, 1).front(), 0x0202'0202U);
 }
 
-TEST_P(BackendSuite, foreign_devices_say_whether_they_reach_each_other) {
+TEST_P(BackendSuite, foreign_devices_report_whether_they_reach_each_other) {
   EXPECT_TRUE(device().can_copy_directly(device()));
   const BackendKind other = GetParam() == BackendKind::host ? BackendKind::cuda : BackendKind::host;
   if (!reason_to_skip(other).empty()) return;

@@ -52,12 +52,12 @@ TEST_P(BackendSuite, arguments_are_copied_when_the_launch_is_submitted) {
   EXPECT_EQ(seen, 3.0F);
 }
 
-TEST_P(BackendSuite, kernel_that_is_not_there_is_an_error_that_names_it) {
+TEST_P(BackendSuite, missing_kernel_is_an_error_that_names_it) {
   const auto module = device().load_module(test_kernel_image(GetParam()));
   expect_error(Errc::not_found, [&] { static_cast<void>(module->kernel("no_such_kernel")); }, {"no_such_kernel"});
 }
 
-TEST_P(BackendSuite, image_that_is_no_code_is_an_error_with_the_loaders_words) {
+TEST_P(BackendSuite, image_that_is_not_code_is_an_error_with_the_loaders_message) {
   const std::array<std::byte, 5> garbage{std::byte{'h'}, std::byte{'e'}, std::byte{'l'}, std::byte{'l'},
                                          std::byte{'o'}};
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(device().load_module(garbage)); }, {"remedy:"});

@@ -23,7 +23,7 @@ TEST_P(BackendSuite, devices_have_distinct_uuids_and_their_own_index) {
   }
 }
 
-TEST_P(BackendSuite, device_that_is_not_there_is_an_error_that_names_those_that_are) {
+TEST_P(BackendSuite, missing_device_is_an_error_that_names_the_existing_ones) {
   const int beyond = static_cast<int>(backend().devices().size());
   expect_error(Errc::not_found, [&] { static_cast<void>(backend().open(beyond)); }, {"there is no device", ":0"});
   expect_error(Errc::not_found, [&] { static_cast<void>(backend().open(-1)); });
@@ -35,7 +35,7 @@ TEST_P(BackendSuite, device_that_is_not_there_is_an_error_that_names_those_that_
 
 TEST_P(BackendSuite, opening_twice_gives_the_same_device) { EXPECT_EQ(&device(), &device()); }
 
-TEST_P(BackendSuite, memory_comes_back_as_written) {
+TEST_P(BackendSuite, memory_reads_back_as_written) {
   const auto memory = device().allocate(kMemoryBytes);
   EXPECT_EQ(memory->size(), kMemoryBytes);
   const auto values = numbers(kMemoryCount, 7);
@@ -66,7 +66,7 @@ TEST_P(BackendSuite, copies_between_devices_arrive) {
   EXPECT_EQ(read(*there, kMemoryCount), values);
 }
 
-TEST_P(BackendSuite, nothing_is_copied_when_nothing_is_asked) {
+TEST_P(BackendSuite, copy_of_zero_bytes_does_nothing) {
   const auto memory = device().allocate(16);
   device().upload(memory->ptr(), nullptr, 0);
   device().download(nullptr, memory->ptr(), 0);
@@ -79,20 +79,20 @@ TEST_P(BackendSuite, null_host_memory_is_an_error_not_a_crash) {
   expect_error(Errc::invalid_argument, [&] { device().download(nullptr, memory->ptr(), 16); });
 }
 
-TEST_P(BackendSuite, memory_of_no_bytes_is_an_error) {
+TEST_P(BackendSuite, allocation_of_zero_bytes_is_an_error) {
   expect_error(Errc::invalid_argument, [] { static_cast<void>(device().allocate(0)); });
   expect_error(Errc::invalid_argument, [] { static_cast<void>(backend().create_slab(0, 0)); });
   expect_error(Errc::invalid_argument, [] { static_cast<void>(device().register_host({})); });
 }
 
-TEST_P(BackendSuite, more_memory_than_the_device_has_is_an_error_with_the_figures) {
+TEST_P(BackendSuite, allocation_above_the_capacity_is_an_error_with_the_figures) {
   const auto total = backend().devices().front().memory_total;
   expect_error(Errc::device_memory, [&] { static_cast<void>(device().allocate(total + kGiB)); }, {"remedy:", ":0"});
   expect_error(Errc::device_memory, [&] { static_cast<void>(backend().create_slab(0, total + kGiB)); }, {"remedy:"});
   expect_error(Errc::device_memory, [&] { static_cast<void>(backend().create_slab(0, SIZE_MAX)); });
 }
 
-TEST_P(BackendSuite, memory_info_counts_what_is_taken_and_given_back) {
+TEST_P(BackendSuite, memory_info_counts_allocations_and_frees) {
   static_cast<void>(device());  // its context takes memory too
   const auto before = backend().memory_info(0);
   EXPECT_EQ(before.total, backend().devices().front().memory_total);

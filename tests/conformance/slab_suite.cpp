@@ -63,7 +63,7 @@ TEST_P(BackendSuite, streams_work_on_slabs) {
   EXPECT_EQ(read(*mapping, 1).front(), 0x0606'0606U);
 }
 
-TEST_P(BackendSuite, descriptor_that_is_no_slab_is_an_error_not_a_crash) {
+TEST_P(BackendSuite, descriptor_that_is_not_a_slab_is_an_error_not_a_crash) {
   const Fd event(::eventfd(0, EFD_CLOEXEC));
   expect_error(Errc::corrupt, [&] { static_cast<void>(backend().import_slab(0, event, 2 * kMiB)); }, {"remedy:"});
   const Fd other = make_memory_file("not-a-slab", 2 * kMiB);
@@ -83,8 +83,8 @@ TEST_P(BackendSuite, slab_announced_with_a_wrong_size_is_an_error_not_a_crash) {
   }
 }
 
-TEST_P(BackendSuite, slab_of_another_device_is_refused) {
-  if (backend().devices().size() < 2) GTEST_SKIP() << "this machine has one device of this kind";
+TEST_P(BackendSuite, slab_of_another_device_is_rejected) {
+  if (backend().devices().size() < 2) GTEST_SKIP() << "this machine has only one device of this kind";
   const auto slab = backend().create_slab(1, kSlabBytes);
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(device().map(*slab)); }, {"own device"});
   expect_error(Errc::corrupt, [&] { static_cast<void>(backend().import_slab(0, slab->export_fd(), slab->size())); });

@@ -1,4 +1,4 @@
-// Streams, events and timelines: order and lateness.
+// Streams, events and timelines: order, and that work runs asynchronously.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -20,7 +20,7 @@ TEST_P(BackendSuite, new_stream_is_idle) {
   EXPECT_EQ(stream->synchronize(Deadline::after({})), WaitResult::done);
 }
 
-TEST_P(BackendSuite, work_of_a_stream_happens_in_order) {
+TEST_P(BackendSuite, work_of_a_stream_runs_in_order) {
   const auto stream = device().create_stream();
   const auto a = device().allocate(kStreamBytes);
   const auto b = device().allocate(kStreamBytes);
@@ -37,7 +37,7 @@ TEST_P(BackendSuite, work_of_a_stream_happens_in_order) {
   EXPECT_EQ(read(*a, 1).front(), 0xffff'ffffU);
 }
 
-TEST_P(BackendSuite, work_behind_a_wait_has_not_happened_when_the_call_returns) {
+TEST_P(BackendSuite, work_behind_a_wait_has_not_run_when_the_call_returns) {
   const auto stream = device().create_stream();
   const auto memory = device().allocate(kStreamBytes);
   const auto before = numbers(kStreamCount, 1);
@@ -47,14 +47,14 @@ TEST_P(BackendSuite, work_behind_a_wait_has_not_happened_when_the_call_returns) 
   stream->fill(memory->ptr(), 0, kStreamBytes);
   EXPECT_FALSE(stream->is_idle());
   EXPECT_EQ(stream->synchronize(Deadline::after(milliseconds(20))), WaitResult::timed_out);
-  EXPECT_EQ(read(*memory, kStreamCount), before) << "the fill happened although its stream waits";
+  EXPECT_EQ(read(*memory, kStreamCount), before) << "the fill ran although its stream waits";
   gate.open();
   EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
   EXPECT_EQ(read(*memory, 1).front(), 0U);
   EXPECT_TRUE(stream->is_idle());
 }
 
-TEST_P(BackendSuite, registered_host_memory_is_read_when_the_work_happens_not_when_it_is_submitted) {
+TEST_P(BackendSuite, registered_host_memory_is_read_when_the_work_runs_not_when_it_is_submitted) {
   const auto source = registered(4096);
   const auto stream = device().create_stream();
   const auto memory = device().allocate(8);
@@ -62,7 +62,7 @@ TEST_P(BackendSuite, registered_host_memory_is_read_when_the_work_happens_not_wh
   const Gate gate;
   gate.hold(*stream);
   stream->upload(memory->ptr(), source.memory.data(), 8);
-  source.word().store(2);  // too early: what a missing synchronisation does
+  source.word().store(2);  // too early, like a missing synchronisation
   gate.open();
   EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
   EXPECT_EQ(read(*memory, 1).front(), 2U);
@@ -119,7 +119,7 @@ TEST_P(BackendSuite, event_happens_after_the_work_before_it) {
   EXPECT_TRUE(event->has_happened());
 }
 
-TEST_P(BackendSuite, recording_an_event_again_does_not_free_who_waits_for_the_earlier_record) {
+TEST_P(BackendSuite, recording_an_event_again_does_not_release_waiters_for_the_earlier_record) {
   const auto slow = device().create_stream();
   const auto quick = device().create_stream();
   const auto waiting = device().create_stream();
@@ -136,7 +136,7 @@ TEST_P(BackendSuite, recording_an_event_again_does_not_free_who_waits_for_the_ea
   EXPECT_EQ(waiting->synchronize(Deadline::never()), WaitResult::done);
 }
 
-TEST_P(BackendSuite, blocking_copies_go_on_while_fewer_streams_wait_than_a_gpu_has_queues) {
+TEST_P(BackendSuite, blocking_copies_work_while_fewer_streams_wait_than_a_gpu_has_queues) {
   const auto memory = device().allocate(kStreamBytes);
   std::vector<std::unique_ptr<Stream>> waiting;
   waiting.reserve(7);
@@ -144,20 +144,20 @@ TEST_P(BackendSuite, blocking_copies_go_on_while_fewer_streams_wait_than_a_gpu_h
   const Gate gate;
   for (const auto& stream : waiting) gate.hold(*stream);
   std::atomic<bool> is_copied = false;
-  std::thread rescuer([&] {  // a copy that waits for the streams ends too, late
+  std::thread rescuer([&] {  // so that a copy that waits for the streams ends too, if late
     for (int look = 0; look < 1000 && !is_copied; ++look) std::this_thread::sleep_for(milliseconds(10));
     gate.open();
   });
   const auto values = numbers(kStreamCount, 17);
   device().upload(memory->ptr(), values.data(), kStreamBytes);
   EXPECT_EQ(read(*memory, kStreamCount), values);
-  EXPECT_EQ(gate.word(0).load(), 0U) << "the copies waited for streams that have nothing to do with them";
+  EXPECT_EQ(gate.word(0).load(), 0U) << "the copies waited for unrelated streams";
   is_copied = true;
   rescuer.join();
   for (const auto& stream : waiting) EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
 }
 
-TEST_P(BackendSuite, many_streams_wait_for_values_whose_stores_were_submitted_before) {
+TEST_P(BackendSuite, many_streams_wait_for_values_whose_stores_were_submitted_earlier) {
   const auto words = registered(4096);
   const auto producer = device().create_stream();
   std::vector<std::unique_ptr<Stream>> consumers;
@@ -170,7 +170,7 @@ TEST_P(BackendSuite, many_streams_wait_for_values_whose_stores_were_submitted_be
   for (const auto& stream : consumers) EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done);
 }
 
-TEST_P(BackendSuite, copy_of_host_memory_that_is_not_registered_is_finished_with_it_on_return) {
+TEST_P(BackendSuite, copy_of_unregistered_host_memory_is_complete_on_return) {
   const auto stream = device().create_stream();
   const auto memory = device().allocate(kStreamBytes);
   auto values = numbers(kStreamCount, 1);
@@ -182,7 +182,7 @@ TEST_P(BackendSuite, copy_of_host_memory_that_is_not_registered_is_finished_with
   EXPECT_EQ(seen, expected);
 }
 
-TEST_P(BackendSuite, stream_waits_for_an_event_of_another) {
+TEST_P(BackendSuite, stream_waits_for_an_event_of_another_stream) {
   const auto producer = device().create_stream();
   const auto consumer = device().create_stream();
   const auto ready = device().create_event();
@@ -248,7 +248,7 @@ TEST_P(BackendSuite, streams_are_ordered_by_a_timeline) {
   EXPECT_EQ(read(*copy, 1).front(), 0x6464'6464U);
 }
 
-TEST_P(BackendSuite, poison_frees_a_stream_that_waits_for_a_dead_producer) {
+TEST_P(BackendSuite, poison_releases_a_stream_that_waits_for_a_dead_producer) {
   const auto words = registered(4096);
   const auto stream = device().create_stream();
   stream->wait(words.word(), 1'000'000);

@@ -1,4 +1,4 @@
-// tests/conformance/test_kernels.hpp: device code for tests, in each backend's form.
+// tests/conformance/test_kernels.hpp: device code for tests, in the format of each backend.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace drover::test {
 
-/// An image with `scale(float* data, float factor, uint32 count)`; on `cuda` also `fault()`, which writes where
-/// nothing is.
+/// An image with `scale(float* data, float factor, uint32 count)`; on `cuda` also `fault()`, which writes to
+/// unmapped memory.
 [[nodiscard]] std::vector<std::byte> test_kernel_image(BackendKind kind);
 
-/// The bytes of a file.
+/// The content of a file.
 [[nodiscard]] std::vector<std::byte> read_image(const char* path);
 
 }  // namespace drover::test

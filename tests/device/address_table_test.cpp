@@ -14,23 +14,23 @@ TEST(AddressTable, range_is_found_until_removed) {
   EXPECT_FALSE(table.contains(1000, 1));
 }
 
-TEST(AddressTable, reach_beyond_either_end_is_not_contained) {
+TEST(AddressTable, range_beyond_either_end_is_not_contained) {
   AddressTable table;
   ASSERT_TRUE(table.add(1000, 100));
   EXPECT_FALSE(table.contains(999, 2));
   EXPECT_FALSE(table.contains(1050, 51));
   EXPECT_FALSE(table.contains(1101, 1));
-  EXPECT_FALSE(table.contains(1050, SIZE_MAX)) << "an overflow counts as inside";
+  EXPECT_FALSE(table.contains(1050, SIZE_MAX)) << "an overflow must not count as inside";
 }
 
-TEST(AddressTable, neighbours_are_not_joined) {
+TEST(AddressTable, adjacent_ranges_are_not_merged) {
   AddressTable table;
   ASSERT_TRUE(table.add(1000, 100));
   ASSERT_TRUE(table.add(1100, 100));
-  EXPECT_FALSE(table.contains(1050, 100)) << "one access may not span two pieces of memory";
+  EXPECT_FALSE(table.contains(1050, 100)) << "an access must not span two pieces of memory";
 }
 
-TEST(AddressTable, overlap_is_refused_and_changes_nothing) {
+TEST(AddressTable, overlap_is_rejected_and_changes_nothing) {
   AddressTable table;
   ASSERT_TRUE(table.add(1000, 100));
   for (const std::uint64_t begin : {950U, 1000U, 1050U, 1099U}) EXPECT_FALSE(table.add(begin, 60)) << begin;
@@ -54,7 +54,7 @@ TEST(AddressTable, range_around_an_address_is_found_with_its_note) {
   for (const std::uint64_t outside : {0U, 999U, 1100U}) EXPECT_FALSE(table.find(outside)) << outside;
 }
 
-TEST(AddressTable, numbers_are_not_given_twice) {
+TEST(AddressTable, numbers_are_unique) {
   AddressTable table;
   ASSERT_TRUE(table.add(1000, 100));
   const auto first = table.find(1000)->note.number;

@@ -1,11 +1,11 @@
-// Our own declarations of the driver API against NVIDIA's header, where a toolkit is installed.
+// Compares our declarations of the driver API with NVIDIA's header, if a toolkit is installed.
 #include <gtest/gtest.h>
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
 #endif
 
-// Older headers lack entry points that we ask for.
+// Older headers lack entry points that we use.
 #if defined(CUDA_VERSION) && CUDA_VERSION >= 12040
 
 #include <cstddef>
@@ -81,10 +81,10 @@ TEST(CudaAbi, attributes_of_addresses_have_nvidias_values) {
   EXPECT_EQ(kMemoryTypeDevice, CU_MEMORYTYPE_DEVICE);
 }
 
-// Same number of parameters, each of the same size and kind: what the calling convention depends on.
+// Equal number of parameters, each of the same size and kind, as the calling convention requires.
 template <class Ours, class Theirs>
 static constexpr bool same_kind() {
-  return sizeof(Ours) == sizeof(Theirs) &&  // NOLINT(bugprone-sizeof-expression): of pointers, on purpose
+  return sizeof(Ours) == sizeof(Theirs) &&  // NOLINT(bugprone-sizeof-expression): sizes of pointers, on purpose
          std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> &&
          std::is_floating_point_v<Ours> == std::is_floating_point_v<Theirs>;
 }
@@ -98,7 +98,7 @@ static constexpr bool same_call(int (*)(Ours...), ::CUresult (*)(Theirs...)) {
   }
 }
 
-TEST(CudaAbi, every_entry_point_takes_what_nvidia_declares) {
+TEST(CudaAbi, every_entry_point_has_nvidias_parameters) {
   // NOLINTBEGIN(bugprone-macro-parentheses): a parameter list, and a name behind ::
 #define DROVER_CUDA(name, version, need, parameters) \
   static_assert(same_call(static_cast<int(*) parameters>(nullptr), static_cast<decltype(&::name)>(nullptr)), #name);

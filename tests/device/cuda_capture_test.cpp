@@ -1,5 +1,5 @@
-// Graphs that a program captures while it uses drover, in the mode of CUDA that is strictest and the default of
-// torch: whatever breaks into them, on any thread, makes the whole capture fail.
+// Graphs that a program captures while it uses drover, in CUDA's strictest mode, which is the default of torch: a
+// forbidden call on any thread invalidates the whole capture.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -21,13 +21,13 @@ namespace {
 
 constexpr std::size_t kBytes = 2 * kMiB;
 
-// What a program does between the begin and the end of a capture. Nothing of it is in the graph.
+// A use of drover during a capture, none of which becomes part of the graph.
 struct Use {
   const char* name;
   std::function<void(Device&)> run;
 };
 
-// What frees is made before, so that frees alone are seen too.
+// Objects to be freed are created in advance, so that frees are tested alone too.
 struct Made {
   std::unique_ptr<DeviceMemory> memory;
   std::unique_ptr<Slab> slab;
@@ -74,7 +74,7 @@ std::vector<Use> uses(Made& made) {
   };
 }
 
-// What fails in a use, or nothing.
+// The error of a use; empty if it succeeds.
 std::string failure_of(const Use& use, Device& device) {
   try {
     use.run(device);
@@ -88,7 +88,7 @@ std::string failure_of(const Use& use, Device& device) {
 
 class CaptureSuite : public BackendSuite {};
 
-TEST_P(CaptureSuite, survives_whatever_drover_does_in_any_thread) {
+TEST_P(CaptureSuite, survives_every_use_of_drover_on_any_thread) {
   const auto captured = device().create_stream();
   for (const bool is_own_thread : {true, false}) {
     Made made = make(device());
@@ -107,8 +107,8 @@ TEST_P(CaptureSuite, survives_whatever_drover_does_in_any_thread) {
   }
 }
 
-// Work that has not been done yet would fault in memory that is no longer there.
-TEST_P(CaptureSuite, survives_what_waits_for_work_and_that_waits_all_the_same) {
+// Work in flight would fault in memory that is no longer mapped.
+TEST_P(CaptureSuite, survives_calls_that_wait_for_work_and_they_do_wait) {
   const auto captured = device().create_stream();
   Made made = make(device());
   const Gate gate;
@@ -122,7 +122,7 @@ TEST_P(CaptureSuite, survives_what_waits_for_work_and_that_waits_all_the_same) {
   });
   made.mapped.reset();
   EXPECT_EQ(timeline_wait(gate.word(1), 1, Deadline::after(std::chrono::seconds(0))), WaitResult::done)
-      << "the memory is gone before the work was done";
+      << "the memory was unmapped before the work was complete";
   opener.join();
   EXPECT_TRUE(capture.end());
 }

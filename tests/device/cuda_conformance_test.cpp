@@ -1,4 +1,4 @@
-// GPUs do what every backend must do; skipped, with the reason, where none can be used.
+// The conformance suite on GPUs; skipped, with the reason, if there is none.
 #include "conformance/backend_suite.hpp"
 
 namespace drover::test {

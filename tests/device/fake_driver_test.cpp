@@ -1,4 +1,4 @@
-// The code for GPUs against the stand-in driver: what foreign memory is, and what only several GPUs show.
+// The CUDA backend with the stand-in driver: foreign memory, captures, and behaviour that needs several GPUs.
 #include <dlfcn.h>
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kFakeBytes = 2 * kMiB;
 
-// Runs a body in a process that has the stand-in driver.
+// Runs a body in a process with the stand-in driver.
 class FakeDriver : public testing::Test {
  protected:
   static void run(const char* body) {
@@ -72,13 +72,13 @@ DROVER_PEER_BODY(foreign_kinds) {
   EXPECT_EQ(gpu(0).describe(foreign(fake::MemoryKind::plain)).size, kFakeBytes);
 }
 
-TEST_F(FakeDriver, memory_that_cannot_be_shared_is_told_by_kind_with_the_way_out) { run("foreign_kinds"); }
+TEST_F(FakeDriver, memory_that_cannot_be_shared_is_named_by_kind_with_a_remedy) { run("foreign_kinds"); }
 
 DROVER_PEER_BODY(second_piece) {
   const DevicePtr second = foreign(fake::MemoryKind::virtual_memory);
   const PointerInfo info = gpu(0).describe(second + 100);
   EXPECT_TRUE(info.is_vmm && info.can_retain);
-  EXPECT_EQ(info.base, second) << "the reservation begins before, with another piece";
+  EXPECT_EQ(info.base, second) << "the reservation begins earlier, with another piece";
   EXPECT_EQ(info.size, kFakeBytes);
   const std::uint64_t mark = 77;
   gpu(0).upload(second, &mark, sizeof(mark));
@@ -98,11 +98,11 @@ DROVER_PEER_BODY(stream_of_another_device) {
   EXPECT_EQ(backend_of(BackendKind::cuda).live().streams, 1U);
 }
 
-TEST_F(FakeDriver, default_streams_are_borrowed_and_those_of_other_devices_refused) {
+TEST_F(FakeDriver, default_streams_can_be_borrowed_and_streams_of_other_devices_cannot) {
   run("stream_of_another_device");
 }
 
-// How many devices a mapping is made accessible to, when access for all but the first is refused.
+// Counts the devices that get access to a mapping, while access is refused for all but the first.
 DROVER_PEER_BODY(peer_access) {
   Backend& backend = backend_of(BackendKind::cuda);
   const bool reach_each_other = peer.parameter("peers") == "1";
@@ -118,7 +118,7 @@ DROVER_PEER_BODY(peer_access) {
   EXPECT_EQ(log.contains("cuMemSetAccess for another device failed"), reach_each_other);
 }
 
-TEST_F(FakeDriver, slabs_are_mapped_for_the_open_devices_that_reach_them) {
+TEST_F(FakeDriver, slabs_are_mapped_for_open_devices_that_can_access_them) {
   for (const char* const peers : {"0", "1"}) {
     const ScopedEnvironment setting("FAKE_PEERS", peers);
     PeerGroup peer("peer_access", {.mode = PeerMode::processes, .size = 1}, {{"peers", peers}});
@@ -132,18 +132,18 @@ DROVER_PEER_BODY(capture_mode) {
   static_cast<void>(gpu(0).create_stream()->is_idle());
   int mode = 1;
   exchange_capture_mode(mode);
-  EXPECT_EQ(mode, 0) << "what drover did within its calls is this thread's mode since";
+  EXPECT_EQ(mode, 0) << "a call of drover changed the mode of this thread";
   EXPECT_EQ(gpu(0).create_stream()->synchronize(Deadline::never()), WaitResult::done);
   exchange_capture_mode(mode);
-  EXPECT_EQ(mode, 1) << "the mode that the program chose is lost";
+  EXPECT_EQ(mode, 1) << "a call of drover lost the mode that the program had chosen";
 }
 
-TEST_F(FakeDriver, mode_of_a_thread_in_captures_is_as_it_was_after_each_call) {
+TEST_F(FakeDriver, capture_mode_of_a_thread_is_restored_after_each_call) {
   const ScopedEnvironment captured("FAKE_CAPTURE", "1");
   run("capture_mode");
 }
 
-// How it waits for the work before memory is unmapped.
+// Waits for work before it unmaps memory: with a notice, in the way that leaves captures alone.
 DROVER_PEER_BODY(unmapping_in_capture) {
   const auto synchronizations = [] {
     const FaultSeam seam("cuCtxSynchronize", 1, {.times = 0});
@@ -154,15 +154,15 @@ DROVER_PEER_BODY(unmapping_in_capture) {
   {
     const CaptureNotice one;
     const CaptureNotice two;
-    EXPECT_EQ(synchronizations(), 0) << "it would break into the capture";
+    EXPECT_EQ(synchronizations(), 0) << "it would invalidate the capture";
   }
   EXPECT_EQ(synchronizations(), 1);
   const CaptureNotice capture;
   const FaultSeam no_memory("cuMemAlloc", 2);
-  EXPECT_EQ(synchronizations(), 1) << "that there is no byte left is no reason not to wait";
+  EXPECT_EQ(synchronizations(), 1) << "it must wait even if no byte is left to allocate";
 }
 
-TEST_F(FakeDriver, memory_is_unmapped_without_breaking_into_captures_that_were_told) { run("unmapping_in_capture"); }
+TEST_F(FakeDriver, unmapping_leaves_announced_captures_alone) { run("unmapping_in_capture"); }
 
 DROVER_PEER_BODY(borrowed_capturing) {
   const auto owner = gpu(0).create_stream();
@@ -170,15 +170,15 @@ DROVER_PEER_BODY(borrowed_capturing) {
   EXPECT_TRUE(borrowed->is_capturing());
   EXPECT_FALSE(borrowed->is_idle());
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(borrowed->synchronize(Deadline::never())); },
-               {"while it captures a graph", "after it has ended"});
+               {"that is capturing a graph", "after it has ended"});
 }
 
-TEST_F(FakeDriver, borrowed_stream_that_captures_is_not_idle_and_not_waited_for) {
+TEST_F(FakeDriver, borrowed_stream_that_is_capturing_is_not_idle_and_cannot_be_waited_for) {
   const ScopedEnvironment captured("FAKE_CAPTURE", "2");
   run("borrowed_capturing");
 }
 
-// This program once more, with the stand-in driver in place of a GPU.
+// Runs this program again, with the stand-in driver instead of a GPU.
 void expect_conformance() {
   const ProgramResult result =
       run_program({.executable = own_executable(),
@@ -191,7 +191,7 @@ void expect_conformance() {
 
 TEST_F(FakeDriver, conformance_of_foreign_memory_holds) { expect_conformance(); }
 
-TEST_F(FakeDriver, conformance_of_foreign_memory_holds_while_some_thread_captures_a_graph) {
+TEST_F(FakeDriver, conformance_of_foreign_memory_holds_during_a_capture) {
   const ScopedEnvironment captured("FAKE_CAPTURE", "1");
   expect_conformance();
 }

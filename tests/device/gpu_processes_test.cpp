@@ -1,4 +1,4 @@
-// Who uses a GPU, as NVML answers.
+// The processes that use a GPU, according to NVML.
 #include "device/gpu_processes.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kUuid = "GPU-07000000-0000-0000-0000-000000000000";
 
-// `count` processes, of which the third does not tell its memory.
+// `count` processes, with the memory of the third unknown.
 unsigned process_count = 0;
 int handle_answer = 0;
 int list_answer = 0;
@@ -45,7 +45,7 @@ class GpuProcesses : public testing::Test {
   }
 };
 
-TEST_F(GpuProcesses, are_told_with_memory_where_known) {
+TEST_F(GpuProcesses, are_listed_with_memory_if_known) {
   const auto processes = look(3);
   ASSERT_EQ(processes.size(), 3U);
   EXPECT_EQ(processes[0].pid, 1);
@@ -56,13 +56,13 @@ TEST_F(GpuProcesses, are_told_with_memory_where_known) {
 
 TEST_F(GpuProcesses, may_be_many) { EXPECT_EQ(look(100).size(), 100U); }
 
-TEST_F(GpuProcesses, are_unknown_where_nvml_does_not_tell) {
+TEST_F(GpuProcesses, are_unknown_if_nvml_does_not_report_them) {
   EXPECT_TRUE(look(3, 6).empty());
   EXPECT_TRUE(look(3, 0, 4).empty());
   EXPECT_TRUE(look(0).empty());
 }
 
-TEST_F(GpuProcesses, are_not_asked_for_in_a_library_that_cannot_tell) {
+TEST_F(GpuProcesses, are_not_queried_in_a_library_without_the_call) {
   process_count = 3;
   EXPECT_TRUE(Nvml().processes_on(kUuid).empty());
   Nvml old;

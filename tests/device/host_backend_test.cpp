@@ -1,4 +1,4 @@
-// What only the emulated devices have: settings, capacity, census. Each test makes backends of its own.
+// Features of the emulated devices alone: settings, capacity, census. Each test creates its own backends.
 #include "device/host/backend.hpp"
 
 #include <thread>
@@ -18,7 +18,7 @@ using test::expect_error;
 using test::FaultSeam;
 using test::ScopedEnvironment;
 
-TEST(HostBackend, settings_give_number_and_memory_of_devices) {
+TEST(HostBackend, settings_determine_number_and_memory_of_devices) {
   const ScopedEnvironment devices("DROVER_HOST_DEVICES", "3");
   const ScopedEnvironment memory("DROVER_HOST_MEMORY", "1.5GiB");
   const HostBackend backend;
@@ -36,7 +36,7 @@ TEST(HostBackend, without_settings_there_are_at_least_two_devices_with_memory) {
   EXPECT_GT(backend.devices().front().memory_total, 0U);
 }
 
-TEST(HostBackend, settings_that_make_no_sense_are_errors_that_name_them) {
+TEST(HostBackend, invalid_settings_are_errors_that_name_them) {
   for (const char* const text : {"0", "-1", "many", "65", "2x", "1e3"}) {
     const ScopedEnvironment devices("DROVER_HOST_DEVICES", text);
     expect_error(Errc::invalid_argument, [] { const HostBackend backend; }, {"DROVER_HOST_DEVICES", text});
@@ -66,7 +66,7 @@ TEST(HostBackend, capacity_counts_allocations_and_slabs_together) {
   expect_error(Errc::device_memory, [&] { static_cast<void>(backend.open(0).allocate(17 * kMiB)); },
                {"host:0", "17.0 MiB", "48.0 MiB of 64.0 MiB", "DROVER_HOST_MEMORY"});
   expect_error(Errc::device_memory, [&] { static_cast<void>(backend.create_slab(0, 17 * kMiB)); });
-  EXPECT_EQ(backend.memory_info(1).free, 64 * kMiB) << "another device is not concerned";
+  EXPECT_EQ(backend.memory_info(1).free, 64 * kMiB) << "other devices must not be affected";
   const auto imported = backend.import_slab(0, slab->export_fd(), slab->size());
   EXPECT_EQ(backend.memory_info(0).free, 16 * kMiB) << "a slab counts once, however often it is imported";
   allocation.reset();
@@ -83,7 +83,7 @@ TEST(HostBackend, mapped_slab_counts_until_it_is_unmapped) {
   EXPECT_EQ(slab_bytes_in_use(uuid), 0U);
 }
 
-TEST(HostBackend, failed_system_calls_leave_nothing_taken) {
+TEST(HostBackend, failed_system_calls_leave_no_capacity_reserved) {
   const ScopedEnvironment group("DROVER_HOST_GROUP", "faults" + std::to_string(::getpid()));
   HostBackend backend;
   Device& device = backend.open(0);
@@ -100,7 +100,7 @@ TEST(HostBackend, failed_system_calls_leave_nothing_taken) {
   EXPECT_EQ(backend.live(), LiveResources{});
 }
 
-TEST(HostBackend, latency_holds_work_back) {
+TEST(HostBackend, latency_delays_work) {
   const ScopedEnvironment latency("DROVER_HOST_LATENCY", "50000");
   HostBackend backend;
   const auto stream = backend.open(0).create_stream();
@@ -119,7 +119,7 @@ TEST(HostBackend, memory_file_of_another_kind_is_not_a_slab) {
                {"not a slab of host:0"});
 }
 
-TEST(HostBackend, objects_of_one_backend_are_refused_by_another_kind) {
+TEST(HostBackend, objects_of_one_backend_are_rejected_by_another_kind) {
   struct ForeignEvent final : StreamEvent {
     [[nodiscard]] bool has_happened() const override { return true; }
     WaitResult synchronize(Deadline) const override { return WaitResult::done; }

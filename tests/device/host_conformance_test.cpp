@@ -1,4 +1,4 @@
-// The emulated devices do what every backend must do.
+// The conformance suite on emulated devices.
 #include "conformance/backend_suite.hpp"
 
 namespace drover::test {

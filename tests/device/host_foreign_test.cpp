@@ -1,4 +1,4 @@
-// What only emulated devices can refuse, and settings that are read once per process.
+// Errors that only emulated devices report, and settings that are read once per process.
 #include <gtest/gtest.h>
 
 #include "drover/base/bytes.hpp"
@@ -21,7 +21,7 @@ class HostForeign : public testing::Test {
 
 }  // namespace
 
-TEST_F(HostForeign, stream_that_is_unknown_is_an_error) {
+TEST_F(HostForeign, unknown_stream_is_an_error) {
   const auto stream = device().create_stream();
   const auto borrow = [](int index, std::uintptr_t native) {
     static_cast<void>(device(index).borrow_stream(native));
@@ -32,12 +32,12 @@ TEST_F(HostForeign, stream_that_is_unknown_is_an_error) {
   expect_error(Errc::invalid_argument, [&] { borrow(1, stream->native()); }, {"host:1"});
 }
 
-TEST_F(HostForeign, borrower_of_a_stream_that_was_destroyed_gets_an_error) {
+TEST_F(HostForeign, use_of_a_borrowed_stream_after_its_destruction_is_an_error) {
   auto stream = device().create_stream();
   const auto borrowed = device().borrow_stream(stream->native());
   const auto memory = device().allocate(kMiB);
   stream.reset();
-  expect_error(Errc::invalid_argument, [&] { borrowed->fill(memory->ptr(), 1, kMiB); }, {"borrows"});
+  expect_error(Errc::invalid_argument, [&] { borrowed->fill(memory->ptr(), 1, kMiB); }, {"borrowed"});
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(device().borrow_stream(borrowed->native())); });
 }
 
@@ -58,7 +58,7 @@ DROVER_PEER_BODY(without_timelines) {
   expect_error(Errc::unsupported, [&] { stream->wait(word, 1); });
 }
 
-TEST_F(HostForeign, timelines_can_be_switched_off) {
+TEST_F(HostForeign, timelines_can_be_disabled) {
   EXPECT_TRUE(device().has_timelines());
   const ScopedEnvironment off("DROVER_TIMELINES", "0");
   PeerGroup peer("without_timelines", {.mode = PeerMode::processes, .size = 1});

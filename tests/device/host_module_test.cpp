@@ -1,4 +1,4 @@
-// Kernels of the emulated devices: what the conformance suite cannot ask of every backend.
+// Kernels of the emulated devices, beyond the conformance suite.
 #include "device/host/module.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(HostModule, image_is_never_mistaken_for_one_unloaded_before) {
   EXPECT_EQ(number_told_by(backend.open(0), DROVER_UNIQUE_KERNEL_1), 1);
 }
 
-TEST(HostModule, function_of_a_library_that_the_image_needs_is_no_kernel) {
+TEST(HostModule, function_of_a_dependency_of_the_image_is_not_a_kernel) {
   HostBackend backend;
   const auto module = backend.open(0).load_module(test::test_kernel_image(BackendKind::host));
   test::expect_error(Errc::not_found, [&] { static_cast<void>(module->kernel("printf")); }, {"'printf'"});

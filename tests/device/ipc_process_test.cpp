@@ -1,4 +1,4 @@
-// IPC handles of allocations between real processes.
+// IPC handles of allocations, between real processes.
 #include <cstring>
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::uint64_t mark_in(Device& device, const DeviceMemory& memory) {
 
 }  // namespace
 
-// Allocates, names the allocation, and frees it when told to.
+// Allocates, sends the handle, and frees the allocation on request.
 DROVER_PEER_BODY(ipc_exporter) {
   Device& device = backend_of(kind_of(peer)).open(0);
   auto memory = device.allocate(kBytes);
@@ -45,7 +45,7 @@ DROVER_PEER_BODY(ipc_exporter) {
   peer.channel().send(std::to_string(mark_in(device, *memory)));
   EXPECT_EQ(peer.receive_text(), "now");
   memory.reset();
-  memory = device.allocate(kBytes);  // likely where the other was
+  memory = device.allocate(kBytes);  // likely at the same address
   peer.channel().send("freed");
   EXPECT_EQ(peer.receive_text(), "end");
 }
@@ -58,11 +58,11 @@ class IpcProcesses : public testing::TestWithParam<BackendKind> {
     handle = as_handle(exporter.receive_text(0));
   }
   void TearDown() override {
-    if (handle == IpcHandle{}) return;  // no device here, nothing was started
+    if (handle == IpcHandle{}) return;  // without a device nothing was started
     exporter.kill(0);
     static_cast<void>(exporter.wait(Deadline::never()));
   }
-  /// Lets the exporter free its allocation, in which it must find `mark`.
+  /// Makes the exporter check that its allocation holds `mark`, and free it.
   void free_it(std::uint64_t mark) {
     exporter.channel(0).send("free");
     EXPECT_EQ(exporter.receive_text(0), std::to_string(mark));
@@ -76,7 +76,7 @@ class IpcProcesses : public testing::TestWithParam<BackendKind> {
   IpcHandle handle{};
 };
 
-TEST_P(IpcProcesses, both_see_the_same_memory) {
+TEST_P(IpcProcesses, both_processes_see_the_same_memory) {
   {
     const auto memory = device().open_ipc(handle, kBytes);
     EXPECT_EQ(memory->size(), kBytes);
@@ -89,7 +89,7 @@ TEST_P(IpcProcesses, both_see_the_same_memory) {
   exporter.expect_success();
 }
 
-TEST_P(IpcProcesses, allocation_is_opened_twice_and_closed_once_stays_open) {
+TEST_P(IpcProcesses, allocation_opened_twice_and_closed_once_stays_open) {
   auto first = device().open_ipc(handle, kBytes);
   const auto second = device().open_ipc(handle, kBytes / 2 + kOffset / 2);
   first.reset();
@@ -106,7 +106,7 @@ TEST_P(IpcProcesses, opened_memory_is_described_as_memory_of_its_device) {
   EXPECT_FALSE(info.can_retain);
 }
 
-TEST_P(IpcProcesses, more_than_the_allocation_has_is_an_error) {
+TEST_P(IpcProcesses, size_above_that_of_the_allocation_is_an_error) {
   for (const std::size_t wrong : {std::size_t{0}, kBytes + 4 * kMiB, SIZE_MAX}) {
     expect_error(Errc::corrupt, [&] { static_cast<void>(device().open_ipc(handle, wrong)); }, {"bytes and has"});
   }
@@ -116,7 +116,7 @@ TEST_P(IpcProcesses, more_than_the_allocation_has_is_an_error) {
 TEST_P(IpcProcesses, handle_of_a_dead_process_is_an_error) {
   exporter.kill(0);
   EXPECT_EQ(exporter.wait(Deadline::never()).at(0).kind, PeerOutcome::Kind::abandoned);
-  // The driver does not document with which code it refuses.
+  // The driver does not document the code of its refusal.
   if (GetParam() == BackendKind::cuda) {
     EXPECT_THROW(static_cast<void>(device().open_ipc(handle, kBytes)), Error);
   } else {
@@ -124,8 +124,8 @@ TEST_P(IpcProcesses, handle_of_a_dead_process_is_an_error) {
   }
 }
 
-TEST_P(IpcProcesses, handle_of_freed_memory_is_an_error_though_another_took_its_place) {
-  if (GetParam() == BackendKind::cuda) GTEST_SKIP() << "the driver promises nothing for that";
+TEST_P(IpcProcesses, handle_of_freed_memory_is_an_error_even_if_the_address_is_reused) {
+  if (GetParam() == BackendKind::cuda) GTEST_SKIP() << "the driver does not specify this";
   free_it(kMark);
   expect_error(Errc::corrupt, [&] { static_cast<void>(device().open_ipc(handle, kBytes)); }, {"no such allocation"});
 }

@@ -1,4 +1,4 @@
-// Devices and the life of a process: forks, faults, exit.
+// Devices across the lifetime of a process: forks, faults, exit.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@
 namespace drover::test {
 namespace {
 
-// Runs `body` in a fork of this process, in which nothing but plain C++ may be trusted; returns its exit status.
+// Runs `body` in a fork of this process and returns its exit status. Only plain C++ is safe there.
 template <class Body>
 int status_of_fork(Body body) {
   const pid_t child = ::fork();
@@ -38,7 +38,7 @@ bool is_forked_error(const std::function<void()>& action) {
 
 }  // namespace
 
-// Forks are made in a process of their own, so that no test runner is copied.
+// Forks happen in a separate process, so that the test runner is never copied.
 DROVER_PEER_BODY(fork_after_open) {
   Backend& backend = backend_of(kind_of(peer));
   Device& device = backend.open(0);
@@ -68,7 +68,7 @@ DROVER_PEER_BODY(fork_after_open) {
     stream.reset();  // neither hangs nor throws
     return unclear;
   });
-  EXPECT_EQ(failures, 0) << "calls in the fork did not say that it is one";
+  EXPECT_EQ(failures, 0) << "calls in the fork did not throw Errc::forked";
   EXPECT_EQ(stream->synchronize(Deadline::never()), WaitResult::done) << "the fork harmed its parent";
 }
 
@@ -93,14 +93,14 @@ class DeviceProcess : public testing::TestWithParam<BackendKind> {
   }
 };
 
-TEST_P(DeviceProcess, every_call_in_a_fork_says_that_it_is_one) { run("fork_after_open"); }
+TEST_P(DeviceProcess, every_call_in_a_forked_child_throws_forked) { run("fork_after_open"); }
 
 TEST_P(DeviceProcess, devices_only_listed_before_a_fork_work_in_the_child) { run("fork_before_open"); }
 
 INSTANTIATE_TEST_SUITE_P(Host, DeviceProcess, testing::Values(BackendKind::host), backend_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceProcess, testing::Values(BackendKind::cuda), backend_name);
 
-// A kernel that writes where nothing is ends its context, hence a process of its own.
+// A kernel that writes to unmapped memory destroys its context; hence a separate process.
 DROVER_PEER_BODY(faulting_kernel) {
   Device& device = backend_of(BackendKind::cuda).open(0);
   const auto module = device.load_module(test_kernel_image(BackendKind::cuda));
@@ -128,7 +128,7 @@ TEST(CudaProcess, fault_of_a_kernel_is_reported_with_its_remedy) {
   peer.expect_success();
 }
 
-TEST(CudaProcess, arguments_that_do_not_fit_the_kernel_are_refused) {
+TEST(CudaProcess, arguments_that_do_not_match_the_kernel_are_rejected) {
   if (const auto reason = reason_to_skip(BackendKind::cuda); !reason.empty()) GTEST_SKIP() << reason;
   PeerGroup peer("wrong_kernel_arguments", {.mode = PeerMode::processes, .size = 1});
   peer.start();

@@ -1,4 +1,4 @@
-// The choice of backend is made once per process, so each case is a process of its own.
+// The backend is chosen once per process, so each case runs in a separate process.
 #include "drover/device/backend.hpp"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::string selection_with(const char* backend, const char* libcuda) {
 
 }  // namespace
 
-TEST(Select, host_is_taken_when_asked_for) {
+TEST(Select, host_is_used_if_requested) {
   EXPECT_EQ(selection_with("host", nullptr), "host: DROVER_BACKEND=host asks for emulated devices");
 }
 
@@ -47,20 +47,20 @@ TEST(Select, machine_without_a_driver_gets_emulated_devices_and_the_reason) {
   EXPECT_EQ(selection_with("auto", "libnone.so.1"), text);
 }
 
-TEST(Select, cuda_asked_for_where_it_cannot_be_is_an_error_with_a_remedy) {
+TEST(Select, cuda_requested_without_a_gpu_is_an_error_with_a_remedy) {
   const auto text = selection_with("cuda", "libnone.so.1");
   EXPECT_TRUE(text.starts_with("error: NVIDIA's driver library could not be loaded")) << text;
   EXPECT_NE(text.find("driver_missing"), std::string::npos) << text;
   EXPECT_NE(text.find("DROVER_BACKEND=host"), std::string::npos) << text;
 }
 
-TEST(Select, backend_that_does_not_exist_is_an_error_that_lists_those_that_do) {
+TEST(Select, unknown_backend_is_an_error_that_lists_the_known_ones) {
   const auto text = selection_with("opencl", nullptr);
   EXPECT_NE(text.find("DROVER_BACKEND=opencl"), std::string::npos) << text;
   EXPECT_NE(text.find("auto, host or cuda"), std::string::npos) << text;
 }
 
-TEST(Select, library_that_is_no_driver_is_too_old) {
+TEST(Select, library_that_is_not_a_driver_is_too_old) {
   const auto text = selection_with("cuda", "libm.so.6");
   EXPECT_NE(text.find("driver_mismatch"), std::string::npos) << text;
   EXPECT_NE(text.find("cuGetProcAddress_v2"), std::string::npos) << text;

@@ -1,4 +1,4 @@
-// Slabs between real processes: who dies, where, and what must survive.
+// Slabs between real processes that are killed at various points; the slab must survive or be freed.
 #include <csignal>
 #include <thread>
 
@@ -14,11 +14,11 @@ namespace drover::test {
 namespace {
 
 constexpr std::size_t kSlabBytes = 256 * kMiB;
-constexpr std::uint64_t kSlack = 16 * kMiB;            // what the driver may round up or keep
+constexpr std::uint64_t kSlack = 16 * kMiB;            // for rounding and caching by the driver
 constexpr std::uint64_t kLessThanContext = 64 * kMiB;  // a context takes about 500 MiB, a process without one about 4
 constexpr std::uint64_t kSlabMark = 0x5eed'0000'0000'0001;
 
-// The mark at both ends: the whole slab must be there.
+// Marks both ends, to check that the whole slab is mapped.
 void write_marks(Device& device, const DeviceMemory& memory) {
   device.upload(memory.ptr(), &kSlabMark, sizeof(kSlabMark));
   device.upload(memory.ptr() + (memory.size() - sizeof(kSlabMark)), &kSlabMark, sizeof(kSlabMark));
@@ -52,7 +52,7 @@ std::unique_ptr<Slab> receive_slab(Channel& channel, Backend& backend) {
 
 }  // namespace
 
-// Makes a slab, writes, hands it out, and stays until told to go.
+// Creates a slab, writes, sends it, and waits until released.
 DROVER_PEER_BODY(slab_exporter) {
   Backend& backend = backend_of(kind_of(peer));
   const auto slab = backend.create_slab(0, kSlabBytes);
@@ -64,7 +64,7 @@ DROVER_PEER_BODY(slab_exporter) {
   static_cast<void>(peer.receive_text());
 }
 
-// As the keeper will: makes and hands out slabs without ever having a context.
+// Like the keeper: creates and sends slabs without ever having a context.
 DROVER_PEER_BODY(slab_maker_without_context) {
   Backend& backend = backend_of(kind_of(peer));
   const auto slab = backend.create_slab(0, kSlabBytes);
@@ -84,7 +84,7 @@ DROVER_PEER_BODY(descriptor_holder) {
   static_cast<void>(peer.receive_text());
 }
 
-// Takes a slab and writes or reads it.
+// Receives a slab, and writes or reads it.
 DROVER_PEER_BODY(slab_importer) {
   Backend& backend = backend_of(kind_of(peer));
   Device& device = backend.open(0);
@@ -103,7 +103,7 @@ class SlabProcesses : public testing::TestWithParam<BackendKind> {
     if (const auto reason = reason_to_skip(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
     used_before = used();
   }
-  // Also after a failure: the next test must not begin with memory that is still on its way back.
+  // Even after a failure: the next test must not start while memory is still being freed.
   void TearDown() override {
     if (!IsSkipped()) expect_memory_returned();
   }
@@ -112,7 +112,7 @@ class SlabProcesses : public testing::TestWithParam<BackendKind> {
     return PeerGroup(body, {.mode = PeerMode::processes, .size = 1},
                      {{"backend", std::string(to_string(GetParam()))}, {"does", does}});
   }
-  /// Passes a slab on from one peer to another; this process closes its descriptor.
+  /// Forwards a slab from one peer to another; this process closes its descriptor.
   static void forward(PeerGroup& from, PeerGroup& to) { give(receive_message(from.channel(0)), to); }
   static void give(const ChannelMessage& message, PeerGroup& to) {
     const int number = message.fds.at(0).get();
@@ -120,7 +120,7 @@ class SlabProcesses : public testing::TestWithParam<BackendKind> {
   }
 
   [[nodiscard]] static std::uint64_t used() { return backend_of(GetParam()).memory_info(0).used(); }
-  /// Memory comes back when the kernel has finished with the dead, which no call reports: looks again until it has.
+  /// Memory is freed when the kernel has finished with the dead process, which no call reports; hence the polling.
   void expect_memory_returned() const {
     for (int look = 0; look < 2000 && used() > used_before + kSlack; ++look) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -199,7 +199,7 @@ TEST_P(SlabProcesses, bare_descriptor_in_a_process_without_devices_keeps_the_sla
   holder.expect_success();
 }
 
-TEST_P(SlabProcesses, importer_killed_while_it_uses_the_slab_harms_nobody) {
+TEST_P(SlabProcesses, importer_killed_while_using_the_slab_harms_no_other_process) {
   auto exporter = peer("slab_exporter");
   auto victim = peer("slab_importer", "read");
   auto importer = peer("slab_importer", "read");
@@ -218,7 +218,7 @@ TEST_P(SlabProcesses, importer_killed_while_it_uses_the_slab_harms_nobody) {
   exporter.expect_success();
 }
 
-TEST_P(SlabProcesses, slab_of_a_maker_without_context_passes_from_a_killed_writer_to_a_reader) {
+TEST_P(SlabProcesses, slab_created_without_a_context_passes_from_a_killed_writer_to_a_reader) {
   auto maker = peer("slab_maker_without_context");
   auto writer = peer("slab_importer", "write");
   auto reader = peer("slab_importer", "read");
@@ -240,7 +240,7 @@ TEST_P(SlabProcesses, slab_of_a_maker_without_context_passes_from_a_killed_write
   maker.expect_success();
 }
 
-TEST_P(SlabProcesses, memory_returns_after_the_last_close_and_not_before) {
+TEST_P(SlabProcesses, memory_is_freed_after_the_last_close_and_not_before) {
   auto maker = peer("slab_maker_without_context");
   maker.start();
   {

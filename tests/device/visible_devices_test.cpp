@@ -24,7 +24,7 @@ struct Case {
 
 }  // namespace
 
-TEST(VisibleDevices, setting_is_read_as_cuda_reads_it) {
+TEST(VisibleDevices, setting_is_interpreted_as_by_cuda) {
   const std::vector<Case> cases = {
       {std::nullopt, {0, 1, 2, 3}, {}},
       {"", {}, {}},

@@ -38,7 +38,7 @@ TEST(FaultSeam, only_the_chosen_calls_fail) {
   EXPECT_EQ(fail.strikes(), 2);
 }
 
-TEST(FaultSeam, oldest_of_several_for_one_call_strikes_first) {
+TEST(FaultSeam, oldest_of_several_seams_for_one_call_strikes_first) {
   const FaultSeam first("probe", EIO, {.times = 1});
   const FaultSeam second("probe", EBUSY);
   EXPECT_EQ(ask("probe"), -1);
@@ -48,7 +48,7 @@ TEST(FaultSeam, oldest_of_several_for_one_call_strikes_first) {
   EXPECT_EQ(second.calls(), 1);
 }
 
-TEST(FaultSeam, end_of_one_leaves_the_others_in_place) {
+TEST(FaultSeam, end_of_one_seam_leaves_the_others_in_place) {
   const FaultSeam outer("outer", EIO);
   std::optional<FaultSeam> inner;
   inner.emplace("inner", EBUSY);

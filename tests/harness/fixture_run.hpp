@@ -11,7 +11,7 @@
 
 namespace drover::test {
 
-/// Runs the test `name` of harness_fixture in a supervised program, with `variables` on top of the environment.
+/// Runs the test `name` of harness_fixture in a supervised program, with `variables` added to the environment.
 inline ProgramResult run_fixture(const std::string& name,
                                  std::vector<std::pair<std::string, std::string>> variables = {},
                                  const OutputWatcher& watcher = {}) {

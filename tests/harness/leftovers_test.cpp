@@ -19,7 +19,7 @@ void expect_test_failed(const ProgramResult& result) {
   expect_contains(result.output, "[  FAILED  ]");
 }
 
-TEST(Leftovers, test_that_leaves_nothing_passes) {
+TEST(Leftovers, test_that_leaves_nothing_behind_passes) {
   const auto result = run_fixture("Behaves.well");
   EXPECT_TRUE(result.status.is_success()) << result.output;
   EXPECT_EQ(result.output.find("left behind"), std::string::npos) << result.output;
@@ -49,7 +49,7 @@ TEST(Leftovers, orphan_fails_the_test_that_made_it) {
   expect_contains(result.output, "sleep 1000");
 }
 
-TEST(Leftovers, leftover_of_one_test_is_not_blamed_on_the_next) {
+TEST(Leftovers, leftover_of_one_test_does_not_fail_the_next) {
   const auto result = run_fixture("Leaves.a_child:Behaves.well:Leaves.a_memory_file");
   expect_test_failed(result);
   expect_contains(result.output, "[       OK ] Behaves.well");

@@ -34,7 +34,7 @@ DROVER_PEER_BODY(throw_number) { throw 7; }
 
 class EveryShape : public ::testing::TestWithParam<PeerShape> {};
 
-TEST_P(EveryShape, every_peer_knows_its_place_and_parameters) {
+TEST_P(EveryShape, every_peer_knows_its_rank_and_parameters) {
   PeerGroup group("tell_about_itself", GetParam(), {{"greeting", "good = day"}});
   group.start();
   std::set<std::string> pids;
@@ -65,7 +65,7 @@ TEST_P(EveryShape, last_peer_dies_at_its_point_and_the_others_live_on) {
   EXPECT_THROW(static_cast<void>(group.receive_text(last)), std::runtime_error);
 }
 
-TEST_P(EveryShape, held_peers_go_on_when_released) {
+TEST_P(EveryShape, held_peers_continue_when_released) {
   PeerGroup group("pass_three_points", GetParam());
   for (int rank = 0; rank < GetParam().size; ++rank) group.hold_at(rank, "third");
   group.start();
@@ -82,7 +82,7 @@ TEST_P(EveryShape, held_peers_go_on_when_released) {
   group.expect_success();
 }
 
-TEST_P(EveryShape, held_peer_can_be_killed_where_it_stands) {
+TEST_P(EveryShape, held_peer_can_be_killed) {
   PeerGroup group("pass_three_points", GetParam());
   group.hold_at(0, "second");
   group.start();
@@ -155,7 +155,7 @@ TEST(PeerGroup, exception_of_any_type_in_a_thread_is_a_failure) {
   EXPECT_EQ(group.wait(Deadline::never()).front().kind, Kind::failed);
 }
 
-TEST(PeerGroup, misuse_is_refused) {
+TEST(PeerGroup, misuse_is_rejected) {
   EXPECT_THROW(PeerGroup("no_such_body", {}), std::invalid_argument);
   EXPECT_THROW(PeerGroup("wait_for_word", {.mode = PeerMode::threads, .size = 0}), std::invalid_argument);
   PeerGroup group("wait_for_word", {.mode = PeerMode::threads, .size = 1});
@@ -164,7 +164,7 @@ TEST(PeerGroup, misuse_is_refused) {
   group.start();
   EXPECT_THROW(group.start(), std::logic_error);
   EXPECT_THROW(group.kill_at(0, "x"), std::logic_error);
-  EXPECT_THROW(group.kill(0), std::logic_error) << "a thread that is not held";
+  EXPECT_THROW(group.kill(0), std::logic_error) << "the thread is not held";
   EXPECT_THROW(group.release(0), std::logic_error);
   EXPECT_THROW(static_cast<void>(group.pid(0)), std::logic_error);
   group.channel(0).send("end");

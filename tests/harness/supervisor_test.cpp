@@ -31,7 +31,7 @@ bool is_on_path(const std::string& program) {
   return false;
 }
 
-// Whether a debugger is there and the kernel lets it attach to processes that allow it.
+// Whether a debugger is installed and the kernel lets it attach to processes that allow it.
 bool can_debug() {
   int scope = 0;
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
@@ -49,7 +49,7 @@ void expect_stacks(const ProgramResult& result) {
   }
 }
 
-// Sends `signal` to the supervisor as soon as the hanging test says which process runs it.
+// Sends `signal` to the supervisor as soon as the hanging test has printed its pid.
 OutputWatcher signal_supervisor_when_hanging(int signal, pid_t& runner) {
   return [signal, &runner](ChildProcess& supervisor, const std::string& output) {
     const std::string mark = "runner is ";
@@ -60,7 +60,7 @@ OutputWatcher signal_supervisor_when_hanging(int signal, pid_t& runner) {
   };
 }
 
-// Blocks until the process has ended; it is somebody else's child, so there is nothing to reap.
+// Blocks until the process has ended; it is not our child, so there is nothing to reap.
 void wait_for_end(pid_t pid) {
   const Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.is_open()) return;
@@ -112,7 +112,7 @@ TEST(Supervisor, termination_ends_the_runner) {
   const auto result = run_fixture("Hangs.in_a_function", {}, signal_supervisor_when_hanging(SIGTERM, runner));
   EXPECT_EQ(result.status, ExitStatus::exited(128 + SIGTERM)) << result.output;
   ASSERT_NE(runner, 0);
-  EXPECT_EQ(::kill(runner, 0), -1) << "process " << runner << " is still there";
+  EXPECT_EQ(::kill(runner, 0), -1) << "process " << runner << " still exists";
 }
 
 TEST(Supervisor, runner_dies_with_a_killed_supervisor) {
@@ -128,7 +128,7 @@ TEST(Supervisor, unsupervised_run_is_one_process) {
   EXPECT_EQ(result.status.signal(), SIGABRT) << result.status.to_string();
 }
 
-TEST(Supervisor, timeout_that_is_no_number_is_refused) {
+TEST(Supervisor, timeout_that_is_not_a_number_is_an_error) {
   const auto result = run_fixture("Behaves.well", {{"DROVER_TEST_TIMEOUT", "soon"}});
   EXPECT_EQ(result.status, ExitStatus::exited(2));
   expect_contains(result.output, "DROVER_TEST_TIMEOUT=soon");

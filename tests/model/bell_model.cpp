@@ -8,8 +8,8 @@
 namespace drover::model {
 namespace {
 
-constexpr int kGiveUp = kMostRingers;      // a choice beside the numbers of sleepers
-constexpr int kNobody = kMostRingers + 1;  // the one way of a step without a choice
+constexpr int kGiveUp = kMostRingers;      // a choice in addition to the numbers of sleepers
+constexpr int kNobody = kMostRingers + 1;  // the only choice of a step that has none
 
 constexpr std::array<std::pair<BellMistake, const char*>, 8> kMistakes = {{
     {BellMistake::nothing_passed_on, "nothing_passed_on"},
@@ -39,7 +39,7 @@ void publish(BellState& state, BellProcess& self) {
   self.place = 0;
 }
 
-// And rings one.
+// Returns a record, then rings one.
 void give_back(BellState& state, BellProcess& self) {
   ++state.returned;
   ++state.given_back;
@@ -47,7 +47,7 @@ void give_back(BellState& state, BellProcess& self) {
   self.at = BellAt::load_one;
 }
 
-// In order: what is published beyond a place that is still written cannot be seen.
+// Records are taken in order: one published beyond a place that is still being written is not visible.
 bool is_next_ready(const BellState& state) { return (state.published >> state.next & 1U) != 0; }
 bool has_record(const BellState& state) { return state.returned > 0 || is_next_ready(state); }
 
@@ -81,7 +81,7 @@ Action BellModel::make_action(Kind kind, int process, int choice) {
                              static_cast<unsigned>(choice));
 }
 
-// A system call that wakes one has a way for each sleeper, and one if there is none.
+// A system call that wakes one has a choice per sleeper, and one if there is none.
 bool BellModel::is_possible(const State& state, int process, int choice) const {
   const BellAt at = process_at(state, process).at;
   if (at == BellAt::asleep || at == BellAt::over || at == BellAt::dead) return false;
@@ -138,7 +138,7 @@ void BellModel::put_in_order(State& state) const {
   std::sort(watchers, watchers + config_.watchers);
 }
 
-// Makes a record of what the dead had claimed, gives back what they held, and counts a ring.
+// Publishes the places that dead producers had claimed, returns what dead consumers held, and counts a ring.
 void BellModel::mourn(State& state) const {
   for (int process = 0; process < process_count(); ++process) {
     BellProcess& self = process_at(state, process);
@@ -195,7 +195,7 @@ void BellModel::step(State& state, int process, int choice) const {
   }
 }
 
-// Looks at its session; without the mistake that is all.
+// Checks its session; without the mistake, nothing else.
 void BellModel::step_woken(State& state, int process, int choice) const {
   BellProcess& self = process_at(state, process);
   self.at = choice == kGiveUp ? BellAt::fail : BellAt::announce;
@@ -240,7 +240,7 @@ void BellModel::ring_step(State& state, int process, int choice) const {
   }
 }
 
-// The word becomes another one, which only `self` knows.
+// Changes the word; only `self` knows the new one.
 void BellModel::change(State& state, BellProcess* self, bool is_set) {
   for (BellProcess& each : state.processes) each.is_current = &each == self;
   state.is_set = is_set;
@@ -258,14 +258,14 @@ void BellModel::announce(State& state, int process) const {
   self.at = looks_first ? BellAt::sleep : BellAt::look;
 }
 
-// Takes what is there, or is told of it, or goes on with what is to be done otherwise.
+// Takes a record or, as a watcher, notices it; without a record continues with `otherwise`.
 void BellModel::look(State& state, int process, BellAt otherwise) const {
   BellProcess& self = process_at(state, process);
   if (!has_record(state)) {
     self.at = otherwise;
     return;
   }
-  if (is_watcher(process)) {  // who has not slept has no wake-up to pass on
+  if (is_watcher(process)) {  // a watcher that has not slept has no wake-up to pass on
     const bool is_silent = self.at == BellAt::spin || is(BellMistake::watcher_keeps_the_wake);
     self.at = is_silent ? BellAt::over : BellAt::load_one;
     return;
@@ -275,7 +275,7 @@ void BellModel::look(State& state, int process, BellAt otherwise) const {
   self.at = BellAt::pass_on;
 }
 
-// Who fails looks again at the bit.
+// A failed swap checks the bit again.
 void BellModel::swap(State& state, BellProcess& self) const {
   if (!self.is_current) {
     self.at = BellAt::load;

@@ -1,5 +1,6 @@
-// tests/model/bell_model.hpp: a bell that is rung in turn, its sleepers and ringers, as steps that the explorer
-// interleaves. Nobody wakes by itself here, as it does in life: what sleeps for ever is a lost wake-up.
+// tests/model/bell_model.hpp: a bell that is rung in turn, with its sleepers and ringers, as steps that the explorer
+// interleaves. Unlike in reality, no sleeper wakes spontaneously, so that a process that sleeps for ever shows a lost
+// wake-up.
 #pragma once
 
 #include <array>
@@ -12,57 +13,57 @@
 
 namespace drover::model {
 
-/// A mistake to be found: each turns the right model into a wrong one.
+/// A mistake that the explorer must find: each breaks the correct model.
 enum class BellMistake {
   none,
-  nothing_passed_on,          ///< who takes does not look whether there is more
-  returned_not_passed_on,     ///< it looks, but not for what others gave back
-  look_before_announcement,   ///< a sleeper sets the bit after its last look
-  look_without_announcement,  ///< who was woken looks before it sets the bit again
-  bit_cleared_without_wake,   ///< the ringer goes on without the system call
-  watcher_keeps_the_wake,     ///< who only looks does not ring for one who takes
-  leaves_with_the_wake,       ///< who was woken and fails before it looks rings for nobody
-  no_ring_after_a_death,      ///< recovery returns what the dead held, and tells nobody
+  nothing_passed_on,          ///< a taker does not check if there is more
+  returned_not_passed_on,     ///< it checks, but not for records that others gave back
+  look_before_announcement,   ///< a sleeper sets the bit after its last check
+  look_without_announcement,  ///< a woken sleeper checks before it sets the bit again
+  bit_cleared_without_wake,   ///< the ringer skips the system call
+  watcher_keeps_the_wake,     ///< a watcher does not wake a consumer in its place
+  leaves_with_the_wake,       ///< a sleeper that fails on waking wakes no other
+  no_ring_after_a_death,      ///< recovery returns what the dead held, but rings for nobody
 };
 
-/// All of them, without `none`.
+/// All mistakes, without `none`.
 [[nodiscard]] std::vector<BellMistake> all_bell_mistakes();
 /// The name as written above.
 [[nodiscard]] std::string to_string(BellMistake mistake);
 
-/// Who takes part, and how much may happen.
+/// The participants, and limits on what may happen.
 struct BellConfig {
   int producers = 1;
   int consumers = 2;
-  int watchers = 0;          ///< wait until there is something, and take nothing
-  int messages = 1;          ///< of each producer
-  int takes = 1;             ///< of each consumer, which then works for ever
-  int deaths = 0;            ///< at most, at any moment
-  int give_backs = 0;        ///< of what consumers took, at most
-  bool may_give_up = false;  ///< consumers and watchers may leave whenever they find nothing
-  bool may_fail = false;     ///< and as soon as they are woken, by an error
+  int watchers = 0;          ///< wait for a record, but take none
+  int messages = 1;          ///< per producer
+  int takes = 1;             ///< per consumer, which then works for ever
+  int deaths = 0;            ///< at most, at any step
+  int give_backs = 0;        ///< by consumers, at most
+  bool may_give_up = false;  ///< consumers and watchers may leave when they find nothing
+  bool may_fail = false;     ///< and may fail as soon as they are woken
   BellMistake mistake = BellMistake::none;
 };
 
-/// Where a process is: what it does next.
+/// The next step of a process.
 enum class BellAt : std::uint8_t {
-  claim,     ///< a producer: takes a place in the ring
+  claim,     ///< a producer: claims a place in the ring
   publish,   ///< a producer
-  spin,      ///< looks without having announced a sleep
+  spin,      ///< checks before it has announced a sleep
   announce,  ///< sets the bit
-  look,      ///< takes, or is told, or goes on to sleep
-  sleep,     ///< the system call: sleeps if the word is what was announced
+  look,      ///< takes or notices a record, or continues to sleep
+  sleep,     ///< the system call: sleeps if the word is the announced one
   asleep,
-  woken,         ///< looks at its session
-  pass_on,       ///< has taken: does anybody sleep?
-  look_on,       ///< somebody may: is there more?
+  woken,         ///< checks its session
+  pass_on,       ///< has taken: is the bit set?
+  look_on,       ///< a sleeper may exist: is there more?
   load,          ///< to ring in turn: is the bit set?
   swap,          ///< counts the ring and clears the bit
   wake_one,      ///< the system call
   load_one,      ///< to ring one: is the bit set?
   count,         ///< counts the ring, and keeps the bit
-  wake_or_else,  ///< the system call; if nobody slept the bit goes
-  clear,         ///< the bit, if nothing has changed
+  wake_or_else,  ///< the system call; if nobody slept, clears the bit next
+  clear,         ///< clears the bit, if the word has not changed
   fail,          ///< leaves by an error: counts a ring
   wake_all,      ///< the system call
   over,
@@ -71,33 +72,33 @@ enum class BellAt : std::uint8_t {
 
 inline constexpr int kMostRingers = 6;
 
-/// Of one process.
+/// The state of one process.
 struct BellProcess {
   BellAt at = BellAt::over;
-  bool is_current = false;  ///< the word is what it announced or loaded; once changed it never is again
-  bool holds = false;       ///< a place that it claimed, or a record that it took
-  std::uint8_t left = 0;    ///< to put or to take
-  std::uint8_t place = 0;   ///< claimed
+  bool is_current = false;  ///< the word is the one it announced or loaded; false for ever once it has changed
+  bool holds = false;       ///< it has a claimed place or a taken record
+  std::uint8_t left = 0;    ///< records left to put or take
+  std::uint8_t place = 0;   ///< its claimed place
 
   auto operator<=>(const BellProcess&) const = default;
 };
 
-/// Of all.
+/// The state of the whole system.
 struct BellState {
-  bool is_set = false;          ///< the bit: somebody may be asleep
+  bool is_set = false;          ///< the bit: a process may be asleep
   std::uint8_t claimed = 0;     ///< places
   std::uint8_t published = 0;   ///< a bit for each place
-  std::uint8_t next = 0;        ///< place to be taken
-  std::uint8_t returned = 0;    ///< records that recovery or a consumer gave back
-  std::uint8_t given_back = 0;  ///< by consumers
+  std::uint8_t next = 0;        ///< next place to take
+  std::uint8_t returned = 0;    ///< records that recovery or consumers gave back
+  std::uint8_t given_back = 0;  ///< records that consumers gave back
   std::uint8_t deaths = 0;
-  std::uint8_t mourned = 0;   ///< deaths that recovery has seen to
-  std::uint8_t rung_for = 0;  ///< deaths after which it has woken everybody
+  std::uint8_t mourned = 0;   ///< deaths that have been recovered
+  std::uint8_t rung_for = 0;  ///< deaths after which recovery has woken everybody
   std::array<BellProcess, kMostRingers> processes{};
 };
 
-/// The model, for `Explorer`. Producers are numbered first, then consumers, then watchers. Those of one kind are
-/// alike: after every step they are put in order, so that crowds that differ by a permutation are one state.
+/// The model, for `Explorer`. Producers are numbered first, then consumers, then watchers. Processes of a kind are
+/// interchangeable: they are sorted after every step, so that permutations are one state.
 class BellModel {
  public:
   using State = BellState;
@@ -107,7 +108,7 @@ class BellModel {
   [[nodiscard]] State initial() const;
   void actions(const State& state, std::vector<Action>& into) const;
   void apply(State& state, Action action) const;
-  /// Whether somebody sleeps for ever although there is a record.
+  /// Whether a process sleeps for ever although there is a record.
   [[nodiscard]] std::string check(const State& state) const;
   /// One line for each step.
   [[nodiscard]] std::string describe(const std::vector<Action>& actions) const;

@@ -1,4 +1,4 @@
-// Every interleaving of those who sleep on a bell and those who ring it in turn; and the mistakes that this finds.
+// Every interleaving of processes that sleep on a bell and ring it in turn; and the mistakes that this must find.
 #include "model/bell_model.hpp"
 
 #include <gtest/gtest.h>
@@ -13,41 +13,41 @@ void expect_right(const BellConfig& config) {
   const Finding finding = explore(model);
   EXPECT_EQ(finding.violation, "") << model.describe(finding.actions);
   EXPECT_TRUE(finding.is_complete);
-  EXPECT_GT(finding.states, 100U) << "the model hardly moved";
+  EXPECT_GT(finding.states, 100U) << "the model made too few steps";
   ::testing::Test::RecordProperty("states", std::to_string(finding.states));
 }
 
 TEST(BellModel, nobody_sleeps_beside_a_record) {
   expect_right({.producers = 2, .consumers = 2, .messages = 1});
   expect_right({.producers = 1, .consumers = 2, .messages = 3, .takes = 2});
-  if (test::kIsSanitized) return;  // the rest is large
+  if (test::kIsSanitized) return;  // the rest takes too long
   expect_right({.producers = 2, .consumers = 2, .messages = 2, .takes = 2});
   expect_right({.producers = 2, .consumers = 3, .messages = 2});
 }
 
-TEST(BellModel, who_gives_up_leaves_nobody_asleep_beside_a_record) {
+TEST(BellModel, process_that_gives_up_leaves_nobody_asleep_beside_a_record) {
   expect_right({.producers = 2, .consumers = 2, .messages = 1, .may_give_up = true});
   expect_right({.producers = 1, .consumers = 3, .messages = 2, .may_give_up = true});
 }
 
-TEST(BellModel, who_only_looks_passes_the_wake_on) {
+TEST(BellModel, watcher_passes_the_wake_up_on) {
   expect_right({.producers = 1, .consumers = 1, .watchers = 1, .messages = 2, .may_give_up = true});
   expect_right({.producers = 2, .consumers = 1, .watchers = 1, .messages = 1});
   if (test::kIsSanitized) return;
   expect_right({.producers = 1, .consumers = 2, .watchers = 2, .messages = 2, .may_give_up = true});
 }
 
-TEST(BellModel, who_fails_when_woken_leaves_nobody_asleep_beside_a_record) {
+TEST(BellModel, process_that_fails_on_waking_leaves_nobody_asleep_beside_a_record) {
   expect_right({.producers = 2, .consumers = 2, .messages = 1, .may_fail = true});
   expect_right({.producers = 1, .consumers = 2, .watchers = 1, .messages = 2, .may_give_up = true, .may_fail = true});
 }
 
-TEST(BellModel, what_is_given_back_is_left_to_nobody_asleep) {
+TEST(BellModel, returned_record_leaves_nobody_asleep_beside_it) {
   expect_right({.producers = 1, .consumers = 3, .messages = 2, .give_backs = 1});
   expect_right({.producers = 2, .consumers = 2, .messages = 1, .takes = 2, .deaths = 1, .give_backs = 1});
 }
 
-TEST(BellModel, a_death_at_any_step_leaves_nobody_asleep_beside_a_record) {
+TEST(BellModel, death_at_any_step_leaves_nobody_asleep_beside_a_record) {
   expect_right({.producers = 2, .consumers = 2, .messages = 1, .deaths = 1});
   expect_right({.producers = 1, .consumers = 2, .messages = 2, .takes = 2, .deaths = 2});
   if (test::kIsSanitized) return;
@@ -57,7 +57,7 @@ TEST(BellModel, a_death_at_any_step_leaves_nobody_asleep_beside_a_record) {
 
 class BellMistakes : public ::testing::TestWithParam<BellMistake> {};
 
-// The smallest crowd in which it shows.
+// The smallest system that shows the mistake.
 BellConfig crowd_for(BellMistake mistake) {
   BellConfig config{.producers = 1, .consumers = 3, .messages = 2, .deaths = 1, .mistake = mistake};
   config.may_fail = mistake == BellMistake::leaves_with_the_wake;

@@ -14,26 +14,26 @@
 
 namespace drover::model {
 
-/// One way on from a state; the meaning of the number is the model's.
+/// A transition from a state; the model defines the meaning of the number.
 using Action = std::uint16_t;
 
-/// What the explorer found.
+/// The result of an exploration.
 struct Finding {
   std::size_t states = 0;       ///< visited
-  std::size_t steps = 0;        ///< taken, including those that led to a state already visited
-  std::size_t depth = 0;        ///< steps to the farthest state
+  std::size_t steps = 0;        ///< taken, including those to states already visited
+  std::size_t depth = 0;        ///< steps to the most distant state
   bool is_complete = false;     ///< every reachable state was visited
-  std::string violation;        ///< what was wrong; empty if nothing
-  std::vector<Action> actions;  ///< the shortest way there, from the initial state
+  std::string violation;        ///< what is wrong; empty if nothing
+  std::vector<Action> actions;  ///< the shortest path to it from the initial state
 };
 
-/// Remembers which states were visited, by 64 bits of hash each: ten million states share a hash with a chance of
-/// about one in 400,000, and then one state and what follows from it alone is left out.
+/// The set of visited states, as a 64-bit hash each. Among ten million states, two share a hash with a probability of
+/// about 1 in 400,000; then one of them, and states reachable through it alone, are skipped.
 class VisitedStates {
  public:
   VisitedStates() : table_(std::size_t{1} << 16U, kEmpty) {}
 
-  /// Whether `hash` is new; it is not from now on.
+  /// Inserts `hash`; returns whether it was new.
   bool insert(std::uint64_t hash) {
     if (2 * (count_ + 1) > table_.size()) grow();
     if (hash == kEmpty) hash = ~kEmpty;
@@ -66,7 +66,7 @@ class VisitedStates {
   std::size_t count_ = 0;
 };
 
-/// Hash of the bytes of a state.
+/// Hashes the bytes of a state.
 template <class State>
 [[nodiscard]] std::uint64_t hash_of(const State& state) {
   static_assert(std::has_unique_object_representations_v<State>, "padding would make equal states differ");
@@ -84,9 +84,9 @@ template <class State>
 /// Breadth first over all states of `Model`, which has
 ///   - `State`, a trivially copyable type without padding,
 ///   - `State initial() const`,
-///   - `void actions(const State&, std::vector<Action>&) const`: appends what can happen next,
-///   - `void apply(State&, Action) const`: lets it happen,
-///   - `std::string check(const State&) const`: what is wrong in this state, or nothing.
+///   - `void actions(const State&, std::vector<Action>&) const`: appends the possible next actions,
+///   - `void apply(State&, Action) const`: performs an action,
+///   - `std::string check(const State&) const`: what is wrong in this state; empty if nothing.
 /// Stops at the first violation, or after `limit` states.
 template <class Model>
 class Explorer {

@@ -7,7 +7,7 @@
 namespace drover::model {
 namespace {
 
-// Two processes add one to a number, each in two steps: load, then store what was loaded plus one.
+// Two processes increment a number, each in two steps: load, then store the loaded value plus one.
 struct Adders {
   struct State {
     std::uint8_t number = 0;
@@ -38,7 +38,7 @@ struct Adders {
   }
 };
 
-TEST(Explorer, finds_a_lost_update_by_the_shortest_way) {
+TEST(Explorer, finds_a_lost_update_by_the_shortest_path) {
   const Finding finding = explore(Adders{.is_atomic = false});
   EXPECT_EQ(finding.violation, "an addition was lost");
   EXPECT_FALSE(finding.is_complete);
@@ -48,15 +48,15 @@ TEST(Explorer, finds_a_lost_update_by_the_shortest_way) {
   EXPECT_EQ(state.number, 1);
 }
 
-TEST(Explorer, visits_every_state_once_where_nothing_is_wrong) {
+TEST(Explorer, visits_every_state_once_if_nothing_is_wrong) {
   const Finding finding = explore(Adders{.is_atomic = true});
   EXPECT_EQ(finding.violation, "");
   EXPECT_TRUE(finding.is_complete);
-  EXPECT_EQ(finding.states, 4U);  // none, either one, both
+  EXPECT_EQ(finding.states, 4U);  // neither, either one, both
   EXPECT_EQ(finding.steps, 4U);
 }
 
-// Counts to a number of four digits; more states than the table of visited ones begins with.
+// Counts to a four-digit number: more states than the initial size of the table of visited states.
 struct Digits {
   struct State {
     std::array<std::uint8_t, 4> digits{};
@@ -71,14 +71,14 @@ struct Digits {
   static std::string check(const State&) { return {}; }
 };
 
-TEST(Explorer, remembers_more_states_than_its_table_begins_with) {
+TEST(Explorer, remembers_more_states_than_its_initial_table_holds) {
   const Finding finding = explore(Digits{});
   EXPECT_EQ(finding.states, 20U * 20 * 20 * 20);
   EXPECT_EQ(finding.depth, 4U * 19 + 1);
   EXPECT_TRUE(finding.is_complete);
 }
 
-TEST(Explorer, says_that_it_stopped_at_its_limit) {
+TEST(Explorer, reports_that_it_stopped_at_its_limit) {
   const Finding finding = explore(Digits{}, 1000);
   EXPECT_FALSE(finding.is_complete);
   EXPECT_EQ(finding.violation, "");

@@ -46,7 +46,7 @@ void RingModel::keep_step(RingState& state, int process) const {
   }
 }
 
-// Without a free flight the record is used where it lies.
+// Without a free flight, the record is used in its slot.
 void RingModel::keep_look(RingState& state, int process) const {
   Process& self = process_at(state, process);
   if (state.flights[self.index].word.state == SlotState::free) {

@@ -1,4 +1,4 @@
-// Death, and the steps of the keeper.
+// Deaths, and the steps of the keeper.
 #include <algorithm>
 
 #include "model/ring_model.hpp"
@@ -9,7 +9,7 @@ namespace drover::model {
 void RingModel::kill(RingState& state, int process) const {
   Process& self = process_at(state, process);
   ++state.deaths;
-  // What it held may be delivered once more.
+  // Whatever it held may be delivered once more.
   for (const Place& place : state.slots) {
     if (place.word.owner == owner_number(process) && place.word.state == SlotState::reading) {
       ++fate_of(state, place.record).allowed;
@@ -31,7 +31,7 @@ void RingModel::kill(RingState& state, int process) const {
   }
 }
 
-// recover_queue.
+// The steps of recover_queue.
 void RingModel::keeper_step(RingState& state) const {
   Keeper& keeper = state.keeper;
   switch (keeper.at) {
@@ -74,8 +74,8 @@ void RingModel::keeper_step(RingState& state) const {
   }
 }
 
-// The order of the parts of recovery. Slots before flights: once a flight is returned, another may finish it, and
-// then nothing tells that the dead had its slot too.
+// The order of recovery. Slots before flights: once a flight is returned, another process may finish it, and then
+// nothing shows that the dead process held its slot too.
 void RingModel::keeper_next(RingState& state, KeeperAt from) const {
   using enum KeeperAt;
   std::vector<KeeperAt> order = {gather, look_slot, look_flight, raise_epoch};

@@ -92,7 +92,7 @@ RingState RingModel::initial() const {
   return state;
 }
 
-// Hints may be read as old as one likes; what was claimed may be given up, what was read may be given back.
+// A read may return any old hint; a producer may abandon its claim, a consumer may give its record back.
 int RingModel::choices(const RingState& state, int process) const {
   const Process& self = process_at(state, process);
   if (self.at == At::put_begin) return std::max(0, state.tail_hint - self.cursor) + 1;
@@ -193,7 +193,7 @@ std::string RingModel::check(const RingState& state) const {
   return check_rest(joined, last);
 }
 
-// Lets one consumer run alone until it finds nothing more, then fills the ring once.
+// Runs one consumer alone until it finds no more records, then fills the ring once.
 std::string RingModel::check_rest(const RingState& resting, int consumer) const {
   RingState state = resting;
   if (!drain(state, consumer)) return "a consumer that runs alone never ends";
@@ -226,7 +226,7 @@ bool RingModel::drain(RingState& state, int consumer) const {
   return true;
 }
 
-// As one who joins now, with hints as old as can be.
+// Like a process that joins now and reads the oldest possible hints.
 bool RingModel::can_be_filled(RingState& state) const {
   int cursor = 0;
   int filled = 0;

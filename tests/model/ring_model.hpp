@@ -1,4 +1,4 @@
-// tests/model/ring_model.hpp: the ring, its users and its recovery as steps that the explorer interleaves.
+// tests/model/ring_model.hpp: the ring, its users and its recovery, as steps that the explorer interleaves.
 #pragma once
 
 #include <cstdint>
@@ -10,43 +10,43 @@
 
 namespace drover::model {
 
-/// A mistake to be found: each turns the right model into a wrong one.
+/// A mistake that the explorer must find: each breaks the correct model.
 enum class Mistake {
   none,
-  no_search_for_returned,       ///< consumers look at their cursor alone
-  return_to_ready,              ///< recovery makes `ready` again what the dead read; others have passed it
-  owner_stamped_after_claim,    ///< two steps
+  no_search_for_returned,       ///< consumers check only the slot at their cursor
+  return_to_ready,              ///< recovery makes slots read by the dead `ready`; others have passed them
+  owner_stamped_after_claim,    ///< in two steps
   finish_before_copy,           ///< the slot is freed, then read
-  epoch_raised_before_return,   ///< a consumer searches too early and remembers that it found nothing
-  epoch_read_after_search,      ///< what came during the search is missed
+  epoch_raised_before_return,   ///< a consumer searches too early and remembers that it found none
+  epoch_read_after_search,      ///< records returned during the search are missed
   epoch_never_raised,           ///< by recovery
-  pass_over_writing,            ///< a consumer steps over a slot that is still written
-  drop_what_the_dead_read,      ///< recovery frees it
-  publish_what_the_dead_wrote,  ///< recovery makes it ready
-  publish_before_write,         ///< the record follows
+  pass_over_writing,            ///< a consumer skips a slot that is still being written
+  drop_what_the_dead_read,      ///< recovery frees the slot
+  publish_what_the_dead_wrote,  ///< recovery makes the slot ready
+  publish_before_write,         ///< the record is written afterwards
   claim_by_store,               ///< instead of compare-and-swap
-  keep_lap_on_finish,           ///< the slot is free in the same lap
+  keep_lap_on_finish,           ///< the slot becomes free in the same lap
   hint_beyond_claim,            ///< stored before the claim
-  slot_freed_before_flight,     ///< keeps in flight what it has already given up
+  slot_freed_before_flight,     ///< frees the slot before it keeps the record in flight
   flight_not_compared,          ///< recovery returns slot and flight of the same record
   flights_before_slots,         ///< recovery returns the flight before it has freed the slot
-  recover_the_living,           ///< recovery of a process that was only suspected
+  recover_the_living,           ///< recovers a process that is still alive
 };
 
-/// All of them, without `none`.
+/// All mistakes, without `none`.
 [[nodiscard]] std::vector<Mistake> all_mistakes();
 /// The name as written above.
 [[nodiscard]] std::string to_string(Mistake mistake);
 
-/// Who takes part, and how much may happen.
+/// The participants, and limits on what may happen.
 struct RingConfig {
   int producers = 2;
   int consumers = 2;
   int capacity = 2;
   int flights = 0;            ///< with flights, consumers keep records there while they work on them
-  int messages = 1;           ///< of each producer
-  int deaths = 0;             ///< at most, at any moment
-  bool are_replaced = false;  ///< a buried process is followed by one with the same number
+  int messages = 1;           ///< per producer
+  int deaths = 0;             ///< at most, at any step
+  bool are_replaced = false;  ///< a buried process is replaced by one with the same number
   int give_backs = 0;         ///< by consumers, at most
   int abandons = 0;           ///< of claimed slots by producers, at most
   Mistake mistake = Mistake::none;
@@ -64,7 +64,7 @@ class RingModel {
   [[nodiscard]] State initial() const;
   void actions(const State& state, std::vector<Action>& into) const;
   void apply(State& state, Action action) const;
-  /// What is wrong: what a step noted, or that a state in which all rest cannot be drained and filled again.
+  /// The violation: one noted by a step, or a state at rest that cannot be drained and filled again.
   [[nodiscard]] std::string check(const State& state) const;
   /// One line for each step.
   [[nodiscard]] std::string describe(const std::vector<Action>& actions) const;

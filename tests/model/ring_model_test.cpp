@@ -1,4 +1,4 @@
-// Every interleaving of small crowds on a small ring, with every death; and the mistakes that this finds.
+// Every interleaving of a few processes on a small ring, with every death; and the mistakes that this must find.
 #include "model/ring_model.hpp"
 
 #include <map>
@@ -17,7 +17,7 @@ void expect_right(const RingConfig& config) {
   const Finding finding = explore(model);
   EXPECT_EQ(finding.violation, "") << model.describe(finding.actions);
   EXPECT_TRUE(finding.is_complete);
-  EXPECT_GT(finding.states, 100U) << "the model hardly moved";
+  EXPECT_GT(finding.states, 100U) << "the model made too few steps";
 }
 
 void expect_right_at_every_capacity(RingConfig config) {
@@ -30,7 +30,7 @@ TEST(RingModel, two_producers_and_two_consumers_agree_when_nobody_dies) {
 
 TEST(RingModel, one_death_at_any_step_loses_and_repeats_nothing) {
   expect_right_at_every_capacity({.producers = 2, .consumers = 2, .messages = 1, .deaths = 1});
-  if (test::kIsSanitized) return;  // the rest is large
+  if (test::kIsSanitized) return;  // the rest takes too long
   expect_right_at_every_capacity({.producers = 2, .consumers = 2, .messages = 2, .deaths = 1});
 }
 
@@ -41,7 +41,7 @@ TEST(RingModel, two_deaths_at_any_steps_lose_and_repeat_nothing) {
   expect_right_at_every_capacity({.producers = 2, .consumers = 2, .messages = 1, .deaths = 2});
 }
 
-TEST(RingModel, successors_of_the_dead_may_have_their_numbers) {
+TEST(RingModel, successors_of_dead_processes_may_reuse_their_numbers) {
   expect_right_at_every_capacity({.producers = 1, .consumers = 1, .messages = 3, .deaths = 2, .are_replaced = true});
   if (test::kIsSanitized) return;
   expect_right({.producers = 1, .consumers = 2, .capacity = 1, .messages = 2, .deaths = 2, .are_replaced = true});
@@ -63,18 +63,18 @@ TEST(RingModel, records_in_flight_are_neither_lost_nor_delivered_from_two_places
                 .are_replaced = true});
 }
 
-TEST(RingModel, what_is_given_back_finds_another) {
+TEST(RingModel, returned_record_finds_another_consumer) {
   expect_right_at_every_capacity({.producers = 1, .consumers = 2, .messages = 2, .deaths = 1, .give_backs = 1});
   expect_right_at_every_capacity(
       {.producers = 1, .consumers = 2, .flights = 1, .messages = 1, .deaths = 1, .give_backs = 2});
 }
 
-TEST(RingModel, what_a_producer_gives_up_is_passed_over) {
+TEST(RingModel, abandoned_slot_is_skipped) {
   expect_right_at_every_capacity({.producers = 2, .consumers = 1, .messages = 1, .deaths = 1, .abandons = 1});
   expect_right_at_every_capacity({.producers = 1, .consumers = 2, .messages = 2, .deaths = 1, .abandons = 1});
 }
 
-// By hand, with `make torture`: minutes and gigabytes.
+// Run by `make torture`; takes minutes and gigabytes.
 TEST(RingModel, DISABLED_larger_crowds_agree) {
   expect_right_at_every_capacity({.producers = 2, .consumers = 2, .messages = 2, .deaths = 2});
   expect_right_at_every_capacity({.producers = 2, .consumers = 2, .messages = 1, .deaths = 2, .are_replaced = true});
@@ -88,7 +88,7 @@ TEST(RingModel, DISABLED_larger_crowds_agree) {
                 .give_backs = 1});
 }
 
-// ---------------------------------------------------------------------------------------------- the checker's teeth
+// The checker must find every mistake.
 
 class RingMistake : public ::testing::TestWithParam<Mistake> {};
 
@@ -104,7 +104,7 @@ TEST_P(RingMistake, is_found) {
   const Finding finding = explore(model);
   ASSERT_NE(finding.violation, "") << "not found in " << finding.states << " states: " << to_string(config);
 
-  // The way that was found leads there, and without the mistake leads nowhere.
+  // Replaying the path leads to the violation, and to none before.
   RingState state = model.initial();
   for (const Action action : finding.actions) {
     EXPECT_EQ(model.check(state), "");
@@ -123,7 +123,7 @@ std::string violation_of(RingConfig config, Mistake mistake) {
   return explore(RingModel(config)).violation;
 }
 
-TEST(RingMistakes, are_told_apart_by_what_they_break) {
+TEST(RingMistakes, are_distinguished_by_what_they_break) {
   const RingConfig config{.producers = 1, .consumers = 2, .capacity = 1, .messages = 2, .deaths = 1};
   EXPECT_EQ(violation_of(config, Mistake::none), "");
   EXPECT_EQ(violation_of(config, Mistake::no_search_for_returned), "a record that was put is never delivered");
@@ -135,7 +135,7 @@ TEST(RingMistakes, are_told_apart_by_what_they_break) {
   EXPECT_EQ(violation_of(config, Mistake::recover_the_living), "a place was taken from a living process");
 }
 
-// Random kills do not find this one: it takes a search that a first death has caused, and a second death.
+// Random kills do not find this one: it needs a search caused by one death, and a second death.
 TEST(RingMistakes, returning_a_flight_before_freeing_its_slot_repeats_a_record) {
   RingConfig config{
       .producers = 1, .consumers = 2, .capacity = 1, .flights = 1, .messages = 2, .deaths = 2, .are_replaced = true};

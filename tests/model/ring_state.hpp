@@ -1,4 +1,4 @@
-// tests/model/ring_state.hpp: everything that a queue's ring, its users and its keeper can be, in a few bytes.
+// tests/model/ring_state.hpp: the state of a queue's ring, its users and its keeper, in a few bytes.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ inline constexpr int kMostFlights = 2;
 inline constexpr int kMostProcesses = 4;
 inline constexpr int kMostMessages = 4;
 
-/// The number of a message, from 1.
+/// The number of a message, counted from 1.
 using MessageNumber = std::uint8_t;
 inline constexpr MessageNumber kNoMessage = 0;
 inline constexpr MessageNumber kHalfWritten = 0xff;  ///< a record between its first and its last byte
@@ -30,16 +30,16 @@ struct Word {
 struct Place {
   Word word;
   MessageNumber record = kNoMessage;
-  std::uint8_t position = 0;  ///< of a Flight
+  std::uint8_t position = 0;  ///< for a Flight
 };
 
-/// What a process does next. Each is one access of shared memory; what follows from it in private memory belongs to
-/// the same step. The functions are those of src/ipc.
+/// The next step of a process. Each step is one access to shared memory, together with the private work that follows.
+/// The functions are those of src/ipc.
 enum class At : std::uint8_t {
   put_begin,        ///< Ring::claim_for_writing: reads the hint
   put_look,         ///< ... loads a slot word
   put_claim,        ///< ... swaps free for writing
-  put_stamp,        ///< no step of the ring: a mistake that is tried
+  put_stamp,        ///< not a step of the ring; for a mistake
   put_first_half,   ///< QueueCore::publish_record: writes the record ...
   put_second_half,  ///< ... which takes more than one access
   put_publish,      ///< Ring::publish, or Ring::abandon
@@ -69,7 +69,7 @@ enum class At : std::uint8_t {
   raise_after_giving,  ///< QueueCore::give_back raises the epoch
 };
 
-/// What the keeper does next: recover_queue.
+/// The next step of the keeper, in recover_queue.
 enum class KeeperAt : std::uint8_t {
   idle,
   gather,         ///< reads a flight's word and position
@@ -88,33 +88,33 @@ struct Process {
   At at = At::put_begin;
   std::uint8_t cursor = 0;             ///< RingCursors::write or read
   std::uint8_t seen_epoch = 0;         ///< RingCursors::seen_epoch
-  std::uint8_t epoch = 0;              ///< as read before a search
-  std::uint8_t index = 0;              ///< in a search; the flight that is kept
+  std::uint8_t epoch = 0;              ///< read before a search
+  std::uint8_t index = 0;              ///< of a search, or of the flight being claimed
   std::uint8_t place = 0;              ///< index of the slot or flight that is held
-  std::uint8_t position = 0;           ///< of what is held
-  Word word;                           ///< as loaded
-  MessageNumber message = kNoMessage;  ///< as read
+  std::uint8_t position = 0;           ///< of the record held
+  Word word;                           ///< last loaded word
+  MessageNumber message = kNoMessage;  ///< message read
   std::uint8_t sent = 0;               ///< messages that a producer has published
 };
 
 struct Keeper {
   KeeperAt at = KeeperAt::idle;
-  std::uint8_t dead = 0;  ///< process that is recovered
+  std::uint8_t dead = 0;  ///< process being recovered
   std::uint8_t index = 0;
   Word word;
-  std::uint8_t positions = 0;  ///< bit set: what flights hold; there are fewer than eight positions
+  std::uint8_t positions = 0;  ///< bit set of positions that flights hold; there are fewer than eight
 };
 
-/// What has happened to a message. No part of the ring: what the properties are about.
+/// The history of a message. Not part of the ring; used to check its properties.
 struct Fate {
   std::uint8_t is_published = 0;
   std::uint8_t position = 0xff;
-  std::uint8_t deliveries = 0;  ///< begun
-  std::uint8_t allowed = 1;     ///< deliveries: one, and one more for each holder that died or gave it back
-  std::uint8_t completed = 0;   ///< finished by a consumer
+  std::uint8_t deliveries = 0;  ///< started deliveries
+  std::uint8_t allowed = 1;     ///< allowed deliveries: one, plus one for each holder that died or gave it back
+  std::uint8_t completed = 0;   ///< deliveries finished by a consumer
 };
 
-/// What was found to be wrong.
+/// A violation.
 enum class Wrong : std::uint8_t {
   nothing,
   torn,
@@ -133,14 +133,14 @@ struct RingState {
   std::array<Fate, kMostMessages> fates{};
   Keeper keeper;
   std::uint8_t epoch = 0;
-  std::uint8_t tail_hint = 0;  ///< the largest ever stored; any smaller value may be read
+  std::uint8_t tail_hint = 0;  ///< largest value ever stored; a read may return any smaller one
   std::uint8_t head_hint = 0;
   std::uint8_t deaths = 0;
   std::uint8_t given_back = 0;
   std::uint8_t abandoned = 0;
   Wrong wrong = Wrong::nothing;
-  std::uint8_t claimed_by_first = 0;   ///< messages of the first producer that were claimed for reading
-  std::uint8_t claimed_by_second = 0;  ///< of the second
+  std::uint8_t claimed_by_first = 0;   ///< messages of the first producer claimed for reading
+  std::uint8_t claimed_by_second = 0;  ///< same, of the second
 };
 
 }  // namespace drover::model

@@ -100,7 +100,7 @@ void RingModel::put_claim(RingState& state, int process) const {
   const std::uint8_t stamp = is(Mistake::owner_stamped_after_claim) ? kNobodyHere : owner_number(process);
   const Word mine{.lap = self.word.lap, .state = SlotState::writing, .owner = stamp};
   if (!is(Mistake::claim_by_store) && word != self.word) {
-    // The failed swap tells the word: the same decision as after a look.
+    // The failed swap returns the word: the same decision as after a load.
     self.word = {};
     put_look(state, process);
     return;
@@ -135,7 +135,7 @@ void RingModel::put_publish(RingState& state, int process, int choice) const {
   self.word = {};
   if (is(Mistake::publish_before_write)) {
     self.at = At::put_first_half;
-    return;  // `sent` stays, so that the record gets its message
+    return;  // keep `sent`, so that the record gets its message
   }
   ++self.cursor;
   ++self.sent;

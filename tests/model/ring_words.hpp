@@ -41,7 +41,7 @@ inline Fate& fate_of(RingState& state, MessageNumber message) {
   return state.fates[static_cast<std::size_t>(message - 1)];
 }
 
-/// Keeps the first thing that went wrong.
+/// Keeps the first violation.
 inline void note(RingState& state, Wrong wrong) {
   if (state.wrong == Wrong::nothing) state.wrong = wrong;
 }

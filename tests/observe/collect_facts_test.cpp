@@ -1,4 +1,4 @@
-// What is read from a machine, on made-up trees and on the one the test runs on.
+// Collecting facts from made-up file trees, and from the machine that runs the test.
 #include <sys/resource.h>
 
 #include <cerrno>
@@ -51,7 +51,7 @@ TEST(CollectFacts, report_of_the_driver_is_passed_through) {
   EXPECT_EQ(facts.probe.report.driver_version, "580.1");
 }
 
-TEST(CollectFacts, version_of_the_kernel_module_is_found_in_both_its_forms) {
+TEST(CollectFacts, version_of_the_kernel_module_is_found_in_both_formats) {
   SampleTree closed;
   closed.put("proc/driver/nvidia/version",
              "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\n"
@@ -63,12 +63,12 @@ TEST(CollectFacts, version_of_the_kernel_module_is_found_in_both_its_forms) {
   EXPECT_EQ(facts_of(open).kernel_module, "580.159.04");
 }
 
-TEST(CollectFacts, gpus_are_told_from_other_functions_on_the_bus) {
+TEST(CollectFacts, gpus_are_distinguished_from_other_functions_on_the_bus) {
   SampleTree tree;
   put_pci(tree, "0000:1b:00.0", "0x10de", "0x030200");
   put_pci(tree, "0000:0a:00.0", "0x10de", "0x030000");
   put_pci(tree, "0000:1b:00.1", "0x10de", "0x040300");  // sound
-  put_pci(tree, "0000:00:02.0", "0x8086", "0x030000");  // another maker
+  put_pci(tree, "0000:00:02.0", "0x8086", "0x030000");  // another vendor
   tree.link("sys/bus/pci/devices/0000:1b:00.0/driver", "../../../../bus/pci/drivers/nvidia");
   const auto gpus = facts_of(tree).pci_gpus;
   ASSERT_EQ(gpus.size(), 2U);
@@ -78,7 +78,7 @@ TEST(CollectFacts, gpus_are_told_from_other_functions_on_the_bus) {
   EXPECT_EQ(gpus[1].driver, "nvidia");
 }
 
-TEST(CollectFacts, device_nodes_of_gpus_are_told_from_others) {
+TEST(CollectFacts, device_nodes_of_gpus_are_distinguished_from_others) {
   SampleTree tree;
   for (const auto* name :
        {"nvidia0", "nvidia12", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "nvidia-caps", "null"}) {
@@ -102,13 +102,13 @@ TEST(CollectFacts, node_that_this_user_may_not_open_is_marked) {
   EXPECT_FALSE(nodes[0].is_accessible);
 }
 
-TEST(CollectFacts, windows_subsystem_is_known_by_its_node) {
+TEST(CollectFacts, windows_subsystem_is_recognised_by_its_node) {
   SampleTree tree;
   tree.put("dev/dxg");
   EXPECT_TRUE(facts_of(tree).is_wsl);
 }
 
-TEST(CollectFacts, container_is_known_by_each_of_its_traces) {
+TEST(CollectFacts, container_is_recognised_by_each_of_its_traces) {
   SampleTree docker;
   docker.put(".dockerenv");
   EXPECT_TRUE(facts_of(docker).is_container);
@@ -123,7 +123,7 @@ TEST(CollectFacts, container_is_known_by_each_of_its_traces) {
   EXPECT_FALSE(facts_of(plain).is_container);
 }
 
-TEST(CollectFacts, empty_variable_is_told_from_an_unset_one) {
+TEST(CollectFacts, empty_variable_is_distinguished_from_an_unset_one) {
   const SampleTree tree;
   const ScopedEnvironment hidden("CUDA_VISIBLE_DEVICES", "");
   const ScopedEnvironment order("CUDA_DEVICE_ORDER", std::nullopt);
@@ -138,7 +138,7 @@ TEST(CollectFacts, empty_variable_is_told_from_an_unset_one) {
   EXPECT_EQ(environment.nvidia_driver_capabilities, "compute");
 }
 
-TEST(CollectFacts, mps_daemon_is_alive_when_its_written_process_is_one) {
+TEST(CollectFacts, mps_daemon_is_alive_if_its_pid_file_names_one) {
   const ScopedEnvironment unset("CUDA_MPS_PIPE_DIRECTORY", std::nullopt);
   SampleTree tree;
   tree.put("tmp/nvidia-mps/control");
@@ -146,23 +146,23 @@ TEST(CollectFacts, mps_daemon_is_alive_when_its_written_process_is_one) {
   EXPECT_EQ(facts_of(tree).mps.pipe_directory, "/tmp/nvidia-mps");
   EXPECT_TRUE(facts_of(tree).mps.has_control);
   EXPECT_FALSE(facts_of(tree).mps.is_daemon_alive);
-  tree.put("proc/4242/cmdline", std::string("/usr/bin/bash\0-l\0", 17));  // the number was given to another process
+  tree.put("proc/4242/cmdline", std::string("/usr/bin/bash\0-l\0", 17));  // the pid was reused
   EXPECT_FALSE(facts_of(tree).mps.is_daemon_alive);
   tree.put("proc/4242/cmdline", std::string("/usr/bin/nvidia-cuda-mps-control\0-d\0", 36));
   EXPECT_TRUE(facts_of(tree).mps.is_daemon_alive);
 }
 
-TEST(CollectFacts, mps_daemon_without_a_written_process_is_looked_for) {
+TEST(CollectFacts, mps_daemon_without_a_pid_file_is_searched_for) {
   const ScopedEnvironment set("CUDA_MPS_PIPE_DIRECTORY", "/run/mps");
   SampleTree tree;
   tree.put("proc/17/cmdline", std::string("nvidia-cuda-mps-control\0-d\0", 27));
-  EXPECT_FALSE(facts_of(tree).mps.is_daemon_alive) << "another directory's daemon is not ours";
+  EXPECT_FALSE(facts_of(tree).mps.is_daemon_alive) << "the daemon of another directory does not count";
   tree.put("run/mps/control");
   EXPECT_EQ(facts_of(tree).mps.pipe_directory, "/run/mps");
   EXPECT_TRUE(facts_of(tree).mps.is_daemon_alive);
 }
 
-TEST(CollectFacts, mps_server_is_not_taken_for_its_daemon) {
+TEST(CollectFacts, mps_server_is_not_mistaken_for_its_daemon) {
   const ScopedEnvironment unset("CUDA_MPS_PIPE_DIRECTORY", std::nullopt);
   SampleTree tree;
   tree.put("tmp/nvidia-mps/control");
@@ -200,7 +200,7 @@ TEST(CollectFacts, limit_of_open_files_is_that_of_this_process) {
   EXPECT_EQ(files.in_use, 3U);
 }
 
-TEST(CollectFacts, folder_in_place_of_a_file_is_read_as_empty) {
+TEST(CollectFacts, folder_in_place_of_a_file_reads_as_empty) {
   SampleTree tree;
   tree.make_folder("proc/driver/nvidia/version");
   tree.make_folder("proc/meminfo");

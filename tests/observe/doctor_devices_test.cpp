@@ -1,4 +1,4 @@
-// What the doctor says of settings that hide, order, share or partition devices.
+// Findings about settings that hide, order, share or partition devices.
 #include <gtest/gtest.h>
 
 #include "observe/sample_facts.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace drover::test;
 
-TEST(Doctor, visible_devices_must_name_what_is_there) {
+TEST(Doctor, visible_devices_must_name_existing_gpus) {
   expect_findings(
       machine_with_gpus,
       {{"unset", [](Facts&) {}, "visible-devices", Severity::ok, "2 of 2 GPUs visible", ""},
@@ -46,13 +46,13 @@ TEST(Doctor, visible_devices_must_name_what_is_there) {
         "visible-devices", Severity::failure, "so 0 GPUs are visible", "nvidia-smi -L"}});
 }
 
-TEST(Doctor, hidden_gpus_are_no_matter_where_there_are_none) {
+TEST(Doctor, hiding_gpus_is_harmless_where_there_are_none) {
   auto facts = machine_without_gpu();
   facts.environment.cuda_visible_devices = "";
   expect_silence(facts, "visible-devices");
 }
 
-TEST(Doctor, numbers_of_gpus_of_different_models_need_an_order) {
+TEST(Doctor, indices_of_gpus_of_different_models_need_an_order) {
   const auto mix_models = [](Facts& f) {
     f.probe.report.present = {gpu(0, "NVIDIA T4"), gpu(1, "NVIDIA H200")};
     f.environment.cuda_visible_devices = "0";
@@ -113,26 +113,26 @@ TEST(Doctor, mig_needs_an_instance) {
   expect_silence(machine_with_gpus(), "mig");
 }
 
-TEST(Doctor, mps_is_one_fault_domain_and_must_be_alive_when_asked_for) {
+TEST(Doctor, mps_is_one_fault_domain_and_must_be_alive_if_requested) {
   expect_findings(machine_with_gpus,
                   {{"running", [](Facts& f) { f.mps = {"/tmp/nvidia-mps", true, true}; }, "mps", Severity::note,
                     "a fatal fault in one process ends every process", "echo quit | nvidia-cuda-mps-control"},
                    {"left by a dead daemon", [](Facts& f) { f.mps.has_control = true; }, "mps", Severity::warning,
-                    "/tmp/nvidia-mps holds the remains", "remove the folder /tmp/nvidia-mps"},
-                   {"asked for, nothing there",
+                    "/tmp/nvidia-mps has left-over files", "remove the folder /tmp/nvidia-mps"},
+                   {"requested, but missing",
                     [](Facts& f) {
                       f.environment.mps_pipe_directory = "/run/mps";
                       f.mps.pipe_directory = "/run/mps";
                     },
                     "mps", Severity::warning, "CUDA_MPS_PIPE_DIRECTORY=/run/mps has no MPS daemon",
                     "unset CUDA_MPS_PIPE_DIRECTORY"},
-                   {"asked for, and CUDA cannot connect",
+                   {"requested, and CUDA cannot connect",
                     [](Facts& f) {
                       f.environment.mps_pipe_directory = "/run/mps";
                       f.mps = {"/run/mps", true, false};
                       fail_cuda(f, 805);
                     },
-                    "mps", Severity::failure, "/run/mps holds the remains", "nvidia-cuda-mps-control -d"},
+                    "mps", Severity::failure, "/run/mps has left-over files", "nvidia-cuda-mps-control -d"},
                    {"daemon outside this container",
                     [](Facts& f) {
                       f.is_container = true;
@@ -142,7 +142,7 @@ TEST(Doctor, mps_is_one_fault_domain_and_must_be_alive_when_asked_for) {
   expect_silence(machine_with_gpus(), "mps");
 }
 
-TEST(Doctor, backend_setting_must_be_one_that_can_be_had) {
+TEST(Doctor, requested_backend_must_be_available) {
   expect_findings(machine_with_gpus,
                   {{"cuda", [](Facts& f) { f.environment.backend = "cuda"; }, "backend-setting", Severity::ok,
                     "as requested", ""},
@@ -181,7 +181,7 @@ TEST(Doctor, backend_setting_must_be_one_that_can_be_had) {
                     Severity::failure, "libcuda.so.1 cannot be loaded", "emulated devices"}});
 }
 
-TEST(Doctor, automatic_backend_is_not_worth_a_word) {
+TEST(Doctor, automatic_backend_gives_no_finding) {
   for (const auto* setting : {"", "auto"}) {
     auto facts = machine_with_gpus();
     facts.environment.backend = setting;

@@ -1,4 +1,4 @@
-// What the doctor says of hardware, kernel module, container and driver libraries.
+// Findings about hardware, kernel module, container and driver libraries.
 #include <gtest/gtest.h>
 
 #include "observe/sample_facts.hpp"
@@ -14,14 +14,14 @@ void put_in_container(Facts& facts) {
   facts.kernel_module.clear();
 }
 
-TEST(Doctor, gpus_are_counted_wherever_they_show) {
+TEST(Doctor, gpus_are_counted_wherever_they_are_visible) {
   expect_findings(
       machine_with_gpus,
       {{"two on the bus", [](Facts&) {}, "gpu", Severity::ok, "2 NVIDIA GPUs on the PCI bus (0000:10:00.0, ", ""},
        {"none on the bus, but known to the driver", [](Facts& f) { f.pci_gpus.clear(); }, "gpu", Severity::ok,
         "2 NVIDIA GPUs known to the driver", ""},
-       {"WSL", [](Facts& f) { f.is_wsl = true; }, "gpu", Severity::note, "Windows (WSL)", "Linux itself"}});
-  expect_findings(machine_without_gpu, {{"all passed on to virtual machines",
+       {"WSL", [](Facts& f) { f.is_wsl = true; }, "gpu", Severity::note, "Windows (WSL)", "native Linux"}});
+  expect_findings(machine_without_gpu, {{"all reserved for virtual machines",
                                          [](Facts& f) { f.pci_gpus = {{"0000:10:00.0", "vfio-pci"}}; }, "gpu",
                                          Severity::note, "0000:10:00.0", "vfio-pci"}});
 }
@@ -38,22 +38,22 @@ TEST(Doctor, gpu_without_kernel_module_is_a_failure) {
                    {"loaded", [](Facts&) {}, "kernel-module", Severity::ok, "580.159.04", ""}});
 }
 
-TEST(Doctor, module_that_cannot_be_seen_is_no_failure_while_cuda_starts) {
+TEST(Doctor, module_that_cannot_be_seen_is_not_a_failure_if_cuda_starts) {
   auto facts = machine_with_gpus();
   facts.kernel_module.clear();
   expect_silence(facts, "kernel-module");
   EXPECT_EQ(worst(diagnose(facts)), Severity::ok);
 }
 
-TEST(Doctor, device_nodes_must_be_there_and_open_to_this_user) {
+TEST(Doctor, device_nodes_must_exist_and_be_accessible) {
   expect_findings(machine_with_gpus,
-                  {{"closed to us, CUDA fails",
+                  {{"no access, CUDA fails",
                     [](Facts& f) {
                       f.device_nodes[1].is_accessible = false;
                       fail_cuda(f, 304);
                     },
                     "device-nodes", Severity::failure, "/dev/nvidia0", "ls -l /dev/nvidia*"},
-                   {"one closed to us, CUDA works", [](Facts& f) { f.device_nodes[1].is_accessible = false; },
+                   {"no access to one, CUDA works", [](Facts& f) { f.device_nodes[1].is_accessible = false; },
                     "device-nodes", Severity::warning, "/dev/nvidia0", "group"},
                    {"no GPU node",
                     [](Facts& f) {
@@ -67,12 +67,12 @@ TEST(Doctor, device_nodes_must_be_there_and_open_to_this_user) {
                       fail_cuda(f, 999);
                     },
                     "device-nodes", Severity::failure, "/dev/nvidia-uvm is missing", "nvidia-modprobe -u"},
-                   {"all there, another failure", [](Facts& f) { fail_cuda(f, 802); }, "device-nodes", Severity::ok,
+                   {"all present, another failure", [](Facts& f) { fail_cuda(f, 802); }, "device-nodes", Severity::ok,
                     "may use", ""},
-                   {"all there", [](Facts&) {}, "device-nodes", Severity::ok, "may use", ""}});
+                   {"all present", [](Facts&) {}, "device-nodes", Severity::ok, "may use", ""}});
 }
 
-TEST(Doctor, container_without_its_hosts_gpu_is_told_how_to_get_it) {
+TEST(Doctor, container_without_access_to_the_host_gpu_gets_a_remedy) {
   expect_findings(machine_without_driver,
                   {{"GPU on the host's bus", put_in_container, "container-gpu", Severity::failure, "no device nodes",
                     "--gpus all"},
@@ -89,7 +89,7 @@ TEST(Doctor, container_without_its_hosts_gpu_is_told_how_to_get_it) {
                     },
                     "container-gpu", Severity::note, "NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=all"}});
   expect_findings(machine_without_gpu,
-                  {{"asked for, but no GPU is seen",
+                  {{"requested, but no GPU is visible",
                     [](Facts& f) {
                       put_in_container(f);
                       f.environment.nvidia_visible_devices = "all";
@@ -142,8 +142,8 @@ TEST(Doctor, missing_library_is_a_failure_only_where_there_is_a_gpu) {
   expect_findings(machine_without_gpu,
                   {{"no GPU", [](Facts&) {}, "driver-library", Severity::note, "cannot open", ""}});
   expect_findings(machine_with_gpus,
-                  {{"loaded", [](Facts&) {}, "driver-library", Severity::ok, "speaks CUDA 13.0", ""},
-                   {"too old to tell its version", [](Facts& f) { f.probe.report.cuda_version = 0; },
+                  {{"loaded", [](Facts&) {}, "driver-library", Severity::ok, "supports CUDA 13.0", ""},
+                   {"too old to report its version", [](Facts& f) { f.probe.report.cuda_version = 0; },
                     "driver-library", Severity::ok, "libcuda.so.1 is loaded", ""}});
 }
 
@@ -164,7 +164,7 @@ TEST(Doctor, parts_of_the_driver_must_have_one_version) {
         },
         "driver-versions", Severity::failure, "mismatch", "rmmod"},
        {"another libcuda than the driver's comes first", [](Facts& f) { fail_cuda(f, 803); }, "driver-versions",
-        Severity::failure, "does not fit the driver, which is 580.159.04", "compat folder"},
+        Severity::failure, "does not match the driver, which is 580.159.04", "compat folder"},
        {"the versions differ", [](Facts& f) { f.kernel_module = "570.1"; }, "driver-versions", Severity::failure,
         "the kernel module is 570.1, the libraries are 580.159.04", "reboot"},
        {"module unseen",
@@ -200,18 +200,18 @@ TEST(Doctor, driver_without_required_entry_points_is_too_old) {
                    {"none", [](Facts&) {}, "driver-symbols", Severity::ok, "every entry point", ""}});
 }
 
-TEST(Doctor, each_way_cuda_fails_to_start_is_explained) {
+TEST(Doctor, each_failure_of_cuda_to_start_is_explained) {
   struct Expected {
     int code;
     const char* meaning;
     const char* remedy;
   };
   for (const auto& [code, meaning, remedy] : {
-           Expected{2, "memory ran out", "nvidia-smi"},
+           Expected{2, "memory is exhausted", "nvidia-smi"},
            Expected{34, "stub", "LD_LIBRARY_PATH"},
            Expected{46, "exclusive", "nvidia-smi -c DEFAULT"},
            Expected{100, "finds no GPU", "nvidia-smi"},
-           Expected{101, "not there", "CUDA_VISIBLE_DEVICES"},
+           Expected{101, "does not exist", "CUDA_VISIBLE_DEVICES"},
            Expected{102, "licence", "vGPU"},
            Expected{304, "device node", "/dev/nvidia-uvm"},
            Expected{800, "not permitted", "profile"},

@@ -1,4 +1,4 @@
-// What the doctor says of shared memory, open files and memory.
+// Findings about shared memory, open files and memory.
 #include <gtest/gtest.h>
 
 #include "observe/sample_facts.hpp"
@@ -34,7 +34,7 @@ TEST(Doctor, few_open_files_are_a_warning) {
       {{"plenty", [](Facts&) {}, "open-files", Severity::ok, "65536", ""},
        {"soft limit low", [](Facts& f) { f.open_files.soft_limit = 1024; }, "open-files", Severity::warning,
         "1024 files", "ulimit -n 65536"},
-       {"soft limit low, and the hard limit in the way of the usual advice",
+       {"soft limit low, and the hard limit below the usual advice",
         [](Facts& f) { f.open_files = {.soft_limit = 1024, .hard_limit = 8192, .in_use = 3}; }, "open-files",
         Severity::warning, "1024 files", "ulimit -n 8192"},
        {"hard limit low", [](Facts& f) { f.open_files = {.soft_limit = 1024, .hard_limit = 4095, .in_use = 3}; },
@@ -54,27 +54,28 @@ TEST(Doctor, few_open_files_are_a_warning) {
 }
 
 TEST(Doctor, memory_limit_that_is_low_or_near_is_a_warning) {
-  expect_findings(machine_without_gpu,
-                  {{"none", [](Facts&) {}, "memory-limit", Severity::ok, "no memory limit", ""},
-                   {"above what the machine has", [](Facts& f) { f.memory_limits = {{"/a", 64 * kGiB, 63 * kGiB}}; },
-                    "memory-limit", Severity::ok, "no memory limit", ""},
-                   {"wide", [](Facts& f) { f.memory_limits = {{"/a", 32 * kGiB, kGiB}}; }, "memory-limit",
-                    Severity::ok, "1.0 GiB of 32.0 GiB used in cgroup /a", ""},
-                   {"near", [](Facts& f) { f.memory_limits = {{"/a", 10 * kGiB, 9 * kGiB}}; }, "memory-limit",
-                    Severity::warning, "nearly reached", "MemoryMax"},
-                   {"exceeded", [](Facts& f) { f.memory_limits = {{"/a", 10 * kGiB, 11 * kGiB}}; }, "memory-limit",
-                    Severity::warning, "nearly reached", "fewer workers"},
-                   {"low", [](Facts& f) { f.memory_limits = {{"/a", kGiB, 100 * kMiB}}; }, "memory-limit",
-                    Severity::warning, "low", "MemoryMax"},
-                   {"low in a container",
-                    [](Facts& f) {
-                      f.is_container = true;
-                      f.memory_limits = {{"/", kGiB, 100 * kMiB}};
-                    },
-                    "memory-limit", Severity::warning, "low", "docker run --memory"},
-                   {"near only in the cgroup above",
-                    [](Facts& f) { f.memory_limits = {{"/a/b", 8 * kGiB, kGiB}, {"/a", 16 * kGiB, 15 * kGiB}}; },
-                    "memory-limit", Severity::warning, "15.0 GiB of 16.0 GiB used in cgroup /a", "MemoryMax"}});
+  expect_findings(
+      machine_without_gpu,
+      {{"none", [](Facts&) {}, "memory-limit", Severity::ok, "no memory limit", ""},
+       {"above the memory of the machine", [](Facts& f) { f.memory_limits = {{"/a", 64 * kGiB, 63 * kGiB}}; },
+        "memory-limit", Severity::ok, "no memory limit", ""},
+       {"wide", [](Facts& f) { f.memory_limits = {{"/a", 32 * kGiB, kGiB}}; }, "memory-limit", Severity::ok,
+        "1.0 GiB of 32.0 GiB used in cgroup /a", ""},
+       {"near", [](Facts& f) { f.memory_limits = {{"/a", 10 * kGiB, 9 * kGiB}}; }, "memory-limit", Severity::warning,
+        "nearly reached", "MemoryMax"},
+       {"exceeded", [](Facts& f) { f.memory_limits = {{"/a", 10 * kGiB, 11 * kGiB}}; }, "memory-limit",
+        Severity::warning, "nearly reached", "fewer workers"},
+       {"low", [](Facts& f) { f.memory_limits = {{"/a", kGiB, 100 * kMiB}}; }, "memory-limit", Severity::warning,
+        "low", "MemoryMax"},
+       {"low in a container",
+        [](Facts& f) {
+          f.is_container = true;
+          f.memory_limits = {{"/", kGiB, 100 * kMiB}};
+        },
+        "memory-limit", Severity::warning, "low", "docker run --memory"},
+       {"near only in the cgroup above",
+        [](Facts& f) { f.memory_limits = {{"/a/b", 8 * kGiB, kGiB}, {"/a", 16 * kGiB, 15 * kGiB}}; }, "memory-limit",
+        Severity::warning, "15.0 GiB of 16.0 GiB used in cgroup /a", "MemoryMax"}});
 }
 
 TEST(Doctor, strict_overcommit_is_a_warning) {

@@ -1,4 +1,4 @@
-// The doctor as a whole: verdicts, order, and what it says of healthy and of bare machines.
+// The doctor as a whole: verdicts, order, and findings on healthy and bare machines.
 #include "drover/observe/doctor.hpp"
 
 #include <set>
@@ -16,7 +16,7 @@ bool is_kebab_case(const std::string& id) {
   return !id.empty() && id.find_first_not_of("abcdefghijklmnopqrstuvwxyz-") == std::string::npos;
 }
 
-TEST(Doctor, machine_with_healthy_gpus_gets_nothing_but_ok) {
+TEST(Doctor, machine_with_healthy_gpus_gets_only_ok) {
   const auto findings = diagnose(machine_with_gpus());
   for (const auto& finding : findings) EXPECT_EQ(finding.severity, Severity::ok) << finding.id;
   EXPECT_EQ(worst(findings), Severity::ok);
@@ -43,7 +43,7 @@ TEST(Doctor, ids_are_kebab_case_and_unique_on_every_kind_of_machine) {
     std::set<std::string> ids;
     for (const auto& finding : diagnose(start())) {
       EXPECT_TRUE(is_kebab_case(finding.id)) << finding.id;
-      EXPECT_TRUE(ids.insert(finding.id).second) << finding.id << " comes twice";
+      EXPECT_TRUE(ids.insert(finding.id).second) << finding.id << " is repeated";
     }
   }
 }

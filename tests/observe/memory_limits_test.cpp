@@ -25,7 +25,7 @@ void put_version1(SampleTree& tree, const std::string& cgroup, const std::string
   tree.put("sys/fs/cgroup/memory" + cgroup + "/memory.usage_in_bytes", used + "\n");
 }
 
-TEST(MemoryLimits, own_cgroup_comes_before_those_above) {
+TEST(MemoryLimits, own_cgroup_comes_before_its_ancestors) {
   SampleTree tree;
   tree.put("proc/self/mountinfo", kMountVersion2);
   tree.put("proc/self/cgroup", "0::/user.slice/job.scope\n");
@@ -64,7 +64,7 @@ TEST(MemoryLimits, file_pages_that_can_be_dropped_do_not_count_as_used) {
   EXPECT_EQ(limits[0].used, 200 * kMiB);
 }
 
-TEST(MemoryLimits, version_1_has_its_own_files_and_its_own_word_for_no_limit) {
+TEST(MemoryLimits, version_1_has_its_own_files_and_its_own_value_for_no_limit) {
   SampleTree tree;
   tree.put("proc/self/mountinfo",
            std::string("33 31 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n") + kMountVersion1);

@@ -35,12 +35,12 @@ TEST(ProcessDoctor, no_such_process_is_an_error) {
 }
 
 TEST(ProcessDoctor, process_of_another_user_is_an_error) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root may look at everybody";
+  if (::geteuid() == 0) GTEST_SKIP() << "root may inspect every process";
   expect_error(Errc::permission_denied, [] { static_cast<void>(examine(1)); }, {"process 1 belongs to user 0"});
 }
 
-// The files of such a process are there, but not their folder.
-TEST(ProcessDoctor, process_whose_files_may_not_be_seen_is_an_error) {
+// Such a process has a folder in /proc, but its descriptors cannot be listed.
+TEST(ProcessDoctor, process_whose_files_cannot_be_listed_is_an_error) {
   const test::TemporaryFolder proc;
   std::filesystem::create_directories(proc.path() / "77");
   std::ofstream(proc.path() / "77/stat") << "77 (x) S 1 0 0\n";
@@ -74,7 +74,7 @@ TEST(ProcessDoctor, child_that_was_not_reaped_is_found) {
 }
 
 TEST(ProcessDoctor, reader_whose_writer_is_gone_is_found) {
-  // The shell opens a pipe of its own for reading and writing, as who forgets to close an end.
+  // The program keeps both ends of its pipe open, like one that forgets to close the write end.
   const std::string script = "import os; r, w = os.pipe(); os.read(r, 1)";
   if (::access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "there is no python3";
   auto reader = start_child("/usr/bin/python3", {"-c", script});
@@ -95,7 +95,7 @@ TEST(ProcessDoctor, writer_into_a_full_pipe_names_the_reader) {
   static_cast<void>(shell.kill_tree(Deadline::after(60s)));
 }
 
-TEST(ProcessDoctor, who_looks_is_left_out_of_the_tree_above_it) {
+TEST(ProcessDoctor, examining_process_is_left_out_of_the_tree) {
   const auto tree = examine_process_tree(::getppid(), {.has_stacks = false});
   EXPECT_EQ(tree.processes[0].pid, ::getppid());
   EXPECT_TRUE(std::ranges::none_of(tree.processes, [](const auto& each) { return each.pid == ::getpid(); }));
@@ -111,7 +111,7 @@ TEST(ProcessDoctor, sleeper_is_not_stuck) {
   EXPECT_EQ(tree.processes[0].gpu, "");
 }
 
-TEST(ProcessDoctor, stacks_or_the_reason_for_none_are_there) {
+TEST(ProcessDoctor, stacks_or_the_reason_for_their_absence_are_given) {
   auto sleeper = start_child("/bin/sleep", {"1000"});
   const auto tree = examine_process_tree(sleeper.pid(), {.time_for_stacks = 60s});
   EXPECT_NE(tree.processes[0].stack.empty(), tree.processes[0].stack_problem.empty());

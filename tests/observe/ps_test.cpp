@@ -23,7 +23,7 @@ using test::set_text;
 using test::start_child;
 using test::TestBoard;
 
-// The pool of this test among all that this user has.
+// The pool of this test, among all pools of this user.
 std::optional<PoolInfo> find_pool(const std::string& name, const PoolListOptions& options = {}) {
   for (auto& pool : list_pools(options)) {
     if (pool.board.pool == name && pool.board.application == ::getpid()) return std::move(pool);
@@ -51,7 +51,7 @@ TEST(Ps, pool_of_this_process_is_found_with_its_workers) {
   EXPECT_TRUE(pool->processes[0].stack.empty());
 }
 
-TEST(Ps, board_that_many_have_open_is_one_pool) {
+TEST(Ps, board_with_many_holders_is_one_pool) {
   const TestBoard board;
   set_text(board->pool, "ps-once");
   SpawnOptions options{.executable = "/bin/sleep", .arguments = {"1000"}};
@@ -74,7 +74,7 @@ TEST(Ps, pool_is_gone_with_its_board) {
   EXPECT_FALSE(find_pool("ps-gone"));
 }
 
-TEST(Ps, stacks_are_asked_of_workers_only) {
+TEST(Ps, stacks_are_requested_from_workers_only) {
   const TestBoard board;
   set_text(board->pool, "ps-stacks");
   auto stranger = start_child("/bin/sleep", {"1000"});
@@ -90,7 +90,7 @@ TEST(Ps, stacks_are_asked_of_workers_only) {
   EXPECT_EQ(board->workers[0].stack_asked.load(), 0U);
 }
 
-TEST(Ps, own_stack_comes_with_names) {
+TEST(Ps, own_stack_has_names) {
   const TestBoard board;
   set_text(board->pool, "ps-own");
   board.add_worker(::getpid(), WorkerState::running);
@@ -105,7 +105,7 @@ TEST(Ps, own_stack_comes_with_names) {
                                   [](const auto& line) { return line.find("list_pools") != std::string::npos; }));
 }
 
-// A memory file that calls itself a board.
+// A memory file with the name of a board.
 std::optional<std::string> problem_of(const Fd& file) {
   for (const auto& found : observe::find_boards()) {
     if (found.is_held_by(::getpid())) return found.problem;
@@ -114,7 +114,7 @@ std::optional<std::string> problem_of(const Fd& file) {
   return std::nullopt;
 }
 
-TEST(Ps, files_that_only_say_they_are_boards_are_problems) {
+TEST(Ps, files_that_only_look_like_boards_are_problems) {
   const auto small = make_memory_file(kBoardFileName, 4096);
   EXPECT_NE(problem_of(small)->find("4096 bytes"), std::string::npos);
 }
@@ -137,7 +137,7 @@ TEST(Ps, file_that_could_shrink_is_not_read) {
   EXPECT_NE(problem_of(open).value_or(""), "");
 }
 
-TEST(Ps, no_proc_no_pools) { EXPECT_TRUE(list_pools({.proc = "/nonexistent"}).empty()); }
+TEST(Ps, without_proc_there_are_no_pools) { EXPECT_TRUE(list_pools({.proc = "/nonexistent"}).empty()); }
 
 }  // namespace
 }  // namespace drover::observe

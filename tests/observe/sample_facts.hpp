@@ -1,4 +1,4 @@
-// tests/observe/sample_facts.hpp: machines to judge, and a table's worth of expectations.
+// tests/observe/sample_facts.hpp: sample machines, and checks of their findings.
 #pragma once
 
 #include <initializer_list>
@@ -11,7 +11,7 @@
 
 namespace drover::test {
 
-/// Limits as a well-kept machine has them; no GPU, no driver.
+/// Generous limits; no GPU, no driver.
 inline Facts machine_without_gpu() {
   Facts facts;
   facts.probe.report.cuda_library = "libcuda.so.1";
@@ -24,7 +24,7 @@ inline Facts machine_without_gpu() {
   return facts;
 }
 
-/// A GPU as NVML shows it.
+/// A GPU as NVML lists it.
 inline DeviceInfo gpu(int index, const std::string& name = "NVIDIA H200") {
   DeviceInfo info;
   info.backend = BackendKind::cuda;
@@ -37,7 +37,7 @@ inline DeviceInfo gpu(int index, const std::string& name = "NVIDIA H200") {
   return info;
 }
 
-/// Two GPUs in perfect order.
+/// Two healthy GPUs.
 inline Facts machine_with_gpus() {
   Facts facts = machine_without_gpu();
   auto& report = facts.probe.report;
@@ -55,19 +55,19 @@ inline Facts machine_with_gpus() {
   return facts;
 }
 
-/// Makes cuInit fail; a driver that does not start shows no devices either when it finds none.
+/// Makes cuInit fail with `code`.
 inline void fail_cuda(Facts& facts, int code) {
   facts.probe.report.cuda_init = ForeignResult{code, "CUDA_ERROR_" + std::to_string(code)};
 }
 
-/// A GPU in the bus, but neither module nor libraries.
+/// A GPU on the bus, but neither kernel module nor libraries.
 inline Facts machine_without_driver() {
   Facts facts = machine_without_gpu();
   facts.pci_gpus = {{"0000:10:00.0", ""}};
   return facts;
 }
 
-/// The finding with this id; nullptr when there is none.
+/// The finding with this id; nullptr if there is none.
 inline const Finding* find(const std::vector<Finding>& findings, const std::string& id) {
   for (const auto& finding : findings) {
     if (finding.id == id) return &finding;
@@ -75,14 +75,14 @@ inline const Finding* find(const std::vector<Finding>& findings, const std::stri
   return nullptr;
 }
 
-/// A change to a machine, and what the doctor must say of it.
+/// A change to a machine, and the finding it must cause.
 struct Case {
   const char* what;              ///< the change, in words
   void (*change)(Facts& facts);  ///< the change
-  const char* id;                ///< which finding
-  Severity severity;             ///< how severe
-  const char* summary;           ///< what its summary contains
-  const char* remedy;            ///< what its remedy contains
+  const char* id;                ///< id of the finding
+  Severity severity;             ///< its severity
+  const char* summary;           ///< part of its summary
+  const char* remedy;            ///< part of its remedy
 };
 
 /// Applies each change to a fresh `start()` and checks the finding.

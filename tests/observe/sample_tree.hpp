@@ -13,22 +13,22 @@ namespace drover::test {
 /// A folder to read as if it were the root of a machine.
 class SampleTree {
  public:
-  /// Puts a file at a path such as "proc/self/cgroup".
+  /// Creates a file at a path such as "proc/self/cgroup".
   void put(const std::string& path, std::string_view text = "") {
     const auto whole = folder_.path() / path;
     std::filesystem::create_directories(whole.parent_path());
     std::ofstream(whole) << text;
   }
-  /// Puts a symbolic link, which need not lead anywhere.
+  /// Creates a symbolic link, which may dangle.
   void link(const std::string& path, const std::string& target) {
     const auto whole = folder_.path() / path;
     std::filesystem::create_directories(whole.parent_path());
     std::filesystem::create_symlink(target, whole);
   }
-  /// Puts an empty folder.
+  /// Creates an empty folder.
   void make_folder(const std::string& path) { std::filesystem::create_directories(folder_.path() / path); }
 
-  /// Where it lies.
+  /// Its path.
   [[nodiscard]] const std::filesystem::path& root() const noexcept { return folder_.path(); }
 
  private:

@@ -34,9 +34,9 @@ std::vector<std::string> ids_of(const TreeFacts& facts, pid_t pid) {
 
 using Ids = std::vector<std::string>;
 
-TEST(TreeRules, sleeper_alone_is_nothing) { EXPECT_EQ(ids_of({.processes = {process_facts(10)}}, 10), Ids()); }
+TEST(TreeRules, lone_sleeper_gives_no_finding) { EXPECT_EQ(ids_of({.processes = {process_facts(10)}}, 10), Ids()); }
 
-TEST(TreeRules, stopped_process_comes_with_the_command_that_lets_it_go_on) {
+TEST(TreeRules, stopped_process_comes_with_the_command_that_continues_it) {
   const TreeFacts facts{.processes = {process_facts(10, 'T'), process_facts(11, 't')}};
   const auto finding = rule_stopped(facts, facts.processes[0]);
   ASSERT_TRUE(finding);
@@ -68,7 +68,7 @@ TEST(TreeRules, lock_that_a_thread_held_at_the_fork) {
   EXPECT_EQ(ids_of(facts, 11), Ids());  // its parent has one thread
   facts.processes[0].thread_count = 4;
   EXPECT_EQ(ids_of(facts, 11), Ids({"lock-after-fork"}));
-  facts.processes[1].command = "other";  // it was started anew
+  facts.processes[1].command = "other";  // it was started separately
   EXPECT_EQ(ids_of(facts, 11), Ids());
 }
 
@@ -85,13 +85,13 @@ TEST(TreeRules, reader_that_is_the_only_writer_of_its_pipe) {
   facts.processes[0].thread_count = 1;
   facts.pipes.push_back({.pid = 11, .pipe = "pipe:[7]", .may_write = true});
   EXPECT_EQ(ids_of(facts, 10), Ids());
-  facts.pipes.resize(1);  // nobody writes: it will see the end at once
+  facts.pipes.resize(1);  // no process can write: it gets end of file at once
   EXPECT_EQ(ids_of(facts, 10), Ids());
   facts.processes[0].pipes[0].path = "socket:[7]";
   EXPECT_EQ(ids_of(facts, 10), Ids());
 }
 
-TEST(TreeRules, writer_names_who_does_not_read) {
+TEST(TreeRules, writer_names_the_process_that_does_not_read) {
   TreeFacts facts{.processes = {inside(process_facts(10), "write(4)", 4)}};
   facts.processes[0].pipes = {{.number = 4, .path = "pipe:[7]"}};
   facts.pipes = {{.pid = 11, .pipe = "pipe:[7]", .may_read = true, .description = "process 11 (cat, stopped)"}};
@@ -102,7 +102,7 @@ TEST(TreeRules, writer_names_who_does_not_read) {
   EXPECT_NE(rule_pipe_full(facts, facts.processes[0])->summary.find("no other process"), std::string::npos);
 }
 
-TEST(TreeRules, parent_that_waits_for_what_a_dead_child_held) {
+TEST(TreeRules, parent_that_waits_for_a_lock_of_a_dead_child) {
   TreeFacts facts{.processes = {process_facts(10), child_of(10, 11, 'Z'), child_of(10, 12, 'Z')}};
   EXPECT_EQ(ids_of(facts, 10), Ids({"dead-child", "unreaped-children"}));
   EXPECT_NE(rule_dead_child(facts, facts.processes[0])->summary.find("11, 12"), std::string::npos);
@@ -111,7 +111,7 @@ TEST(TreeRules, parent_that_waits_for_what_a_dead_child_held) {
   EXPECT_EQ(ids_of(facts, 10), Ids({"unreaped-children"}));
 }
 
-TEST(TreeRules, very_many_dead_children_fit_in_a_line) {
+TEST(TreeRules, many_dead_children_fit_in_a_line) {
   TreeFacts facts{.processes = {process_facts(10)}};
   for (int i = 0; i < 1000; ++i) facts.processes.push_back(child_of(10, 1000 + i, 'Z'));
   EXPECT_LT(rule_unreaped_children(facts, facts.processes[0])->summary.size(), 200U);

@@ -14,10 +14,10 @@
 namespace drover::test {
 namespace {
 
-// Each run has emulated devices of its own, shared with the peers it spawns: runs side by side do not see each
-// other's slabs.
+// Each run has its own group of emulated devices, shared with the peers it spawns, so that concurrent runs do not see
+// each other's slabs.
 [[maybe_unused]] const int is_apart = ::setenv("DROVER_HOST_GROUP", std::to_string(::getpid()).c_str(), 0);
-// Enough for the tests on machines of any size; nothing is reserved.
+// Enough for the tests on machines of any size; this reserves nothing.
 [[maybe_unused]] const int has_memory = ::setenv("DROVER_HOST_MEMORY", "4GiB", 0);
 
 std::vector<Backend*> used_backends;

@@ -1,4 +1,4 @@
-// tests/support/backends.hpp: devices in tests: which there are, and that nothing of them is left behind.
+// tests/support/backends.hpp: the backends that tests can use, and the check for device resources left behind.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace drover::test {
 
-/// Why tests of this kind of device cannot run here; empty if they can, and from then on every test is checked for
-/// device resources left behind, while descriptors that a driver keeps are not counted. A program that links this has
-/// emulated devices of its own.
+/// Why tests of this kind of device cannot run here; empty if they can. In that case every later test is checked for
+/// device resources left behind, and descriptors that a driver keeps are ignored. A program that links this file has
+/// its own group of emulated devices.
 [[nodiscard]] std::string reason_to_skip(BackendKind kind);
 /// The kind of device that a peer's parameter `backend` names.
 [[nodiscard]] BackendKind kind_of(const Peer& peer);

@@ -1,4 +1,4 @@
-// tests/support/build.hpp: what this build is, for tests that are too slow or impossible in some.
+// tests/support/build.hpp: properties of the build, for tests that are too slow or impossible in some builds.
 #pragma once
 
 namespace drover::test {
@@ -12,13 +12,14 @@ namespace drover::test {
 #endif
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(DROVER_IS_SANITIZED)
-/// Whether a sanitizer watches: everything is several times slower, and single-stepping sees its code too.
+/// Whether this is a sanitizer build, which is several times slower and adds instructions to every step.
 inline constexpr bool kIsSanitized = true;
 #else
 inline constexpr bool kIsSanitized = false;
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(DROVER_IS_ADDRESS_SANITIZED)
-/// Whether it is the address sanitizer, with that of undefined behaviour, which opens descriptors for its checks.
+/// Whether it is the address sanitizer together with the undefined behaviour one, which opens descriptors for its
+/// checks.
 inline constexpr bool kIsAddressSanitized = true;
 #else
 inline constexpr bool kIsAddressSanitized = false;

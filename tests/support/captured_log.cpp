@@ -34,7 +34,7 @@ CapturedLog::~CapturedLog() {
   captured().lines.clear();
 }
 
-// Not static, though it could be: lines exist only while one is listening.
+// Not static, although it could be: lines exist only during a capture.
 std::vector<std::string> CapturedLog::lines() const {  // NOLINT(readability-convert-member-functions-to-static)
   const std::scoped_lock lock(captured().mutex);
   return captured().lines;

@@ -1,4 +1,4 @@
-// tests/support/captured_log.hpp: what drover says, for tests to look at.
+// tests/support/captured_log.hpp: captures the log of drover.
 #pragma once
 
 #include <string>
@@ -9,18 +9,17 @@
 
 namespace drover::test {
 
-/// While it lives, log lines that pass `threshold` are kept instead of shown. One at a time.
+/// Keeps the log lines at or above `threshold` instead of printing them. At most one exists at a time.
 class CapturedLog {
  public:
-  /// Begins to listen.
   explicit CapturedLog(LogLevel threshold = LogLevel::debug);
   ~CapturedLog();
   CapturedLog(const CapturedLog&) = delete;
   CapturedLog& operator=(const CapturedLog&) = delete;
 
-  /// So far, oldest first: "warn: close failed ...".
+  /// All lines so far, oldest first: "warn: close failed ...".
   [[nodiscard]] std::vector<std::string> lines() const;
-  /// Whether some line contains `part`.
+  /// Whether any line contains `part`.
   [[nodiscard]] bool contains(std::string_view part) const;
 
  private:

@@ -9,8 +9,8 @@
 
 namespace drover::test {
 
-/// Fails the test unless `action` throws a drover::Error with `code` whose full text contains every one of
-/// `parts`. Wrap calls in SCOPED_TRACE where several could be meant.
+/// Fails the test unless `action` throws a drover::Error with `code` whose full text contains all `parts`. Use
+/// SCOPED_TRACE to distinguish several calls.
 void expect_error(Errc code, const std::function<void()>& action, const std::vector<std::string>& parts = {});
 
 }  // namespace drover::test

@@ -1,4 +1,4 @@
-// tests/support/fault_seam.hpp: system and driver calls that fail on demand.
+// tests/support/fault_seam.hpp: makes system and driver calls fail on demand.
 #pragma once
 
 #include <limits>
@@ -8,13 +8,13 @@ namespace drover::test {
 
 /// Which calls a FaultSeam fails.
 struct FaultOptions {
-  int nth = 1;                                  ///< the first call that fails, counted from 1
-  int times = std::numeric_limits<int>::max();  ///< how many fail from there on
+  int nth = 1;                                  ///< first call to fail, counted from 1
+  int times = std::numeric_limits<int>::max();  ///< number of calls to fail from there on
 };
 
-/// While it lives, calls that go through drover's seam (src/base/sys.hpp) under the name `call` fail with
-/// `error`, in every thread of this process. Several may live at once; for one call the oldest that strikes
-/// decides. Safe to use while other threads make calls.
+/// While it lives, calls that go through drover's seam (src/base/sys.hpp) under the name `call` fail with `error`, in
+/// every thread of this process. Several seams may exist; for each call the oldest one that applies decides. Safe to
+/// use while other threads make calls.
 class FaultSeam {
  public:
   /// FaultSeam fail("mmap", ENOMEM); or FaultSeam fail("recvmsg", EINTR, {.times = 3});
@@ -23,9 +23,9 @@ class FaultSeam {
   FaultSeam(const FaultSeam&) = delete;
   FaultSeam& operator=(const FaultSeam&) = delete;
 
-  /// How many calls of that name were made since, struck or not.
+  /// Number of calls of that name since construction, failed or not.
   [[nodiscard]] int calls() const;
-  /// How many of them failed because of this.
+  /// Number of calls that this seam made fail.
   [[nodiscard]] int strikes() const;
 
  private:

@@ -19,7 +19,8 @@ int call_driver(const char* name, Parameters... parameters) {
 }  // namespace
 
 GpuCapture::GpuCapture(const Stream& stream)
-    : stream_(reinterpret_cast<void*>(stream.native())) {  // NOLINT(performance-no-int-to-ptr): as the driver has it
+    : stream_(
+          reinterpret_cast<void*>(stream.native())) {  // NOLINT(performance-no-int-to-ptr): required by the driver
   EXPECT_EQ(call_driver("cuStreamBeginCapture_v2", stream_, kCaptureGlobal), 0);
 }
 

@@ -1,17 +1,17 @@
-// tests/support/gpu_capture.hpp: graphs that a program captures while it uses drover.
+// tests/support/gpu_capture.hpp: captures a CUDA graph during a test.
 #pragma once
 
 #include "drover/device/stream.hpp"
 
 namespace drover::test {
 
-/// A capture of a GPU's stream by this thread, in the mode of CUDA that is strictest and the default of torch:
-/// whatever breaks into it, on any thread, makes the whole capture fail. drover is told of it.
+/// A capture of a GPU's stream by this thread, in CUDA's strictest mode, which is the default of torch: a forbidden
+/// call on any thread invalidates the whole capture. Holds a CaptureNotice.
 class GpuCapture {
  public:
-  /// Begins; adds a failure to the test if that is impossible.
+  /// Begins the capture; fails the test if that is impossible.
   explicit GpuCapture(const Stream& stream);
-  /// Ends it and forgets the graph. Whether nothing broke into it.
+  /// Ends the capture and discards the graph. Returns whether the capture was valid.
   [[nodiscard]] bool end() const;
 
  private:

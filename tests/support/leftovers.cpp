@@ -44,7 +44,7 @@ bool is_ignored(const std::string& target) {
 
 fs::path shared_memory_folder() { return environment("DROVER_TEST_SHM_DIR").value_or("/dev/shm"); }
 
-// Children in whatever state, since a test forgot to reap them. Of the orphans only those alive: the adopter reaps
+// Children in any state, because the test must reap them. Of the orphans only those alive, because the adopter reaps
 // the others.
 std::vector<ProcessEntry> owned_processes(pid_t adopter) {
   const pid_t self = ::getpid();
@@ -66,7 +66,7 @@ std::vector<ProcessEntry> new_processes(const Surroundings& before, pid_t adopte
   return found;
 }
 
-// Descendants that die with their parent need a moment to do so; a child of ours has no excuse.
+// Descendants that die with their parent need a moment to do so; our own children do not.
 std::vector<ProcessEntry> settled_processes(const Surroundings& before, pid_t adopter) {
   const auto patience = Deadline::after(std::chrono::seconds(3));
   auto found = new_processes(before, adopter);

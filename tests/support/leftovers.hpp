@@ -1,4 +1,4 @@
-// tests/support/leftovers.hpp: what a test may not leave behind.
+// tests/support/leftovers.hpp: finds processes, descriptors and names that a test left behind.
 #pragma once
 
 #include <sys/types.h>
@@ -11,33 +11,33 @@
 
 namespace drover::test {
 
-/// What surrounds a test: taken before it, compared after it.
+/// The surroundings of a test, recorded before it and compared after it.
 struct Surroundings {
-  std::map<int, std::string> descriptors;  ///< open file descriptors and what they are open on
-  std::set<pid_t> processes;               ///< children, zombies included, and orphans of the whole run
-  std::set<std::string> names;             ///< names of shared memory that begin with "drover"
+  std::map<int, std::string> descriptors;  ///< open file descriptors and their targets
+  std::set<pid_t> processes;               ///< children, including zombies, and orphans of the whole run
+  std::set<std::string> names;             ///< shared memory names that begin with "drover"
 };
 
-/// Looks at this process. `adopter` is the process to which orphans fall (the supervisor), or 0.
+/// Records the surroundings. `adopter` is the process that adopts orphans (the supervisor), or 0.
 [[nodiscard]] Surroundings look_around(pid_t adopter);
 
-/// One line for each thing that is here now and was not `before`, and for each registered check that
-/// complains. Processes and names it reports are removed and descriptors are added to `before`, so that the next test
-/// is not blamed for them and needs no look of its own. A look costs milliseconds: all of /proc is read.
+/// One line for everything that exists now but not in `before`, and for each registered check that complains. Removes
+/// the processes and names it reports and adds the descriptors to `before`, so that they do not fail the next test,
+/// which can reuse `before`. Costs milliseconds, because it reads all of /proc.
 [[nodiscard]] std::vector<std::string> clear_leftovers(Surroundings& before, pid_t adopter);
 
-/// Adds a check that runs after each test: it returns what was left, or an empty text. For resources that only
-/// a part knows, such as those of a device.
+/// Adds a check that runs after each test and returns what was left behind, or an empty text. For resources known to
+/// one part only, such as those of a device.
 void add_leftover_check(std::string name, std::function<std::string()> check);
 
-/// Lets descriptors stay open whose target begins with `prefix`, e.g. "/dev/nvidia", which a driver keeps for
-/// the life of the process.
+/// Ignores descriptors whose target begins with `prefix`, e.g. "/dev/nvidia", which a driver keeps until the process
+/// ends.
 void ignore_descriptors(std::string prefix);
 
-/// This process's open descriptors and what they are open on, as /proc/self/fd shows them.
+/// The open descriptors of this process and their targets, from /proc/self/fd.
 [[nodiscard]] std::map<int, std::string> open_descriptors();
 
-/// The names that begin with "drover" in the folder of shared memory: what DROVER_TEST_SHM_DIR says, else /dev/shm.
+/// The names that begin with "drover" in the shared memory folder: DROVER_TEST_SHM_DIR, or /dev/shm.
 [[nodiscard]] std::set<std::string> shared_memory_names();
 
 /// Removes such a name.

@@ -1,4 +1,4 @@
-// The program of every test executable; the same file serves as supervisor, runner and peer.
+// The main function of every test program, which is supervisor, runner and peer.
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,12 +34,12 @@ int run_role(int argc, char** argv) {
   if (is_peer(arguments)) return run_peer(arguments);
   if (asks_for_list(arguments)) return list_tests(argc, argv);
   if (const auto supervisor = drover::environment(kRunnerVariable)) {
-    ::unsetenv(kRunnerVariable);  // programs that the tests start have supervisors of their own
+    ::unsetenv(kRunnerVariable);  // test programs that the tests start get their own supervisor
     const auto pid = static_cast<pid_t>(std::stol(*supervisor));
     die_with(pid);
     return run_tests(argc, argv, pid);
   }
-  // For work in a debugger: one process, no deadline.
+  // For debuggers: one process, no deadline.
   if (drover::environment("DROVER_TEST_UNSUPERVISED")) return run_tests(argc, argv, 0);
   return supervise(argv);
 }
@@ -47,8 +47,8 @@ int run_role(int argc, char** argv) {
 }  // namespace
 
 #if defined(__SANITIZE_THREAD__)
-// Threads that share an exception count its users inside libstdc++, which the sanitizer does not see: whoever lets go
-// of it last, and deletes it, seems to race with those who read it before.
+// libstdc++ counts the references of a shared exception in code that the sanitizer does not see, so the thread that
+// drops the last reference and deletes the exception seems to race with earlier readers.
 extern "C" const char* __tsan_default_suppressions();  // NOLINT(*-reserved-identifier,*-naming): the sanitizer's name
 extern "C" const char* __tsan_default_suppressions() {  // NOLINT(*-reserved-identifier,*-naming): likewise
   return "race:std::__exception_ptr::exception_ptr::_M_release\n";
@@ -57,7 +57,7 @@ extern "C" const char* __tsan_default_suppressions() {  // NOLINT(*-reserved-ide
 
 int main(int argc, char** argv) {
   try {
-    drover::init(argc, argv);  // keepers and workers that tests start are this program too
+    drover::init(argc, argv);  // keepers and workers that tests start run this program too
     return run_role(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

@@ -33,7 +33,7 @@ const std::string& Peer::parameter(const std::string& name) const {
 std::string Peer::receive_text() {
   ChannelMessage message;
   if (channel_.receive(message, Deadline::never()) != ReceiveResult::message) {
-    throw std::runtime_error(fmt::format("peer {} was to receive a message, but the test has closed", rank()));
+    throw std::runtime_error(fmt::format("peer {} waited for a message, but the test closed the channel", rank()));
   }
   return message.bytes;
 }
@@ -70,7 +70,7 @@ PeerBody find_peer_body(const std::string& name) {
   if (const auto found = bodies().find(name); found != bodies().end()) return found->second;
   std::string known;
   for (const auto& [each, body] : bodies()) known += " " + each;
-  throw std::invalid_argument(fmt::format("no peer body is named '{}'; there are:{}", name, known));
+  throw std::invalid_argument(fmt::format("no peer body is named '{}'; known names:{}", name, known));
 }
 
 }  // namespace drover::test

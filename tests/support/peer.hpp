@@ -1,4 +1,4 @@
-// tests/support/peer.hpp: one of several threads or processes that run the same test body.
+// tests/support/peer.hpp: one of the threads or processes that run a test body.
 #pragma once
 
 #include <functional>
@@ -13,29 +13,29 @@
 
 namespace drover::test {
 
-/// What the peers of a group are.
+/// The kind of the peers of a group.
 enum class PeerMode {
-  threads,    ///< of the test's own process, so that the thread sanitizer sees them
-  processes,  ///< spawned, so that they can be killed
+  threads,    ///< threads of the test, which the thread sanitizer can check
+  processes,  ///< spawned processes, which can be killed
 };
 
 /// "threads" or "processes".
 [[nodiscard]] std::string to_string(PeerMode mode);
-/// So that GoogleTest prints a mode as text.
+/// Lets GoogleTest print a mode as text.
 void PrintTo(PeerMode mode, std::ostream* out);  // NOLINT(readability-identifier-naming)
 
-/// What one peer is told when it starts.
+/// The start parameters of a peer.
 struct PeerPlan {
-  std::string body;                               ///< the registered name of what it runs
-  PeerMode mode = PeerMode::processes;            ///< what it is
-  int rank = 0;                                   ///< which one it is
-  int size = 1;                                   ///< how many there are
-  std::map<std::string, std::string> parameters;  ///< passed by the test
+  std::string body;                               ///< registered name of its body
+  PeerMode mode = PeerMode::processes;            ///< thread or process
+  int rank = 0;                                   ///< its number
+  int size = 1;                                   ///< number of peers
+  std::map<std::string, std::string> parameters;  ///< from the test
   std::set<std::string, std::less<>> kill_at;     ///< points at which it dies
-  std::set<std::string, std::less<>> hold_at;     ///< points at which it stands still
+  std::set<std::string, std::less<>> hold_at;     ///< points at which it stops
 };
 
-/// A peer, as its body sees it. Belongs to the thread that runs the body.
+/// The view of a peer for its body. Used only by the thread that runs the body.
 class Peer {
  public:
   /// `channel` leads to the test, `control` to its PeerGroup.
@@ -44,22 +44,22 @@ class Peer {
 
   /// From 0 to size() - 1.
   [[nodiscard]] int rank() const noexcept { return plan_.rank; }
-  /// How many peers the group has.
+  /// Number of peers in the group.
   [[nodiscard]] int size() const noexcept { return plan_.size; }
   /// Whether it is a thread or a process.
   [[nodiscard]] PeerMode mode() const noexcept { return plan_.mode; }
-  /// To the test that started it: bytes and descriptors both ways.
+  /// The channel to the test: bytes and descriptors both ways.
   [[nodiscard]] Channel& channel() noexcept { return channel_; }
-  /// What the test passed under `name`; throws std::out_of_range, naming it, if it passed nothing.
+  /// The parameter `name`; throws std::out_of_range, naming it, if the test did not pass it.
   [[nodiscard]] const std::string& parameter(const std::string& name) const;
-  /// Waits on the channel and returns the message's bytes; throws if the test is gone instead.
+  /// Waits for a message and returns its bytes; throws if the test closes the channel.
   [[nodiscard]] std::string receive_text();
 
-  /// Passes a named point. Where the group was told `kill_at`, the peer dies here: a process by SIGKILL, a
-  /// thread by leaving the body. Where it was told `hold_at`, it stands here until released or killed.
+  /// Passes a named point. At a point of `PeerGroup::kill_at` the peer dies: a process by SIGKILL, a thread by
+  /// leaving the body. At a point of `hold_at` it stops until released or killed.
   void reach(std::string_view point);
 
-  /// For the harness: tells the group why this peer failed.
+  /// For the harness: reports the failure of this peer to the group.
   void report_failure(std::string_view text) noexcept;
 
  private:
@@ -70,23 +70,23 @@ class Peer {
   Channel control_;
 };
 
-/// How a thread peer leaves its body at a point where it should die. Not a std::exception, so that bodies that
-/// handle those do not catch it.
+/// Thrown to make a thread peer leave its body where it must die. Not a std::exception, so that bodies that catch
+/// those do not catch it.
 struct PeerAbandoned {};
 
-/// What peers run.
+/// The code that a peer runs.
 using PeerBody = void (*)(Peer& peer);
 
-/// Makes `body` known as `name`; what DROVER_PEER_BODY does.
+/// Registers `body` as `name`; called by DROVER_PEER_BODY.
 bool register_peer_body(const char* name, PeerBody body);
 
-/// The body of that name; throws std::invalid_argument, naming all that exist, if there is none.
+/// The body registered as `name`; throws std::invalid_argument with all names if there is none.
 [[nodiscard]] PeerBody find_peer_body(const std::string& name);
 
 }  // namespace drover::test
 
-/// Defines and registers a peer body: DROVER_PEER_BODY(echo_once) { peer.channel()... }. Names are unique in one
-/// test program.
+/// Defines and registers a peer body: DROVER_PEER_BODY(echo_once) { peer.channel()... }. Names must be
+/// unique in a test program.
 #define DROVER_PEER_BODY(name)                                                                               \
   static void name(::drover::test::Peer& peer);                                                              \
   [[maybe_unused]] static const bool name##_is_registered = ::drover::test::register_peer_body(#name, name); \

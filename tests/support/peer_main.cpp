@@ -57,13 +57,13 @@ PeerStart parse(std::span<char* const> arguments) {
   return start;
 }
 
-// What the body is given may not pass on to programs that it starts.
+// The channels must not leak into programs that the body starts.
 Channel take_channel(int number) {
   ::fcntl(number, F_SETFD, FD_CLOEXEC);
   return Channel(Fd(number));
 }
 
-// The texts of all failed assertions; there is no running test, so GoogleTest books them on the program.
+// The texts of all failed assertions. No test is running, so GoogleTest attributes them to the program.
 std::string failed_assertions() {
   const auto& result = ::testing::UnitTest::GetInstance()->ad_hoc_test_result();
   std::string text;

@@ -1,4 +1,4 @@
-// tests/support/peer_main.hpp: the life of a process peer.
+// tests/support/peer_main.hpp: runs this program as a process peer.
 #pragma once
 
 #include <span>
@@ -9,13 +9,13 @@
 
 namespace drover::test {
 
-/// The arguments that make this program a peer with `plan`, started by this process.
+/// The arguments that start this program as a peer with `plan`, as a child of this process.
 [[nodiscard]] std::vector<std::string> peer_arguments(const PeerPlan& plan);
 
-/// Whether `arguments`, the program's name first, ask for the role of a peer.
+/// Whether `arguments`, beginning with the program name, request the role of a peer.
 [[nodiscard]] bool is_peer(std::span<char* const> arguments);
 
-/// Runs the peer's body and returns the exit status: 0, or 1 when an assertion or exception failed it.
+/// Runs the peer's body and returns the exit status: 0, or 1 if an assertion failed or an exception escaped.
 int run_peer(std::span<char* const> arguments);
 
 }  // namespace drover::test

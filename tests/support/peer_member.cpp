@@ -30,7 +30,7 @@ PeerOutcome run_and_catch(Peer& peer, PeerBody body) {
   }
 }
 
-// Takes the peer over, so that its channels have ended before its outcome is known, as with a process.
+// Takes ownership of the peer, so that its channels are closed before its outcome is known, as with a process.
 PeerOutcome run_in_thread(Peer&& started, PeerBody body) {
   Peer peer = std::move(started);
   return run_and_catch(peer, body);
@@ -50,7 +50,7 @@ class ThreadMember : public PeerMember {
   }
 
   void kill() override {
-    if (!is_held()) throw std::logic_error("a thread can be killed only where it is held at a point");
+    if (!is_held()) throw std::logic_error("a thread peer can be killed only while it is held at a point");
     close_channels();
   }
   [[nodiscard]] pid_t pid() const override { throw std::logic_error("a thread peer has no process id"); }
@@ -97,7 +97,7 @@ std::optional<std::string> PeerMember::next_word(Deadline deadline) {
 }
 
 void PeerMember::release() {
-  if (!is_held_) throw std::logic_error("only a peer that is held at a point can be released");
+  if (!is_held_) throw std::logic_error("only a held peer can be released");
   is_held_ = false;
   control_.send(kGoOn);
 }

@@ -14,18 +14,18 @@
 
 namespace drover::test {
 
-/// A started peer. Destruction ends it.
+/// A started peer. Destruction ends the peer.
 class PeerMember {
  public:
   virtual ~PeerMember() = default;
   PeerMember(const PeerMember&) = delete;
   PeerMember& operator=(const PeerMember&) = delete;
 
-  /// To the peer's body.
+  /// The channel to the body of the peer.
   [[nodiscard]] Channel& channel() noexcept { return channel_; }
-  /// What the peer's harness says next; nothing when it has ended or the deadline passes.
+  /// The next message from the harness of the peer; nullopt if the peer has ended or the deadline passes.
   [[nodiscard]] std::optional<std::string> next_word(Deadline deadline);
-  /// Lets it leave the point that holds it.
+  /// Releases it from the point that holds it.
   void release();
   /// As PeerGroup::kill.
   virtual void kill() = 0;
@@ -37,11 +37,11 @@ class PeerMember {
  protected:
   PeerMember(Channel channel, Channel control) : channel_(std::move(channel)), control_(std::move(control)) {}
 
-  /// Whether it stands at a point, as far as `next_word` has heard.
+  /// Whether it is held at a point, according to the messages read by `next_word`.
   [[nodiscard]] bool is_held() const noexcept { return is_held_; }
-  /// What it reported of its failure; reads what has not been read.
+  /// The failure it reported; reads all pending messages.
   [[nodiscard]] std::string failure_text();
-  /// The peer sees both its channels end.
+  /// Closes both channels to the peer.
   void close_channels();
 
  private:
@@ -51,7 +51,7 @@ class PeerMember {
   bool is_held_ = false;
 };
 
-/// Starts a peer as its plan says.
+/// Starts a peer according to its plan.
 [[nodiscard]] std::unique_ptr<PeerMember> start_peer(const PeerPlan& plan);
 
 }  // namespace drover::test

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Empty when the process has gone meanwhile or refuses to be read.
+// Empty if the process has ended meanwhile or cannot be read.
 std::string content_of(const fs::path& path) {
   std::ostringstream content;
   content << std::ifstream(path).rdbuf();
@@ -39,7 +39,7 @@ std::string command_of(const fs::path& folder, const std::string& name) {
   return text.empty() ? "[" + name + "]" : text;
 }
 
-// The name in parentheses may itself hold anything, so fields are counted from the last parenthesis.
+// The name in parentheses may contain anything, so fields are counted from the last parenthesis.
 std::optional<ProcessEntry> read_process(const fs::path& folder) {
   const auto text = content_of(folder / "stat");
   const auto open = text.find('(');
@@ -75,7 +75,7 @@ std::vector<ProcessEntry> descendants_of(const std::vector<pid_t>& roots) {
   const auto add_children_of = [&](pid_t parent) {
     const auto [first, last] = children.equal_range(parent);
     for (auto child = first; child != last; ++child) found.push_back(std::move(child->second));
-    children.erase(first, last);  // a root may descend from another one
+    children.erase(first, last);  // a root may be a descendant of another root
   };
   for (const pid_t root : roots) add_children_of(root);
   std::size_t looked_at = 0;

@@ -1,4 +1,4 @@
-// tests/support/process_tree.hpp: the processes below one, as /proc shows them.
+// tests/support/process_tree.hpp: the descendants of a process, read from /proc.
 #pragma once
 
 #include <sys/types.h>
@@ -8,27 +8,27 @@
 
 namespace drover::test {
 
-/// One process at the moment it was looked at.
+/// A process at one moment.
 struct ProcessEntry {
   pid_t pid;            ///< its id
   pid_t parent;         ///< the id of its parent
   char state;           ///< as in /proc/PID/stat: R, S, D, T, Z ...
-  std::string command;  ///< its command line, or [name] where it has none
+  std::string command;  ///< its command line, or [name] if it has none
 
   /// Ended, but not yet reaped by its parent.
   [[nodiscard]] bool is_zombie() const noexcept { return state == 'Z' || state == 'X'; }
 };
 
-/// Every process that descends from `root`, nearest first, without `root`.
+/// All descendants of `root`, nearest first, without `root`.
 [[nodiscard]] std::vector<ProcessEntry> descendants_of(pid_t root);
-/// The same for several roots, in one look at /proc; each process once.
+/// The same for several roots with one read of /proc; each process once.
 [[nodiscard]] std::vector<ProcessEntry> descendants_of(const std::vector<pid_t>& roots);
 
 /// "pid 42, state S, child of 41: sleep 1000".
 [[nodiscard]] std::string to_string(const ProcessEntry& process);
 
-/// What /proc tells of every thread of `root` and its descendants: name, state, where in the kernel it waits.
-/// For machines without a debugger.
+/// Name, state and wait location in the kernel of every thread of `root` and its descendants, from /proc. For
+/// machines without a debugger.
 [[nodiscard]] std::string kernel_stacks_of(pid_t root);
 
 }  // namespace drover::test

@@ -1,4 +1,4 @@
-// tests/support/redirected.hpp: our own standard output or error, for a test to read.
+// tests/support/redirected.hpp: captures standard output or standard error of this process.
 #pragma once
 
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 
 namespace drover::test {
 
-/// While it lives, standard output or error of this process leads to a pipe that the test reads. What is printed by
-/// others meanwhile goes there too.
+/// Redirects standard output or standard error of this process to a pipe that the test reads. Output of other threads
+/// and of child processes goes there too.
 class Redirected {
  public:
   /// `stream` is STDOUT_FILENO or STDERR_FILENO.
@@ -28,12 +28,12 @@ class Redirected {
   Redirected(const Redirected&) = delete;
   Redirected& operator=(const Redirected&) = delete;
 
-  /// Leads the stream back to where it led.
+  /// Restores the stream.
   void restore() {
     if (before_.is_open()) ::dup2(before_.get(), stream_);
     before_.reset();
   }
-  /// From now on whoever writes finds nobody who reads.
+  /// Closes the read end, so that further writes fail.
   void close_reader() { reader_.reset(); }
   /// Waits for a line and returns it without the newline.
   [[nodiscard]] std::string read_line() const {
@@ -41,7 +41,7 @@ class Redirected {
     for (char byte = 0; ::read(reader_.get(), &byte, 1) == 1 && byte != '\n';) line.push_back(byte);
     return line;
   }
-  /// Everything until nobody can write any more.
+  /// Reads until every write end is closed.
   [[nodiscard]] std::string read_to_end() const {
     std::string text;
     std::array<char, 1 << 16> piece{};
@@ -50,7 +50,7 @@ class Redirected {
     }
     return text;
   }
-  /// The same, after leading the stream back.
+  /// Restores the stream, then reads to the end.
   [[nodiscard]] std::string read_rest() {
     restore();
     return read_to_end();

@@ -15,7 +15,8 @@ namespace {
 
 std::pair<Fd, Fd> make_pipe() {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe for the output of a program");
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw std::runtime_error("cannot create a pipe for the output of a program");
   return {Fd(ends[0]), Fd(ends[1])};
 }
 

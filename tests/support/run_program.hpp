@@ -1,4 +1,4 @@
-// tests/support/run_program.hpp: a program run to its end, with what it printed.
+// tests/support/run_program.hpp: runs a program to its end and captures its output.
 #pragma once
 
 #include <functional>
@@ -9,17 +9,17 @@
 
 namespace drover::test {
 
-/// How a program ended and what it printed.
+/// Exit status and output of a program.
 struct ProgramResult {
-  ExitStatus status;   ///< its own, not that of programs it started
+  ExitStatus status;   ///< of the program itself, not of programs it started
   std::string output;  ///< standard output and standard error together
 };
 
-/// Called with all output so far whenever there is more; may signal the child.
+/// Called with all output so far whenever more arrives; may signal the child.
 using OutputWatcher = std::function<void(ChildProcess& child, const std::string& output)>;
 
-/// Starts a program and waits until it has ended. Descendants that outlive it and keep its output open are not
-/// waited for.
+/// Starts a program and waits until it has ended. Does not wait for descendants that outlive it and keep its output
+/// open.
 [[nodiscard]] ProgramResult run_program(SpawnOptions options, const OutputWatcher& watcher = {});
 
 }  // namespace drover::test

@@ -27,11 +27,11 @@ class LeftoverListener : public ::testing::EmptyTestEventListener {
       ADD_FAILURE() << "the test left behind " << what;
     }
   }
-  // What a suite sets up for all its tests is there before the first one starts, and gone after the last one.
+  // The fixture of a suite exists before its first test starts, and is gone after the last one.
   void OnTestSuiteEnd(const ::testing::TestSuite& /*suite*/) override { before_.reset(); }
 
   pid_t supervisor_;
-  std::optional<Surroundings> before_;  // nothing before the first test of a suite
+  std::optional<Surroundings> before_;  // nullopt before the first test of a suite
 };
 
 }  // namespace
@@ -44,7 +44,7 @@ void die_with(pid_t parent) {
 
 int run_tests(int argc, char** argv, pid_t supervisor) {
   ::testing::InitGoogleTest(&argc, argv);
-  // Appended, so called before the printer at the end of a test: the printer shows the failure.
+  // Appended listeners are called before the printer at the end of a test, so the printer shows the failure.
   ::testing::UnitTest::GetInstance()->listeners().Append(new LeftoverListener(supervisor));
   return RUN_ALL_TESTS();
 }

@@ -1,4 +1,4 @@
-// tests/support/scoped_environment.hpp: an environment variable for the length of a scope.
+// tests/support/scoped_environment.hpp: sets an environment variable for a scope.
 #pragma once
 
 #include <cstdlib>
@@ -11,7 +11,7 @@ namespace drover::test {
 /// Sets or removes a variable and restores it at the end of the scope. For tests without other threads.
 class ScopedEnvironment {
  public:
-  /// Sets `name` to `value`; removes it if there is none.
+  /// Sets `name` to `value`, or removes it if `value` is nullopt.
   ScopedEnvironment(std::string name, const std::optional<std::string>& value) : name_(std::move(name)) {
     if (const char* const text = std::getenv(name_.c_str()); text != nullptr) before_ = text;
     put(value);

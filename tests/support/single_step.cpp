@@ -1,4 +1,4 @@
-// The test's side: commands to the peer that forks and traces, see single_step_tracer.cpp.
+// The test's side: sends commands to the peer that forks and traces (single_step_tracer.cpp).
 #include "support/single_step.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ SingleStepper::SingleStepper(TestSession& session, std::string body, std::vector
     : session_(session),
       objects_(std::move(objects)),
       peers_("step_processes", {.mode = PeerMode::processes, .size = 1}, {{"body", std::move(body)}}) {
-  const ScopedEnvironment bound("LD_BIND_NOW", "1");  // else the first call of each function is the loader's work
+  const ScopedEnvironment bound("LD_BIND_NOW", "1");  // otherwise the first call of each function runs the loader
   peers_.start();
 }
 
@@ -25,7 +25,7 @@ SingleStepper::~SingleStepper() {
     peers_.channel(0).send("end");
     peers_.expect_success();
   } catch (const std::exception& error) {
-    ADD_FAILURE() << "the peer that traces: " << error.what();
+    ADD_FAILURE() << "the tracing peer: " << error.what();
   }
 }
 
@@ -73,7 +73,7 @@ void SingleStepper::bury() { session_.bury(owner_); }
 
 namespace {
 
-// Twice: the first run changes what the others find, such as laps, generations and high water.
+// Twice: the first run changes state that later runs see, such as laps, generations and high-water marks.
 std::size_t measure_twice(SingleStepper& stepper, const std::function<void()>& prepare,
                           const std::function<void()>& check) {
   std::size_t count = 0;
@@ -86,10 +86,10 @@ std::size_t measure_twice(SingleStepper& stepper, const std::function<void()>& p
   return count;
 }
 
-// Another way now and then is the scheduler's; another way always would mean that nothing was tried.
+// The scheduler causes a different path now and then; if the path always differed, nothing would have been tested.
 void expect_same_way(std::size_t tried, std::size_t finished) {
   ::testing::Test::RecordProperty("instructions", static_cast<int>(tried));
-  EXPECT_LE(finished, tried / 4 + 1) << "the stepped body does not follow the way that was measured";
+  EXPECT_LE(finished, tried / 4 + 1) << "the stepped body does not follow the measured path";
 }
 
 std::string describe(std::size_t instructions, std::size_t count, const SingleStepper& stepper) {

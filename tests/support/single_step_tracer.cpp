@@ -1,4 +1,4 @@
-// The peer's side: forks processes that run a body, and traces them. x86-64 only.
+// The peer's side: forks and traces processes that run a body. x86-64 only.
 #include <dlfcn.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -48,7 +48,7 @@ long trace(__ptrace_request request, pid_t pid, Arguments... arguments) {
   return result;
 }
 
-// One process under trace. The destruction kills and reaps it.
+// A traced process. Destruction kills and reaps it.
 class Traced {
  public:
   explicit Traced(pid_t pid) : pid_(pid) {}
@@ -144,7 +144,8 @@ class Tracer {
   static constexpr std::string_view kPause = "pause ";
   static constexpr std::string_view kFinished = "finished";
 
-  // On one core tracer and traced hand over without waking another, and operations sleep instead of looking.
+  // On a single core, tracer and traced process alternate without waking another core, and operations sleep instead
+  // of spinning.
   static void stay_on_one_core() {
     cpu_set_t one;
     CPU_ZERO(&one);
@@ -178,10 +179,11 @@ class Tracer {
     auto event = process.wait();
     while (event == Traced::Event::sleeps) event = process.wait();
     if (event == Traced::Event::stopped) return;
-    throw std::runtime_error(fmt::format("a stepped process ended before its begin: status {}", process.status()));
+    throw std::runtime_error(
+        fmt::format("a stepped process ended before its begin mark: status {}", process.status()));
   }
 
-  // Lets the test wake it. Returns `sleeps` if the test does not want to.
+  // Asks the test to wake a sleeping process. Returns `sleeps` if the test declines.
   Traced::Event wait_through_sleeps(Traced& process) {
     for (;;) {
       const auto event = process.wait();
@@ -191,14 +193,14 @@ class Tracer {
     }
   }
 
-  // Steps to the mark of the end and keeps the way.
+  // Steps to the end mark and records the path.
   std::string measure(Traced& process) {
     way_.clear();
     for (Address at = process.next_instruction();;) {
       way_.push_back(at);
       process.step();
       const auto event = wait_through_sleeps(process);
-      if (event == Traced::Event::ended) throw std::runtime_error("a stepped process ended before its end");
+      if (event == Traced::Event::ended) throw std::runtime_error("a stepped process ended before its end mark");
       if (event == Traced::Event::sleeps) break;
       const Address next = process.next_instruction();
       if (next == at + 1 && (process.peek(at) & 0xffU) == kInt3) {
@@ -210,11 +212,11 @@ class Tracer {
     return fmt::format("{}", way_.size());
   }
 
-  // Lets the test act while the process stands still, then lets it end.
+  // Lets the test act while the process is stopped, then resumes it to its end.
   void pause(Traced& process, std::size_t instructions) {
     const std::string place = run_to(process, instructions);
     peer_.channel().send(place);
-    if (peer_.receive_text() != "resume") throw std::runtime_error("a paused process is resumed");
+    if (peer_.receive_text() != "resume") throw std::runtime_error("expected `resume` for a paused process");
     bool is_right = true;
     if (place != kFinished) {
       process.go_on();
@@ -225,8 +227,8 @@ class Tracer {
     peer_.channel().send(is_right ? std::string(kFinished) : fmt::format("failed with status {}", process.status()));
   }
 
-  // A breakpoint leads to the instruction of the measured way in as many stops as it was passed before, instead of
-  // one stop for each instruction.
+  // Reaches an instruction of the measured path by a breakpoint, with one stop per earlier execution of that address
+  // instead of one per instruction.
   std::string run_to(Traced& process, std::size_t instructions) {
     const Address target = way_.at(instructions);
     auto arrivals = std::count(way_.begin(), way_.begin() + static_cast<std::ptrdiff_t>(instructions), target);
@@ -242,8 +244,8 @@ class Tracer {
       process.poke(target, broken);
       process.go_on();
       const auto event = wait_through_sleeps(process);
-      if (event == Traced::Event::sleeps) return fmt::format("sleep on the way to {}", place_of(target));
-      if (event == Traced::Event::ended) throw std::runtime_error("a stepped process ended before its end");
+      if (event == Traced::Event::sleeps) return fmt::format("sleep on the path to {}", place_of(target));
+      if (event == Traced::Event::ended) throw std::runtime_error("a stepped process ended before its end mark");
       if (process.next_instruction() != target + 1) break;
       process.poke(target, original);
       process.set_next_instruction(target);
@@ -255,7 +257,7 @@ class Tracer {
   // Parent and child have the same addresses.
   static std::string place_of(Address address) {
     Dl_info info{};
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of this very program
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of this program
     if (::dladdr(reinterpret_cast<void*>(address), &info) == 0 || info.dli_fbase == nullptr) {
       return fmt::format("{:#x}", address);
     }
@@ -292,7 +294,7 @@ bool may_trace() {
 
 bool register_stepped_body(const char* name, SteppedBody body) {
   if (!stepped_bodies().emplace(name, body).second)
-    throw std::logic_error(fmt::format("two stepped stepped_bodies are named {}", name));
+    throw std::logic_error(fmt::format("two stepped bodies are named {}", name));
   return true;
 }
 
@@ -305,12 +307,12 @@ DROVER_PEER_BODY(probe_tracing) { peer.channel().send(may_trace() ? "yes" : "no"
 DROVER_PEER_BODY(step_processes) { Tracer(peer).serve(); }
 
 std::string why_no_single_steps() {
-  if (kIsSanitized) return "sanitizers make many instructions of one";
+  if (kIsSanitized) return "sanitizers add many instructions";
   PeerGroup probe("probe_tracing", {.mode = PeerMode::processes, .size = 1});
   probe.start();
   const bool can_trace = probe.receive_text(0) == "yes";
   probe.expect_success();
-  return can_trace ? "" : "this system does not let a process trace its children";
+  return can_trace ? "" : "this system does not allow a process to trace its children";
 }
 
 #else
@@ -318,7 +320,7 @@ std::string why_no_single_steps() {
 void StepMarks::begin() {}
 void StepMarks::end() {}
 
-std::string why_no_single_steps() { return "single steps are made on x86-64 only"; }
+std::string why_no_single_steps() { return "single-stepping is implemented for x86-64 only"; }
 
 #endif
 

@@ -1,4 +1,4 @@
-// tests/support/slab_spec.hpp: the smallest object that has a file.
+// tests/support/slab_spec.hpp: the simplest object with a file.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace drover::test {
 
-/// The spec of a slab whose file has so many bytes.
+/// The spec of a slab with a file of `bytes`.
 inline ObjectSpec slab_spec(std::uint64_t bytes) { return {.kind = ObjectKind::slab, .parameters = {bytes}}; }
 
 }  // namespace drover::test

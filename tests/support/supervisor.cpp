@@ -40,7 +40,7 @@ void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   static_cast<void>(std::fflush(stderr));
 }
 
-// The signals the supervisor waits for instead of being interrupted by them.
+// The signals that the supervisor waits for synchronously.
 sigset_t awaited_signals() {
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -48,8 +48,8 @@ sigset_t awaited_signals() {
   return signals;
 }
 
-// posix_spawn with no signal blocked. A process group of its own keeps a terminal's Ctrl-C to the supervisor, which
-// then ends the run in order. Returns 0 if the program cannot be started.
+// posix_spawn with no signal blocked. In a separate process group, so that Ctrl-C of a terminal reaches the
+// supervisor alone, which then ends the run in order. Returns 0 if the program cannot be started.
 pid_t spawn_in_group(const char* program, char** argv) {
   sigset_t none;
   ::sigemptyset(&none);
@@ -70,7 +70,7 @@ pid_t spawn_runner(char** argv) {
   return spawn_in_group(std::filesystem::read_symlink("/proc/self/exe").c_str(), argv);
 }
 
-// Reaps whatever has ended; the wait status of `awaited` if it was among them.
+// Reaps all ended children; returns the wait status of `awaited` if it was among them.
 std::optional<int> reap(pid_t awaited) {
   std::optional<int> found;
   int status = 0;
@@ -81,7 +81,7 @@ std::optional<int> reap(pid_t awaited) {
   return found;
 }
 
-// Ends everything below the supervisor. Killing one process may hand its children to us, hence the loop.
+// Kills all descendants of the supervisor. It adopts the children of each killed process, hence the loop.
 void end_descendants() {
   const auto patience = Deadline::after(kGrace);
   for (auto left = descendants_of(::getpid()); !left.empty(); left = descendants_of(::getpid())) {
@@ -117,7 +117,7 @@ int end_hung_run(std::chrono::seconds limit) {
   say("the tests did not end within {} s (DROVER_TEST_TIMEOUT); stacks of all their processes follow", limit.count());
   for (const auto& process : descendants_of(::getpid())) {
     if (process.parent != ::getpid() || print_debugger_stacks(process.pid)) continue;
-    say("no debugger gave stacks; this is what the kernel tells:\n{}", kernel_stacks_of(process.pid));
+    say("no debugger printed stacks; the kernel reports:\n{}", kernel_stacks_of(process.pid));
   }
   end_descendants();
   say("the run was ended because it hung");
@@ -136,7 +136,7 @@ int exit_status_of(int wait_status) {
   return 128 + WTERMSIG(wait_status);
 }
 
-// Those that die with the runner get a moment to do so.
+// Processes that die with the runner get a moment to do so.
 std::vector<ProcessEntry> survivors() {
   const auto patience = Deadline::after(kGrace);
   for (;;) {

@@ -1,4 +1,4 @@
-// tests/support/temporary_folder.hpp: a folder for the length of a scope.
+// tests/support/temporary_folder.hpp: a folder that lives for a scope.
 #pragma once
 
 #include <cstdlib>
@@ -9,10 +9,9 @@
 
 namespace drover::test {
 
-/// A new empty folder, removed with all its content at the end of the scope.
+/// A new empty folder, removed with its content at the end of the scope.
 class TemporaryFolder {
  public:
-  /// Makes it.
   TemporaryFolder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "drover-test-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder " + pattern);
@@ -25,7 +24,7 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
-  /// Where it is.
+  /// Its path.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
  private:

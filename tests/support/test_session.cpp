@@ -32,14 +32,14 @@ Population population_of(const SharedPage& page) {
   return {.present = page.present, .starting = 0, .departed = page.departed};
 }
 
-// What a participant in another process was given.
+// The objects that a participant in another process received.
 struct Given {
   std::vector<OpenObject> objects;
   std::vector<Mapping> mappings;
   std::map<ObjectHandle, Fd> files;
 };
 
-// A participant in another process than the table: knows only the objects it was given.
+// A participant in another process than the table, which knows only the objects it received.
 class Remote final : public Membership {
  public:
   Remote(Owner owner, Given given, Mapping page) : given_(std::move(given)), page_(std::move(page)) {

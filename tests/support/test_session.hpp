@@ -1,4 +1,4 @@
-// tests/support/test_session.hpp: a session without a keeper process: the test itself keeps the objects.
+// tests/support/test_session.hpp: a session without a keeper process, in which the test itself keeps the objects.
 #pragma once
 
 #include <memory>
@@ -15,21 +15,21 @@
 
 namespace drover::test {
 
-/// Keeps shared objects for a test and its peers, and recovers them when the test says who died. The test must have
-/// seen the death (PeerGroup::wait, or a thread that was joined) before it calls `bury`.
+/// Keeps shared objects for a test and its peers, and recovers them when the test reports a death. Before it calls
+/// `bury`, the test must know that the participant is dead (PeerGroup::wait, or a joined thread).
 class TestSession {
  public:
   TestSession();
 
-  /// A new participant in this process: for the test itself, and for thread peers. Safe from any thread.
+  /// A new participant in this process, for the test itself or a thread peer. Thread-safe.
   [[nodiscard]] std::shared_ptr<Membership> join();
-  /// Sends a process peer what it needs to take part as a new participant with these objects; returns its number.
+  /// Invites a process peer as a new participant with these objects; returns its number.
   Owner invite(Channel& channel, std::span<const ObjectHandle> objects);
-  /// Recovers everything of a dead participant, as the keeper would.
+  /// Recovers everything that a dead participant held, as the keeper would.
   void bury(Owner dead);
-  /// From now on every check of a participant throws, as if the keeper had died.
+  /// Ends the session: from now on every check of a participant throws, as if the keeper had died.
   void end();
-  /// How many of the objects have a file, also while a thread of the library opens and closes some.
+  /// Number of objects with a file. Thread-safe, because a thread of the library may open and close some meanwhile.
   [[nodiscard]] std::size_t file_count() const;
   /// The objects.
   [[nodiscard]] ObjectTable& table() noexcept { return *table_; }
@@ -43,15 +43,16 @@ class TestSession {
   std::shared_ptr<Mapping> page_;
   std::shared_ptr<ObjectTable> table_;
   std::shared_ptr<Mutex> mutex_;
-  std::vector<Owner> buried_;  // their numbers are given out again, as the keeper does
+  std::vector<Owner> buried_;  // their numbers are reused, as by the keeper
   Owner last_ = kNobody;
 };
 
-/// In a process peer: takes what `TestSession::invite` sent. `handles` are the objects, in the order sent.
+/// The result of `accept_invitation`; `handles` are the objects in the order sent.
 struct Invited {
   std::shared_ptr<Membership> membership;
   std::vector<ObjectHandle> handles;
 };
+/// Joins the session of `TestSession::invite` in a process peer.
 [[nodiscard]] Invited accept_invitation(Channel& channel);
 
 }  // namespace drover::test

@@ -1,4 +1,4 @@
-// tests/support/waiting_child.hpp: children that stand still in a known way, to be looked at from outside.
+// tests/support/waiting_child.hpp: children that wait in a known way, to be examined from outside.
 #pragma once
 
 #include <poll.h>
@@ -17,7 +17,7 @@
 
 namespace drover::test {
 
-/// Waits until `holds`; only a fault takes long.
+/// Waits until `holds` returns true; false after a minute.
 inline bool comes_true(const std::function<bool()>& holds) {
   const auto watchdog = Deadline::after(std::chrono::seconds(60));
   while (!holds()) {
@@ -27,7 +27,7 @@ inline bool comes_true(const std::function<bool()>& holds) {
   return true;
 }
 
-/// A program with its input from a pipe that stays open.
+/// Starts a program with a pipe as input that stays open.
 inline ChildProcess start_child(std::string program, std::vector<std::string> arguments) {
   SpawnOptions options{.executable = std::move(program), .arguments = std::move(arguments)};
   options.streams.input = StandardStream::pipe();
@@ -35,7 +35,7 @@ inline ChildProcess start_child(std::string program, std::vector<std::string> ar
   return ChildProcess::spawn(options);
 }
 
-/// Facts of a process once they are as wanted; fails the test if they never are.
+/// The facts of a process once `holds` accepts them; fails the test if it never does.
 inline ProcessFacts facts_once(pid_t pid, const std::function<bool(const ProcessFacts&)>& holds) {
   ProcessFacts facts;
   EXPECT_TRUE(comes_true([&] {
@@ -47,7 +47,7 @@ inline ProcessFacts facts_once(pid_t pid, const std::function<bool(const Process
   return facts;
 }
 
-/// Waits until a child has ended, and leaves it unreaped.
+/// Waits until a child has ended, without reaping it.
 inline void await_end(const ChildProcess& child) {
   pollfd ended{.fd = child.pidfd(), .events = POLLIN, .revents = 0};
   ASSERT_EQ(::poll(&ended, 1, 60000), 1);

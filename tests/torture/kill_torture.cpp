@@ -27,7 +27,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kPatience{60};  // without any progress: a stall
+constexpr std::chrono::seconds kPatience{60};  // without progress: a stall
 constexpr std::uint64_t kMostMessagesOfRound = kMostNumber - 1;
 
 std::size_t open_files() {
@@ -40,7 +40,7 @@ double seconds_since(steady_clock::time_point begin) {
   return std::chrono::duration<double>(steady_clock::now() - begin).count();
 }
 
-// Everybody until the numbers of a ledger are used up or enough are killed; then the account.
+// Runs all roles until the numbers of a ledger are used up or enough processes are killed; then checks the ledger.
 class Round {
  public:
   Round(const Mix& mix, std::uint64_t seed, Mischief mischief, TortureReport& report)
@@ -63,7 +63,7 @@ class Round {
   Round(const Round&) = delete;
   Round& operator=(const Round&) = delete;
 
-  // One or a few deaths at about the same moment.
+  // One or several deaths at about the same moment.
   void disturb() {
     wait_for_a_moment();
     const std::uint64_t dice = random_() % 20;
@@ -89,7 +89,7 @@ class Round {
   }
   [[nodiscard]] std::uint64_t faults() const { return ledger_.faults().sum(); }
 
-  // Whether nothing has moved for long.
+  // Whether nothing has progressed for long.
   [[nodiscard]] bool is_stalled() {
     const LedgerPage& page = ledger_.page();
     std::uint64_t handled = 0;
@@ -124,7 +124,7 @@ class Round {
   }
 
   void complain_of_stall() {
-    complain(fmt::format("nothing moved for {} s; {}", kPatience.count(), probe_.not_free()));
+    complain(fmt::format("no progress for {} s; {}", kPatience.count(), probe_.not_free()));
   }
 
  private:
@@ -169,12 +169,12 @@ class Round {
     int status = 0;
     if (::waitpid(each.pid, &status, 0) != each.pid) throw std::runtime_error("waitpid failed");
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) {
-      complain(fmt::format("a {} ended by itself with status {}", to_string(each.role), status));
+      complain(fmt::format("a {} ended on its own with status {}", to_string(each.role), status));
     }
   }
 
-  // Settles the account of a dead participant, then recovers what it held: in this order, since afterwards others
-  // act.
+  // Settles the account of a dead participant, then recovers what it held. In this order, because after the recovery
+  // others act.
   void bury(Participant& each) {
     report_.writing_by_dead += probe_.held(each.owner, SlotState::writing);
     report_.reading_by_dead += probe_.held(each.owner, SlotState::reading);
@@ -207,7 +207,8 @@ class Round {
     }
   }
 
-  // A random while; every second time it ends early, at the sight of somebody in the middle of something.
+  // Waits for a random time; every second time on average it stops early, when some process is in the middle of an
+  // operation.
   void wait_for_a_moment() {
     const auto gap = std::chrono::microseconds(1 + random_() % (2 * mix_.mean_gap_us));
     const auto until = steady_clock::now() + gap;

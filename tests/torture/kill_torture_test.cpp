@@ -24,7 +24,7 @@ const Mix& mix_named(const std::string& name) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// In processes of their own, since they fork.
+// In separate processes, because they fork.
 DROVER_PEER_BODY(torture_a_mix) {
   const TortureReport report =
       torture(mix_named(peer.parameter("mix")),

@@ -22,7 +22,7 @@ namespace {
 
 constexpr QueueOptions kOptions{.capacity = 3, .bytes = 16384, .in_flight = 2};
 constexpr std::uint64_t kSlabBytes = 64 * 1024;
-constexpr std::size_t kLarge = 1500;  // a message that lies in a block of the queue
+constexpr std::size_t kLarge = 1500;  // a message stored in a block of the queue
 
 std::shared_ptr<SlabBook> open_slab(const Invited& invited) {
   return SlabBook::open(invited.membership, invited.handles.at(1));
@@ -118,14 +118,14 @@ class LeaseSingleStep : public ::testing::Test {
     ASSERT_EQ(queue_.put(std::as_bytes(std::span(message)), leases), PutResult::put);
   }
 
-  // What is owed comes whole, with its leases; afterwards nobody has any, and every block is free.
+  // Pending messages arrive whole, with their leases; afterwards no lease is left and every block is free.
   void check_buried(std::size_t leases) {
     const std::set<MessageKey> owed = owed_ ? *owed_ : probe_.owed();
     owed_.reset();
     std::set<MessageKey> keys;
     for (Message message; queue_.try_get(message) == GetResult::got;) {
       EXPECT_NO_THROW(static_cast<void>(number_of(message.bytes())));
-      EXPECT_TRUE(keys.insert(message.key()).second) << "message " << message.key() << " came twice";
+      EXPECT_TRUE(keys.insert(message.key()).second) << "message " << message.key() << " was delivered twice";
       EXPECT_EQ(message.leases().size(), leases);
     }
     EXPECT_EQ(keys, owed);

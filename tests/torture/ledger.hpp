@@ -1,8 +1,8 @@
-// tests/torture/ledger.hpp: what everybody did, in memory that outlives them; the truth against which a queue is
-// held.
+// tests/torture/ledger.hpp: a record of what every process did, in memory that outlives it; the truth against which a
+// queue is checked.
 //
-// Producers number their messages without gaps. One that was killed in a put leaves a message that may exist or not:
-// its put was never reported. All others are known exactly.
+// Producers number their messages without gaps. A producer killed in a put leaves a message that may or may not
+// exist, because its put was never reported. All other messages are known exactly.
 #pragma once
 
 #include <array>
@@ -18,12 +18,12 @@ namespace drover::test {
 inline constexpr std::uint64_t kMostProducers = 16;
 inline constexpr std::uint64_t kMostConsumers = 16;
 inline constexpr std::uint64_t kMostHolders = 16;
-inline constexpr std::uint64_t kMostNumber = std::uint64_t{1} << 20U;  ///< of messages of one producer in one round
+inline constexpr std::uint64_t kMostNumber = std::uint64_t{1} << 20U;  ///< messages per producer and round
 
 /// A message: its producer and number in one word, never 0.
 struct MessageId {
   std::uint64_t producer = 0;
-  std::uint64_t number = 0;  ///< from 1
+  std::uint64_t number = 0;  ///< counted from 1
 
   [[nodiscard]] std::uint64_t to_word() const noexcept { return producer << 32U | number; }
   [[nodiscard]] static MessageId from_word(std::uint64_t word) noexcept {
@@ -34,20 +34,20 @@ struct MessageId {
   }
 };
 
-/// Across the incarnations of one producer.
+/// The record of one producer and its replacements.
 struct alignas(64) ProducerLedger {
   std::atomic<std::uint64_t> intended;  ///< number of the message whose put has begun
   std::atomic<std::uint64_t> reported;  ///< number of the last message whose put has returned
 };
 
-/// Across the incarnations of one consumer.
+/// The record of one consumer and its replacements.
 struct alignas(64) ConsumerLedger {
-  std::atomic<std::uint64_t> holding;     ///< word of the message that `receive` gave and `done` has not taken
-  std::atomic<std::uint32_t> is_getting;  ///< between the begin of a get and its entry here
+  std::atomic<std::uint64_t> holding;     ///< word of the message between `receive` and `done`; 0 if none
+  std::atomic<std::uint32_t> is_getting;  ///< between the start of a get and its record here
   std::atomic<std::uint64_t> progress;    ///< messages handled
 };
 
-/// What a lock guards: two numbers that are equal whenever the lock is free, and who is inside.
+/// The data of a lock: two numbers that are equal whenever the lock is free, and the current holder.
 struct alignas(64) LockLedger {
   std::atomic<std::uint32_t> inside;
   std::atomic<std::uint64_t> first;
@@ -55,15 +55,15 @@ struct alignas(64) LockLedger {
   std::atomic<std::uint64_t> deaths_told;
 };
 
-/// What may never happen, counted by whoever sees it.
+/// Violations, counted by the process that notices.
 struct Faults {
-  std::atomic<std::uint64_t> torn;                 ///< not every byte as written
+  std::atomic<std::uint64_t> torn;                 ///< a byte differs from the one written
   std::atomic<std::uint64_t> phantoms;             ///< delivered although never put
-  std::atomic<std::uint64_t> wrong_duplicates;     ///< delivered again although nobody died with it
+  std::atomic<std::uint64_t> wrong_duplicates;     ///< delivered again although no holder died
   std::atomic<std::uint64_t> repeated_after_done;  ///< delivered again although it was done
   std::atomic<std::uint64_t> wrong_keys;           ///< delivered again under another key
-  std::atomic<std::uint64_t> unmarked_repeats;     ///< delivered again without saying so
-  std::atomic<std::uint64_t> broken_locks;         ///< two inside, or a death inside that nobody was told of
+  std::atomic<std::uint64_t> unmarked_repeats;     ///< delivered again without being marked so
+  std::atomic<std::uint64_t> broken_locks;         ///< two holders, or a death of the holder that was not reported
   std::atomic<std::uint64_t> exceptions;           ///< thrown by an operation
 
   [[nodiscard]] std::uint64_t sum() const noexcept {
@@ -72,7 +72,7 @@ struct Faults {
   }
 };
 
-/// In shared memory; made before any participant is forked.
+/// Lies in shared memory; created before any participant is forked.
 struct LedgerPage {
   std::array<ProducerLedger, kMostProducers> producers;
   std::array<ConsumerLedger, kMostConsumers> consumers;
@@ -91,34 +91,34 @@ class Ledger {
   [[nodiscard]] LedgerPage& page() const noexcept { return *reinterpret_cast<LedgerPage*>(page_.data()); }
   [[nodiscard]] Faults& faults() const noexcept { return page().faults; }
 
-  /// For consumers: notes a delivery and whatever is wrong with it.
+  /// For consumers: records a delivery and any violation.
   void note_delivery(MessageId id, std::uint64_t key, bool is_redelivered) const;
-  /// For consumers: `done` has returned.
+  /// For consumers: records that `done` has returned.
   void note_done(MessageId id) const;
-  /// For the driver: one more delivery is right, since somebody died with it.
+  /// For the driver: allows one more delivery, because the holder died.
   void allow_again(MessageId id) const;
-  /// For the driver: the put was cut off before the publication; nobody may ever see it.
+  /// For the driver: the put was interrupted before publication, so the message must never be delivered.
   void forbid(MessageId id) const;
-  /// For the driver: the put was cut off, and whether before the publication is not known.
+  /// For the driver: the put was interrupted, possibly after publication.
   void note_uncertain(MessageId id) const;
 
-  /// What became of all messages.
+  /// Totals over all messages.
   struct Sums {
     std::uint64_t published = 0;  ///< reported as put
     std::uint64_t deliveries = 0;
-    std::uint64_t repeated = 0;   ///< messages delivered more than once, as a death allows
-    std::uint64_t lost = 0;       ///< reported as put and never delivered
-    std::uint64_t uncertain = 0;  ///< cut off
+    std::uint64_t repeated = 0;   ///< messages delivered more than once because of a death
+    std::uint64_t lost = 0;       ///< reported as put, but never delivered
+    std::uint64_t uncertain = 0;  ///< put interrupted
   };
   [[nodiscard]] Sums sum_up() const;
 
  private:
   struct Entry {
     std::atomic<std::uint8_t> deliveries;
-    std::atomic<std::uint8_t> allowed;  ///< beyond the first
+    std::atomic<std::uint8_t> allowed;  ///< deliveries beyond the first
     std::atomic<std::uint8_t> is_done;
     std::atomic<std::uint8_t> put;   ///< a PutFate
-    std::atomic<std::uint32_t> key;  ///< its low bits, plus one
+    std::atomic<std::uint32_t> key;  ///< low bits of its key, plus one
   };
   static_assert(sizeof(Entry) == 8);
   enum PutFate : std::uint8_t { as_reported, uncertain, forbidden };

@@ -1,5 +1,5 @@
-// A holder or waiter killed after each single instruction: the lock is free again, and exactly the next to acquire it
-// is told if the dead had it.
+// Kills a holder or waiter after every single instruction: the lock becomes free, and only the next process to
+// acquire it learns whether the dead one held it.
 #include <functional>
 #include <memory>
 #include <string>
@@ -63,7 +63,7 @@ class LockSingleStep : public ::testing::Test {
     if (const auto why = why_no_single_steps(); !why.empty()) GTEST_SKIP() << why;
   }
 
-  // What the next to acquire is told, and that it is told once.
+  // What the next acquisition reports, and that it reports a death once.
   template <class LockType>
   static void expect_free(LockType& lock, bool was_held) {
     const auto expected = was_held ? LockResult::acquired_after_death : LockResult::acquired;
@@ -83,7 +83,7 @@ class LockSingleStep : public ::testing::Test {
                                                .check_buried = [&] { expect_free(lock, was_held); }});
   }
 
-  // The test holds the lock until the process sleeps; then the process gets it.
+  // The test holds the lock until the process sleeps, then releases it to the process.
   template <class LockType>
   std::size_t kill_sleeper_everywhere(const std::string& body, LockType& lock) {
     SingleStepper stepper(session_, body, {lock.handle()});

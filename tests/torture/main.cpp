@@ -1,4 +1,4 @@
-// The long torture, by hand: `make torture KILLS=100000 SEED=7`.
+// The long torture test: `make torture KILLS=100000 SEED=7`.
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,7 +21,7 @@ struct Settings {
   std::string mix;
 };
 
-// Over each other on a terminal, not at all in a file.
+// Progress lines overwrite each other on a terminal and are omitted in a file.
 void show_progress(const std::string& line) {
   if (::isatty(STDERR_FILENO) == 0) return;
   fmt::print(stderr, "\r\x1b[K{}", line);
@@ -57,9 +57,9 @@ int main(int argc, char** argv) {
   Settings settings;
   settings.seed = std::random_device()();
   CLI::App app("Kills producers, consumers and lock holders at random moments and checks that nothing is lost.");
-  app.add_option("--kills", settings.kills, "in all, shared by the mixes")->check(CLI::PositiveNumber);
-  app.add_option("--seed", settings.seed, "of the random numbers; another each time if not given");
-  app.add_option("--mix", settings.mix, "only this one, e.g. 4:4");
+  app.add_option("--kills", settings.kills, "total number of kills over all mixes")->check(CLI::PositiveNumber);
+  app.add_option("--seed", settings.seed, "random seed (default: a new one each time)");
+  app.add_option("--mix", settings.mix, "run only this mix, e.g. 4:4");
   CLI11_PARSE(app, argc, argv);
   try {
     return run(settings);

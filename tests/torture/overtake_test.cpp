@@ -1,5 +1,6 @@
-// A process stopped after each single instruction while others go on, then resumed: one preemption at every place
-// there is, in the real code. What the model shows for all interleavings of its steps, this shows for the machine's.
+// Stops a process after every single instruction, lets others continue, and resumes it: one preemption at every
+// possible place of the real code. The model covers all interleavings of its own steps; this test covers machine
+// instructions.
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,7 +24,7 @@ constexpr std::uint64_t kPeersNumber = 1'000'000;
 
 Deadline now() { return Deadline::after({}); }
 
-// As the keeper, for a participant that is dead.
+// Recovers a dead participant, as the keeper does.
 DROVER_STEPPED(recover_the_dead) {
   const OpenObject queue = invited.membership->open(invited.handles.at(0));
   StepMarks::begin();
@@ -71,7 +72,7 @@ class Overtake : public ::testing::Test {
     deliveries_[last_number_];
   }
 
-  // A slot that a stopped consumer has stops the producers a lap later.
+  // A slot held by a stopped consumer blocks the producers one lap later.
   void put_if_there_is_room() {
     if (queue_.put(numbered_message(last_number_ + 1, 40), now()) == PutResult::put) deliveries_[++last_number_];
   }
@@ -105,8 +106,8 @@ class Overtake : public ::testing::Test {
     return {layout_of(object.data), queue_geometry(object.spec)};
   }
 
-  // As if the consumer of the oldest message had been killed between keeping it in flight and freeing its slot, and
-  // another had died before, so that everybody searches.
+  // As if the consumer of the oldest message had been killed after keeping it in flight and before freeing its slot,
+  // and another consumer had died earlier, so that everybody searches.
   void let_dead_have_slot_and_flight() {
     const QueueView queue = view();
     ReadLook look;
@@ -121,7 +122,7 @@ class Overtake : public ::testing::Test {
     ++queue.ring.head().returned_epoch;
   }
 
-  // One slot half written, one read.
+  // One slot is half written, one is being read.
   void let_dead_have_slots() {
     const QueueView queue = view();
     ReadLook look;

@@ -1,5 +1,5 @@
-// A producer or consumer killed after each single instruction: what was put is delivered, nothing is delivered twice
-// under the same key, every slot, flight and block comes free again.
+// Kills a producer or consumer after every single instruction: every message put is delivered, none is delivered
+// twice under the same key, and every slot, flight and block becomes free again.
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -97,18 +97,18 @@ class QueueSingleStep : public ::testing::Test {
 
   void put(std::size_t bytes) { ASSERT_EQ(queue_.put(numbered_message(++last_number_, bytes)), PutResult::put); }
 
-  // Everything owed comes, once each and whole; afterwards all is as in a new queue.
+  // Every pending message arrives whole and once; afterwards the queue is as good as new.
   void expect_only(const std::set<MessageKey>& owed) {
     std::set<MessageKey> keys;
     for (Message message; other_.try_get(message) == GetResult::got;) {
       EXPECT_NO_THROW(static_cast<void>(number_of(message.bytes())));
-      EXPECT_TRUE(keys.insert(message.key()).second) << "message " << message.key() << " came twice";
+      EXPECT_TRUE(keys.insert(message.key()).second) << "message " << message.key() << " was delivered twice";
     }
     EXPECT_EQ(keys, owed);
     expect_whole();
   }
 
-  // After the first, measuring run nobody has looked before the burial.
+  // In the measuring run nobody has probed the queue before the burial.
   void check_buried() {
     expect_only(owed_ ? *owed_ : probe_.owed());
     owed_.reset();
@@ -166,7 +166,7 @@ TEST_F(QueueSingleStep, killed_in_loan_that_is_dropped) {
 }
 
 TEST_F(QueueSingleStep, killed_in_put_to_a_ring_that_has_been_round) {
-  // The slots are at different laps, and one is taken.
+  // The slots are at different laps, and one is occupied.
   EXPECT_GT(kill_everywhere("put_small", [this] { put(kSmall); }), 50U);
 }
 
@@ -227,7 +227,7 @@ TEST_F(QueueSingleStep, killed_before_during_and_after_sleeping_for_a_message) {
                                                          .check_dead = [this] { owed_ = probe_.owed(); },
                                                          .check_buried = [this] { check_buried(); }});
   EXPECT_GT(kills, 100U);
-  EXPECT_GT(last_number_, kills / 10) << "it hardly ever slept";
+  EXPECT_GT(last_number_, kills / 10) << "it slept too rarely";
 }
 
 TEST_F(QueueSingleStep, killed_before_during_and_after_sleeping_for_room) {

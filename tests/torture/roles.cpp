@@ -105,7 +105,7 @@ class Actor {
     return queue.publish(loan);
   }
 
-  // The word is entered before the delivery is noted: killed in between, one more is allowed than happens.
+  // The word is recorded before the delivery: if killed in between, one more delivery is allowed than happens.
   std::optional<MessageId> take_note_holding(ConsumerLedger& ledger, const Delivery& delivery) {
     std::uint64_t word = 0;
     if (delivery.bytes().size() >= sizeof(word)) std::memcpy(&word, delivery.bytes().data(), sizeof(word));
@@ -113,7 +113,7 @@ class Actor {
     return take_note(stage_.ledger, delivery.bytes(), delivery.key(), delivery.is_redelivered());
   }
 
-  // Changes what the lock guards, in two steps.
+  // Changes the data of the lock in two steps.
   void pass_through(LockLedger& ledger, LockResult result) {
     const auto before = ledger.inside.exchange(static_cast<std::uint32_t>(::getpid()));
     const bool is_whole = before == 0 && ledger.first.load() == ledger.second.load();

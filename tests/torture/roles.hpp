@@ -1,4 +1,4 @@
-// tests/torture/roles.hpp: what the processes do until they are killed.
+// tests/torture/roles.hpp: the work of the processes until they are killed.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ namespace drover::test {
 
 enum class Role {
   producer,  ///< puts, by copy or by loan
-  consumer,  ///< receives, works, says done; sometimes gives back
+  consumer,  ///< receives, works, calls done; sometimes gives back
   getter,    ///< gets
-  holder,    ///< takes locks and permits, and gives them back
+  holder,    ///< acquires and releases locks and permits
 };
 [[nodiscard]] const char* to_string(Role role) noexcept;
 
-/// Who is tortured, and with what.
+/// The participants and parameters of a run.
 struct Mix {
   std::string name;
   int producers = 1;
@@ -31,14 +31,14 @@ struct Mix {
   int getters = 0;
   int holders = 0;
   QueueOptions queue{.capacity = 256, .bytes = std::uint64_t{1} << 20U, .in_flight = 16};
-  std::vector<std::size_t> sizes = {16};  ///< of messages; one at random each time
-  bool has_loans = false;                 ///< half of the messages over 1 KiB are written in place
-  unsigned mean_gap_us = 500;             ///< between kills
+  std::vector<std::size_t> sizes = {16};  ///< message sizes, chosen at random
+  bool has_loans = false;                 ///< half of the messages above 1 KiB are written in place
+  unsigned mean_gap_us = 500;             ///< mean time between kills
 };
 
 inline constexpr std::uint64_t kPermits = 2;
 
-/// The objects and the ledger, the same for all.
+/// The objects and the ledger, shared by all processes.
 struct Stage {
   const Mix& mix;
   const Ledger& ledger;
@@ -48,11 +48,11 @@ struct Stage {
   ObjectHandle semaphore;
 };
 
-/// Plays a role for ever. `index` counts within the role, `seed` differs each time.
+/// Plays a role for ever. `index` is the number within the role; `seed` differs each time.
 [[noreturn]] void play(const Stage& stage, Role role, std::uint64_t index, std::uint64_t seed,
                        const std::shared_ptr<Membership>& member);
 
-/// Notes what a message is: reads, checks and enters it. Nothing if it is torn.
+/// Checks a message and records its delivery; nullopt if it is torn.
 std::optional<MessageId> take_note(const Ledger& ledger, std::span<const std::byte> bytes, MessageKey key,
                                    bool is_redelivered);
 

@@ -1,4 +1,4 @@
-// A process stopped after each single instruction while others go on, then resumed: locks and semaphores.
+// Stops a process after every single instruction, lets others continue, and resumes it: locks and semaphores.
 #include <cstddef>
 #include <memory>
 
@@ -17,7 +17,7 @@ namespace drover::test {
 namespace {
 
 constexpr Owner kDeadHolder = 900;
-// Participants of even and odd numbers begin to look in different words of tokens.
+// Participants with even and odd numbers start their search in different words of tokens.
 constexpr Owner kEven = 500;
 constexpr Owner kOdd = 501;
 
@@ -29,7 +29,7 @@ DROVER_STEPPED(release_lock_if_own) {
   StepMarks::end();
 }
 
-// As the keeper, for a participant that is dead.
+// Recovers a dead participant, as the keeper does.
 DROVER_STEPPED(recover_semaphore) {
   const OpenObject semaphore = invited.membership->open(invited.handles.at(0));
   StepMarks::begin();
@@ -73,7 +73,7 @@ class SyncOvertake : public ::testing::Test {
   std::shared_ptr<Membership> member_ = session_.join();
 };
 
-TEST_F(SyncOvertake, release_if_own_never_frees_the_lock_of_who_came_next) {
+TEST_F(SyncOvertake, release_if_own_never_frees_the_lock_of_the_next_holder) {
   Lock lock(member_);
   SingleStepper stepper(session_, "release_lock_if_own", {lock.handle()});
   bool is_overtaken = false;
@@ -90,8 +90,8 @@ TEST_F(SyncOvertake, release_if_own_never_frees_the_lock_of_who_came_next) {
   EXPECT_GT(overtake_at_every_instruction(stepper, {.prepare = prepare, .overtake = overtake, .check = check}), 10U);
 }
 
-// A dead participant and a living one have handed over what they took permits for, and others release them. Some of
-// these releases come in the middle of the recovery, the rest afterwards.
+// A dead and a living participant took permits that others release. Some of these releases happen during the
+// recovery, the rest afterwards.
 struct HandedOver {
   std::uint64_t by_dead = 0;
   std::uint64_t by_living = 0;
@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(Sync, SemaphoreOvertake,
                                            HandedOver{.by_dead = 1, .by_living = 1},
                                            HandedOver{.by_dead = 2, .by_living = 1}));
 
-// One of eight permits is free at every moment, in one word of tokens and then in the other.
+// At every moment one of eight permits is free, first in one word of tokens, then in the other.
 TEST_F(SyncOvertake, permit_that_moves_is_found) {
   for (const Owner from : {kEven, kOdd}) {
     const Owner other = from == kEven ? kOdd : kEven;
@@ -162,7 +162,7 @@ TEST_F(SyncOvertake, permit_that_moves_is_found) {
   }
 }
 
-// One of eight permits is taken at every moment.
+// At every moment one of eight permits is taken.
 TEST_F(SyncOvertake, permit_to_be_released_that_moves_is_found) {
   for (const Owner from : {kEven, kOdd}) {
     const Owner other = from == kEven ? kOdd : kEven;

@@ -1,5 +1,5 @@
-// Who waits, notifies, sets or releases for others is killed after each single instruction: nobody waits in vain, and
-// no permit is lost or invented.
+// Kills a process that waits, notifies, sets or releases for others after every single instruction: nobody waits in
+// vain, and no permit is lost or created.
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -76,14 +76,14 @@ class SyncSingleStep : public ::testing::Test {
   std::shared_ptr<Membership> member_ = session_.join();
 };
 
-// Places of waiters without threads stand for others who wait: a thread would come for the lock by itself.
+// Waiter slots without threads stand for other waiters: a thread would acquire the lock on its own.
 class ConditionSingleStep : public SyncSingleStep {
  protected:
   void add_waiter() {
     places_.push_back(core_.take_place(member_->self()));
     ASSERT_TRUE(places_.back().has_value());
   }
-  // What the next to acquire finds, and that the lock works.
+  // What the next acquisition reports, and that the lock works.
   LockResult acquire_and_release() {
     const LockResult result = condition_.try_acquire();
     EXPECT_TRUE(is_acquired(result));
@@ -101,15 +101,15 @@ class ConditionSingleStep : public SyncSingleStep {
   std::vector<std::optional<ConditionPlace>> places_;
 };
 
-// Either the dead one held the lock, and all are told; or it had been notified, and the other is told in its place;
-// or neither, and the other waits on.
+// Either the dead process held the lock, and all waiters wake; or it had been notified, and the other waiter is
+// notified in its place; or neither, and the other waiter keeps waiting.
 TEST_F(ConditionSingleStep, killed_before_during_and_after_a_wait) {
   SingleStepper stepper(session_, "wait_on_condition", objects());
   bool is_notified = false;
   stepper.on_sleep([&] {
     if (is_notified) return;
     const HeldLock held(condition_);
-    add_waiter();  // behind the one that is stepped
+    add_waiter();  // after the stepped process
     is_notified = condition_.notify() == 1;
   });
   const auto prepare = [&] { is_notified = false; };
@@ -155,7 +155,7 @@ TEST_F(SyncSingleStep, killed_before_during_and_after_sleeping_at_a_barrier_brea
             60U);
 }
 
-// With somebody announced as asleep, so that the way goes on to the wake-up.
+// With a process announced as asleep, so that the path includes the wake-up.
 TEST_F(SyncSingleStep, killed_in_the_set_of_an_event_leaves_it_set_or_clear_and_rung) {
   Event event(member_);
   Bell& bell = layout_for<EventLayout>(member_, event.handle()).bell;
@@ -196,8 +196,8 @@ TEST_F(SyncSingleStep, killed_in_the_release_of_anothers_permit_has_released_it_
             30U);
 }
 
-// The permit is free already, since its taker is dead; the release that is on its way adds nothing.
-TEST_F(SyncSingleStep, killed_in_the_release_of_a_dead_ones_permit_invents_none) {
+// The permit is already free because its holder is dead, so the release in flight adds nothing.
+TEST_F(SyncSingleStep, killed_in_the_release_of_the_permit_of_a_dead_process_creates_none) {
   BoundedSemaphore semaphore(member_, 2);
   SingleStepper stepper(session_, "release_for_another", {semaphore.handle()});
   const auto prepare = [&] {
@@ -209,7 +209,7 @@ TEST_F(SyncSingleStep, killed_in_the_release_of_a_dead_ones_permit_invents_none)
   const auto check_buried = [&] {
     EXPECT_EQ(semaphore.value(), 2U);
     try {
-      semaphore.release();  // if the dead one had not come to it
+      semaphore.release();  // if the dead process had not done so
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Errc::invalid_argument);
     }

@@ -30,12 +30,12 @@ class TortureSession::Member final : public Membership {
     set_self(owner);
   }
   using Membership::create;
-  OpenObject create(const ObjectSpec&) override { throw std::logic_error("tortured processes make no objects"); }
+  OpenObject create(const ObjectSpec&) override { throw std::logic_error("tortured processes create no objects"); }
   OpenObject open(const ObjectHandle& handle) override {
     for (const OpenObject& object : objects_) {
       if (object.handle == handle) return object;
     }
-    throw Error(Errc::not_found, "the driver made no such object");
+    throw Error(Errc::not_found, "the driver created no such object");
   }
   void close(const ObjectHandle&) noexcept override {}
   void check() const override {

@@ -1,4 +1,4 @@
-// tests/torture/torture_session.hpp: a session whose participants are forked from its keeper, thousands a minute.
+// tests/torture/torture_session.hpp: a session whose participants are forked from its keeper, thousands per minute.
 #pragma once
 
 #include <sys/types.h>
@@ -12,27 +12,27 @@
 
 namespace drover::test {
 
-/// The driver is keeper and parent. Participants find the objects mapped where the driver has them, so that starting
-/// one is a fork and nothing else. Numbers are used again at once, as hard as a keeper could make it.
+/// The driver is keeper and parent. Participants inherit its mappings of the objects, so that starting one takes only
+/// a fork. Numbers are reused at once, which is the hardest case for recovery.
 class TortureSession {
  public:
   TortureSession();
 
-  /// Makes an object; the driver is its first opener.
+  /// Creates an object, which the driver opens first.
   ObjectHandle create(const ObjectSpec& spec);
   /// The driver as a participant.
   [[nodiscard]] const std::shared_ptr<Membership>& driver() const noexcept { return driver_; }
-  /// An object as the driver sees it.
+  /// An object in the driver's mapping.
   [[nodiscard]] OpenObject object(const ObjectHandle& handle) const;
 
-  /// A number for a new participant that opens all objects. Call before its fork.
+  /// A number for a new participant, which opens all objects. Call before the fork.
   Owner admit();
-  /// In the fork: the membership under that number.
+  /// In the forked child: the membership with that number.
   [[nodiscard]] std::shared_ptr<Membership> take_part(Owner owner) const;
-  /// Recovers everything of a dead participant, whose number is then free. Requires: reaped.
+  /// Recovers everything that a dead participant held and frees its number. Requires: reaped.
   void bury(Owner owner, pid_t pid);
 
-  /// Recovers a participant that lives: never right.
+  /// Recovers a living participant, which is always a fault.
   void bury_alive(Owner owner);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return table_.bytes(); }

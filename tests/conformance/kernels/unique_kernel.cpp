@@ -1,4 +1,4 @@
-// A kernel in an object that the loader does not let go: a static of a template is a unique symbol of the process.
+// A kernel in an object that the loader never unloads: a static of a template is a unique symbol of the process.
 #include "drover/device/host_kernel.h"
 
 template <class Type>

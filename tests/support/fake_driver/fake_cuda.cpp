@@ -1,6 +1,6 @@
-// A libcuda.so.1 that knows every entry point of driver.def by name, answers the questions about the machine as
-// fake_settings.hpp says, and refuses all real work with CUDA_ERROR_NOT_SUPPORTED, but for that with memory if told
-// so.
+// A libcuda.so.1 with every entry point of driver.def. It answers queries about the machine according to
+// fake_settings.hpp and refuses all work with CUDA_ERROR_NOT_SUPPORTED, except work with memory if FAKE_MEMORY is
+// set.
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -49,7 +49,7 @@ CUresult init(unsigned /*flags*/) {
   if (fake::is_set("FAKE_CUINIT_HANG")) fake::hang();
   if (fake::is_set("FAKE_CUINIT_CRASH")) {
     static_cast<void>(
-        std::signal(SIGSEGV, SIG_DFL));  // NOLINT(performance-no-int-to-ptr): past a sanitizer's handler
+        std::signal(SIGSEGV, SIG_DFL));  // NOLINT(performance-no-int-to-ptr): bypasses a sanitizer's handler
     static_cast<void>(std::raise(SIGSEGV));
   }
   return fake::number("FAKE_CUINIT_RESULT", 0);

@@ -29,7 +29,7 @@ struct Piece {
   int device = 0;
   int file = -1;
   std::uint64_t number = 0;
-  std::uint64_t reservation = 0;  // what cuMemAddressReserve gave, of virtual memory
+  std::uint64_t reservation = 0;  // result of cuMemAddressReserve, for virtual memory
   std::size_t reserved = 0;
 };
 
@@ -51,7 +51,7 @@ thread_local int capture_mode = 0;
 
 constexpr CUresult kCaptureUnsupported = 900;
 
-// The answer to what breaks into graphs that some thread captures, unless this one's mode says that it does not.
+// The result of calls that invalidate a capture of another thread, unless the mode of this thread prevents that.
 CUresult if_not_captured() {
   return is_set("FAKE_CAPTURE") && capture_mode != kCaptureRelaxed ? kCaptureUnsupported : kSuccess;
 }
@@ -133,7 +133,7 @@ CUresult exchange_capture_mode(int* mode) {
   return kSuccess;
 }
 CUresult device_attribute(int* value, int /*attribute*/, CUdevice /*device*/) {
-  *value = 0;  // neither streams that wait nor RDMA
+  *value = 0;  // neither stream memory operations nor RDMA
   return kSuccess;
 }
 CUresult can_access_peer(int* can, CUdevice /*device*/, CUdevice /*peer*/) {
@@ -164,7 +164,7 @@ CUresult fill(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream /
   return kSuccess;
 }
 
-// A stream is the number of its device, in memory of its own.
+// A stream is an allocated copy of its context, which is the number of the device.
 CUresult stream_create(CUstream* stream, unsigned /*flags*/) {
   *stream = reinterpret_cast<CUstream>(new CUcontext(current));
   return kSuccess;
@@ -410,13 +410,13 @@ void* memory_entry(const char* name) {
 
 }  // namespace drover::test::fake
 
-// As the program calls it.
+// For direct calls by the tests.
 // NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" int cuThreadExchangeStreamCaptureMode(int* mode) {
   return drover::test::fake::exchange_capture_mode(mode);
 }
 
-// Virtual memory comes as frameworks have it: two pieces of 2 MiB in one reservation; the second one is returned.
+// Allocates virtual memory as frameworks do: two pieces in one reservation; returns the second one.
 // NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" unsigned long long fake_allocate(int kind, std::size_t bytes) {
   using namespace drover::test::fake;

@@ -1,4 +1,4 @@
-// A libnvidia-ml.so.1 that answers as fake_settings.hpp says.
+// A libnvidia-ml.so.1 that answers according to fake_settings.hpp.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,20 +1,21 @@
-// tests/support/fake_driver/fake_settings.hpp: how the stand-ins for NVIDIA's libraries are told what to answer.
+// tests/support/fake_driver/fake_settings.hpp: environment variables that control the stand-ins for NVIDIA's
+// libraries.
 // clang-format off
 //
-//   FAKE_CUINIT_RESULT=803              cuInit's answer (default 0)
-//   FAKE_CUINIT_HANG=1, _CRASH=1        cuInit never answers, or ends the process by SIGSEGV
-//   FAKE_CUDA_VERSION=13000             cuDriverGetVersion's answer
-//   FAKE_CUDA_MISSING=cuMemMap,…        entry points the driver does not have
+//   FAKE_CUINIT_RESULT=803              result of cuInit (default 0)
+//   FAKE_CUINIT_HANG=1, _CRASH=1        cuInit never returns, or raises SIGSEGV
+//   FAKE_CUDA_VERSION=13000             result of cuDriverGetVersion
+//   FAKE_CUDA_MISSING=cuMemMap,…        entry points that the driver lacks
 //   FAKE_CHATTER=1                      cuInit writes to standard output
 //   FAKE_MEMORY=1                       memory, slabs and streams work, see fake_memory.hpp
-//   FAKE_CAPTURE=1                      some thread captures a graph: what breaks into it is refused; 2: all streams do
+//   FAKE_CAPTURE=1                      another thread captures a graph: calls that would invalidate it fail; 2: all streams capture
 //   FAKE_PEERS=1                        GPUs reach each other's memory
-//   FAKE_NVML_RESULT=18                 nvmlInit's answer; FAKE_NVML_HANG=1: never
-//   FAKE_DRIVER_VERSION=580.1           the driver's version
-//   FAKE_GPU_COUNT=2                    GPUs that are there (default 1), named by FAKE_GPU_NAMES=NVIDIA A,NVIDIA B
-//   FAKE_COMPUTE_MODE=3                 of every GPU: 0 shared, 2 prohibited, 3 exclusive
-//   FAKE_MIG=1                          partitioning is switched on, with FAKE_MIG_INSTANCES=2 instances per GPU
-//   FAKE_MEMORY_RESULT=15               nvmlDeviceGetMemoryInfo's answer
+//   FAKE_NVML_RESULT=18                 result of nvmlInit; FAKE_NVML_HANG=1: it never returns
+//   FAKE_DRIVER_VERSION=580.1           driver version
+//   FAKE_GPU_COUNT=2                    number of GPUs (default 1), named by FAKE_GPU_NAMES=NVIDIA A,NVIDIA B
+//   FAKE_COMPUTE_MODE=3                 compute mode of every GPU: 0 shared, 2 prohibited, 3 exclusive
+//   FAKE_MIG=1                          MIG is enabled, with FAKE_MIG_INSTANCES=2 instances per GPU
+//   FAKE_MEMORY_RESULT=15               result of nvmlDeviceGetMemoryInfo
 //
 // clang-format on
 #pragma once
@@ -39,7 +40,7 @@ inline bool is_set(const char* name) { return number(name, 0) != 0; }
 
 inline int gpu_count() { return number("FAKE_GPU_COUNT", 1); }
 
-/// The piece of a comma-separated variable at `place`; empty when there is none.
+/// The piece of a comma-separated variable at `place`; empty if there is none.
 inline std::string piece(const char* name, int place) {
   const char* const text = std::getenv(name);
   std::string_view rest = text == nullptr ? "" : text;
