@@ -41,7 +41,8 @@ struct ProcessDoctorOptions {
 };
 
 /// Examines a process and its descendants; with stacks, each process is stopped for a moment. Throws
-/// `Errc::not_found` if there is no such process, and `Errc::permission_denied` if this user may not inspect it.
+/// `Errc::invalid_argument` unless `pid` is positive, `Errc::not_found` if there is no such process, and
+/// `Errc::permission_denied` if this user may not inspect it.
 [[nodiscard]] TreeDiagnosis examine_process_tree(pid_t pid, const ProcessDoctorOptions& options = {});
 
 }  // namespace drover::observe

@@ -1,4 +1,5 @@
-// Memory and streams of other libraries, within one process; tests/device/ipc_process_test.cpp has those of others.
+// Memory and streams of other libraries in the same process; tests/device/ipc_process_test.cpp covers other
+// processes.
 #include "conformance/backend_suite.hpp"
 #include "drover/base/bytes.hpp"
 #include "support/expect_error.hpp"

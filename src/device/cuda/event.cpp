@@ -1,6 +1,6 @@
 #include "device/cuda/event.hpp"
 
-#include "device/cuda/device.hpp"
+#include "device/cuda/context.hpp"
 #include "device/cuda/polling.hpp"
 #include "device/own.hpp"
 

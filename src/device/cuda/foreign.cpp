@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "device/cuda/device.hpp"
+#include "device/cuda/context.hpp"
 #include "device/foreign.hpp"
 #include "drover/base/bytes.hpp"
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/sys.hpp"
-#include "device/cuda/device.hpp"
+#include "device/cuda/context.hpp"
 #include "device/cuda/error.hpp"
 #include "device/fork_guard.hpp"
 #include "drover/base/bytes.hpp"

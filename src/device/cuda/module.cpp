@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "device/cuda/device.hpp"
+#include "device/cuda/context.hpp"
 #include "drover/base/error.hpp"
 
 namespace drover::cuda {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "device/cuda/device.hpp"
+#include "device/cuda/context.hpp"
 #include "device/cuda/event.hpp"
 #include "device/cuda/module.hpp"
 #include "device/cuda/polling.hpp"

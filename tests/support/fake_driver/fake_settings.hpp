@@ -8,7 +8,7 @@
 //   FAKE_CUDA_MISSING=cuMemMap,…        entry points that the driver lacks
 //   FAKE_CHATTER=1                      cuInit writes to standard output
 //   FAKE_MEMORY=1                       memory, slabs and streams work, see fake_memory.hpp
-//   FAKE_CAPTURE=1                      another thread captures a graph: calls that would invalidate it fail; 2: all streams capture
+//   FAKE_CAPTURE=1                      another thread captures: calls that invalidate it fail; 2: all streams do
 //   FAKE_PEERS=1                        GPUs reach each other's memory
 //   FAKE_NVML_RESULT=18                 result of nvmlInit; FAKE_NVML_HANG=1: it never returns
 //   FAKE_DRIVER_VERSION=580.1           driver version
