@@ -5,8 +5,7 @@
 
 namespace drover::fork_guard {
 
-/// From now on `check` fails in forked children. Called by the backends when they initialise a device; repeated calls
-/// cost nothing.
+/// From now on `check` fails in forked children. Backends call this when they initialise a device; repeating it is free.
 void arm();
 
 /// Throws `Errc::forked` in a child forked after `arm`. One relaxed load.

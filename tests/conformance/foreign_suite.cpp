@@ -1,5 +1,4 @@
-// Memory and streams of other libraries in the same process; tests/device/ipc_process_test.cpp covers other
-// processes.
+// Memory and streams of other libraries in this process; for other processes see tests/device/ipc_process_test.cpp.
 #include "conformance/backend_suite.hpp"
 #include "drover/base/bytes.hpp"
 #include "support/expect_error.hpp"

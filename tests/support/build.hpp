@@ -18,8 +18,7 @@ inline constexpr bool kIsSanitized = true;
 inline constexpr bool kIsSanitized = false;
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(DROVER_IS_ADDRESS_SANITIZED)
-/// Whether it is the address sanitizer together with the undefined behaviour one, which opens descriptors for its
-/// checks.
+/// Whether it is the address sanitizer together with the undefined behaviour one, which opens descriptors.
 inline constexpr bool kIsAddressSanitized = true;
 #else
 inline constexpr bool kIsAddressSanitized = false;

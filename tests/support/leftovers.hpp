@@ -30,8 +30,7 @@ struct Surroundings {
 /// one part only, such as those of a device.
 void add_leftover_check(std::string name, std::function<std::string()> check);
 
-/// Ignores descriptors whose target begins with `prefix`, e.g. "/dev/nvidia", which a driver keeps until the process
-/// ends.
+/// Ignores descriptors whose target begins with `prefix`, e.g. "/dev/nvidia", which a driver keeps open.
 void ignore_descriptors(std::string prefix);
 
 /// The open descriptors of this process and their targets, from /proc/self/fd.

@@ -18,8 +18,7 @@ struct ProgramResult {
 /// Called with all output so far whenever more arrives; may signal the child.
 using OutputWatcher = std::function<void(ChildProcess& child, const std::string& output)>;
 
-/// Starts a program and waits until it has ended. Does not wait for descendants that outlive it and keep its output
-/// open.
+/// Starts a program and waits for its end, but not for descendants that outlive it and keep its output open.
 [[nodiscard]] ProgramResult run_program(SpawnOptions options, const OutputWatcher& watcher = {});
 
 }  // namespace drover::test

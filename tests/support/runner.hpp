@@ -13,8 +13,7 @@ inline constexpr const char* kRunnerVariable = "DROVER_TEST_RUNNER_OF";
 void die_with(pid_t parent);
 
 /// Runs the tests with GoogleTest and returns the exit status. A test also fails if it leaves behind a process, an
-/// open descriptor, a shared memory name, or anything that a registered check finds. `supervisor` is 0 if there is
-/// none.
+/// open descriptor, a shared memory name, or anything that a registered check finds. `supervisor` may be 0.
 int run_tests(int argc, char** argv, pid_t supervisor);
 
 }  // namespace drover::test

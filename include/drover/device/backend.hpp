@@ -42,8 +42,7 @@ class Device {
   [[nodiscard]] virtual IpcHandle ipc_handle(DevicePtr base) const = 0;
   /// Opens an allocation of another process, on the device it lies on. `size` is the size that process reported.
   /// Throws `Errc::corrupt` for a handle or size that cannot be right, and `Errc::invalid_argument` for a handle made
-  /// by this process. A handle may be opened several times. Destroy the result before the other process frees the
-  /// allocation.
+  /// by this process. A handle may be opened several times. Destroy the result before the allocation is freed.
   [[nodiscard]] virtual std::unique_ptr<DeviceMemory> open_ipc(const IpcHandle& handle, std::size_t size) = 0;
   /// The slab behind an address of virtual memory that any library mapped in this process, so that it can be
   /// exported. The address lies at `describe(ptr).offset_of(ptr)` in it. Throws as `ipc_handle`.
@@ -140,8 +139,7 @@ struct Selection {
 
 /// The backend of this process: the one that DROVER_BACKEND names (`host` or `cuda`); if it is unset or `auto`,
 /// `cuda` where a GPU is visible and the driver loads, and `host` otherwise. Chosen once, at the first call;
-/// initialises no device. Throws if DROVER_BACKEND asks for a backend that is not available, and says what is
-/// missing.
+/// initialises no device. Throws if DROVER_BACKEND asks for a backend that is not available, saying what is missing.
 [[nodiscard]] const Selection& select_backend();
 
 /// The backend of a kind, independent of `select_backend`. Throws `Errc::driver_missing`, `Errc::driver_mismatch` or

@@ -73,15 +73,13 @@ class Stream {
   virtual void wait(const StreamEvent& event) = 0;
   /// Stores `value` in `word` when all work submitted so far is complete; a reader of the value sees that work.
   virtual void signal(TimelineWord& word, std::uint64_t value) = 0;
-  /// Holds back later work until `word` has reached `value`. If that is never stored, the stream is stuck for ever:
-  /// see kTimelinePoison.
+  /// Holds back later work until `word` has reached `value`. If it never does, the stream hangs: kTimelinePoison.
   virtual void wait(TimelineWord& word, std::uint64_t value) = 0;
 
   /// The handle by which other libraries know the stream; see Device::borrow_stream.
   [[nodiscard]] virtual std::uintptr_t native() const noexcept = 0;
   /// Whether it is capturing a graph: submitted work then becomes part of the graph and does not run. Submit nothing
-  /// that other streams or processes wait for, and no wait for work outside the graph. Streams of emulated devices
-  /// never capture.
+  /// that other streams or processes wait for, and no wait for work outside the graph. Emulated ones never do.
   [[nodiscard]] virtual bool is_capturing() const = 0;
   /// Whether all submitted work is complete; does not block. False for a borrowed stream that is capturing a graph.
   [[nodiscard]] virtual bool is_idle() const = 0;

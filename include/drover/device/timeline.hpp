@@ -9,8 +9,7 @@
 namespace drover {
 
 /// A counter in shared host memory that only grows. Streams write it (Stream::signal) and wait for it (Stream::wait);
-/// any process that maps the memory may read or advance it. The memory must be registered with the device that uses
-/// it.
+/// any process that maps the memory may read or advance it. Devices can use registered memory only.
 using TimelineWord = std::atomic<std::uint64_t>;
 static_assert(TimelineWord::is_always_lock_free && sizeof(TimelineWord) == 8);
 

@@ -1,5 +1,5 @@
 // device/cuda/api_types.hpp: our own declarations of the driver API's types, so that building needs no CUDA toolkit.
-// Layouts and values are NVIDIA's ABI; tests/device/cuda_abi_test.cpp compares them with cuda.h where one is there.
+// Layouts and values are NVIDIA's ABI; tests/device/cuda_abi_test.cpp compares them with cuda.h if it is installed.
 #pragma once
 
 #include <cstddef>

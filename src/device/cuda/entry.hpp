@@ -13,8 +13,7 @@ class Entry;
 /// Whether the library may be called after a fork.
 enum class AfterFork {
   allowed,  ///< any call
-  refused,  ///< none: even destroying calls may crash in the child; calls return 3 (not initialised) without being
-            ///< made
+  refused,  ///< none: even destroying calls may crash in the child, so all return 3 (not initialised)
 };
 
 /// A function pointer with its name. Calls go through the seam of base/sys.hpp, so that tests can make each of them

@@ -1,6 +1,5 @@
 // A libcuda.so.1 with every entry point of driver.def. It answers queries about the machine according to
-// fake_settings.hpp and refuses all work with CUDA_ERROR_NOT_SUPPORTED, except work with memory if FAKE_MEMORY is
-// set.
+// fake_settings.hpp and refuses all work with CUDA_ERROR_NOT_SUPPORTED, except memory calls with FAKE_MEMORY.
 #include <algorithm>
 #include <array>
 #include <csignal>

@@ -1,5 +1,4 @@
-// tests/support/fake_driver/fake_settings.hpp: environment variables that control the stand-ins for NVIDIA's
-// libraries.
+// tests/support/fake_driver/fake_settings.hpp: environment variables for the stand-ins of NVIDIA's libraries.
 // clang-format off
 //
 //   FAKE_CUINIT_RESULT=803              result of cuInit (default 0)
