@@ -5,7 +5,8 @@
 
 namespace drover::fork_guard {
 
-/// From now on `check` fails in forked children. Backends call this when they initialise a device; repeating it is free.
+/// From now on `check` fails in forked children. Backends call it when they initialise a device; repeating it is
+/// free.
 void arm();
 
 /// Throws `Errc::forked` in a child forked after `arm`. One relaxed load.
