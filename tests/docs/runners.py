@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -20,8 +21,16 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("DROVER_BUILD_DIR", "build/dev")
 TOOL = BUILD / "cli" / "drover"
 _LIMIT_S = 120.0  # ends a run that has gone wrong
-_FLAGS = ("-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", f"-I{ROOT / 'include'}")
-_PRELUDE = "array chrono csignal cstdint fstream iostream memory span string thread vector".split()
+_FLAGS = (
+    "-std=c++20",
+    "-O0",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-missing-field-initializers",
+    f"-I{ROOT / 'include'}",
+)
+_PRELUDE = ("array", "chrono", "csignal", "cstdint", "fstream", "iostream", "memory", "span", "string", "vector")
 # A fragment need not use all that it declares, and may leave out what to do with a result.
 _FRAGMENT_FLAGS = ("-Wno-unused", "-Wno-unused-result", "-Wno-unused-parameter")
 _PRINTED = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
@@ -61,7 +70,9 @@ def check_output(program: Program, printed: str) -> None:
     wanted = _plain("".join(shown.text for shown in program.outputs), has_other_numbers)
     pattern = "\n".join(r"(?:.*\n?)*?" if line.strip() == "..." else re.escape(line) for line in wanted)
     got = "\n".join(_plain(printed, has_other_numbers))
-    assert re.fullmatch(pattern, got), f"{program.outputs[0].page}:{program.outputs[0].line} shows\n{wanted}\nnot\n{got}"
+    assert re.fullmatch(pattern, got), (
+        f"{program.outputs[0].page}:{program.outputs[0].line} shows\n{wanted}\nnot\n{got}"
+    )
 
 
 def check_python(program: Program, folder: Path) -> None:
@@ -91,7 +102,7 @@ def _has_gpu() -> bool:
 def prelude() -> Path:
     """Precompile what nearly every snippet includes, once for each state of the headers."""
     headers = sorted((ROOT / "include").rglob("*.h*"))
-    content = b"".join(header.read_bytes() for header in headers) + repr(_FLAGS + tuple(_PRELUDE)).encode()
+    content = b"".join(header.read_bytes() for header in headers) + repr(_FLAGS + _PRELUDE).encode()
     folder = BUILD / "snippets" / hashlib.sha256(content).hexdigest()[:16]
     header = folder / "prelude.hpp"
     if not (folder / "prelude.hpp.gch").is_file():
@@ -205,7 +216,7 @@ def check_command(line: str) -> None:
         assert set(words[1:]) <= set(targets), f"the Makefile lacks a target of {line!r}"
     elif program == "cmake":
         presets = re.findall(r'"name": "([\w-]+)"', (ROOT / "CMakePresets.json").read_text(encoding="utf-8"))
-        named = [after for word, after in zip(words, words[1:], strict=False) if word == "--preset"]
+        named = [after for word, after in itertools.pairwise(words) if word == "--preset"]
         assert set(named) <= set(presets), f"there is no such preset: {line!r}"
     elif program == "drover":
         check_tool(words[1 : words.index("|")] if "|" in words else words[1:])

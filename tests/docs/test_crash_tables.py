@@ -20,6 +20,8 @@ def test_rows_name_tests_that_exist() -> None:
         match = _ROW.match(line)
         for name in re.findall(r"`([\w.]+)`", match[1]) if match else ():
             count += 1
-            wrong += [f"{PAGE.name}:{number}: no test is named {word}" for word in name.split(".") if word not in known]
+            wrong += [
+                f"{PAGE.name}:{number}: no test is named {word}" for word in name.split(".") if word not in known
+            ]
     assert count > 100
     assert not wrong, "\n".join(wrong)

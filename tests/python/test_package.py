@@ -141,28 +141,3 @@ def test_package_contains_the_tool() -> None:
     devices = run_python("-m", "drover", "devices", DROVER_BACKEND="host", DROVER_HOST_DEVICES="2")
     assert "host:1" in devices.stdout
     assert run_python("-m", "drover", "no-such-command").returncode != 0
-
-
-def test_module_runs_the_tool() -> None:
-    """`python -m drover` passes its arguments to the tool."""
-    lines = run("""
-        import os, sys
-        os.execv(sys.executable, [sys.executable, "-m", "drover", "--version"])
-    """)
-    assert len(lines) == 1
-    assert lines[0].startswith("drover ")
-
-
-@pytest.mark.parametrize(
-    ("page", "printed"), [("README.md", "the sum is {sum}\n"), ("docs/python.md", "{sum}\n[1, 4, 9]\n")]
-)
-def test_programs_of_the_pages_run(page: str, printed: str, tmp_path: Path) -> None:
-    """They are complete, have no main guard, and print what the pages say."""
-    pytest.importorskip("numpy")
-    programs = re.findall(
-        r"^```python\n(import drover\n.*?)^```$", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE
-    )
-    assert len(programs) == 1
-    (tmp_path / "program.py").write_text(programs[0], encoding="utf-8")
-    done = run_python(str(tmp_path / "program.py"))
-    assert (done.returncode, done.stdout) == (0, printed.format(sum=sum(range(4_000_000)))), done.stderr
