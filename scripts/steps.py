@@ -130,7 +130,8 @@ def tests_of_python(base: str) -> list[Step]:
     commit = base_of(ROOT, base)
     changed = changed_since(ROOT, commit) if commit else {"python/", "scripts/", "cli/"}
     tests = {name for name in changed if Path(name).name.startswith("test_") and name.endswith(".py")}
-    for folder, its_tests in (("python/", "tests/python"), ("scripts/", "tests/scripts"), ("cli/", "tests/cli")):
+    folders = {"python/": "tests/python", "scripts/": "tests/scripts", "cli/": "tests/cli", "docs/": "tests/docs"}
+    for folder, its_tests in folders.items():
         if any(name.startswith(folder) for name in changed):
             tests = {name for name in tests if not name.startswith(its_tests)} | {its_tests}
     existing = sorted(name for name in tests if (ROOT / name).exists())
