@@ -11,7 +11,7 @@ _ROW = re.compile(r"^\|.*\|([^|]*)\|$")
 
 
 def test_names_of_tests_exist() -> None:
-    """The last cell of a row names tests, with or without their suite; so do long words in the text between tables."""
+    """The last cell of a row names tests, with or without their suite; so do long words in the text."""
     sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("*.[ch]pp")))
     known = set(re.findall(r"\w+", sources))
     wrong = []
