@@ -75,10 +75,10 @@ def snippets_of_page(page: str, text: str, language: str = "") -> Iterator[Snipp
             fence = (number, match) if match else None
         elif line.strip() == fence[1]["ticks"]:
             words, given = _mark_above(lines, fence[0])
+            is_console = lines[fence[0] + 1].lstrip().startswith("$ ")
+            named = fence[1]["language"] or language or ("console" if is_console else "")
             inside = [row[len(fence[1]["indent"]) :] for row in lines[fence[0] + 1 : number]]
-            yield Snippet(
-                page, fence[0] + 2, fence[1]["language"] or language, "\n".join(inside) + "\n", words, given
-            )
+            yield Snippet(page, fence[0] + 2, named, "\n".join(inside) + "\n", words, given)
             fence = None
 
 
