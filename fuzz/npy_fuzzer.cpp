@@ -1,7 +1,7 @@
 // .npy files: a parsed array fits in the file, and parses to the same array when written again.
 #include "drover/base/error.hpp"
 #include "drover/tensor/npy.hpp"
-#include "drover/tensor/tensor_text.hpp"
+#include "drover/tensor/tensor_layout.hpp"
 #include "fuzz/fuzz_input.hpp"
 
 #include <vector>

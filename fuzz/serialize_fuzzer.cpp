@@ -1,7 +1,7 @@
 // Serialized arrays: parsed arrays lie within the bytes, and parse to the same arrays when written again.
 #include "drover/base/error.hpp"
 #include "drover/tensor/serialize.hpp"
-#include "drover/tensor/tensor_text.hpp"
+#include "drover/tensor/tensor_layout.hpp"
 #include "fuzz/fuzz_input.hpp"
 
 #include <vector>

@@ -2,7 +2,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "drover/tensor/keep.hpp"
+#include "drover/tensor/send.hpp"
 #include "handoff/workload.hpp"
 #include "support/board.hpp"
 

@@ -2,7 +2,7 @@
 #include "drover/session/session.hpp"
 
 #include "drover/base/version.hpp"
-#include "drover/tensor/keep.hpp"
+#include "drover/tensor/send.hpp"
 #include "session/worker/program.hpp"
 #include "support.hpp"
 

@@ -8,7 +8,6 @@
 
 #include "drover/base/error.hpp"
 #include "drover/tensor/dlpack.hpp"
-#include "drover/tensor/foreign.hpp"
 #include "shared_regions.hpp"
 #include "support.hpp"
 
@@ -146,8 +145,8 @@ DlpackArray consume_capsule(nb::handle capsule) {
 
 // Other libraries release their memory in Python, so dropping the last reference needs the GIL. After the
 // interpreter's end the memory is left to the process's exit.
-std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> keeper) {
-  auto* const held = new std::shared_ptr<void>(std::move(keeper));
+std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> keep_alive) {
+  auto* const held = new std::shared_ptr<void>(std::move(keep_alive));
   return {held, [](void* pointer) {
             if (Py_IsInitialized() == 0) return;
             const nb::gil_scoped_acquire lock;
@@ -160,7 +159,7 @@ nb::tuple import_array(const PySession& session, nb::handle capsule, std::option
                        const std::optional<std::vector<std::int64_t>>& strides) {
   DlpackArray array = consume_capsule(capsule);
   if (strides) array.layout = TensorLayout::strided(array.layout.dtype(), array.layout.shape(), Dims(*strides), 0);
-  array.keeper = dropped_with_lock(std::move(array.keeper));
+  array.keep_alive = dropped_with_lock(std::move(array.keep_alive));
   const Imported imported = import_tensor(session.memory, array, {.stream = stream});
   return nb::make_tuple(imported.tensor, to_string(imported.way));
 }
@@ -172,7 +171,7 @@ std::optional<Tensor> find_on_device(const PySession& session, std::uint64_t add
   const DlpackArray array{.layout = TensorLayout::strided(parse_dtype(dtype), Dims(shape), Dims(strides), 0),
                           .place = Place::device(BackendKind::cuda, device),
                           .base = {address},
-                          .keeper = nullptr};
+                          .keep_alive = nullptr};
   return find_tensor(session.memory, array, stream);
 }
 

@@ -1,18 +1,38 @@
 #include "drover/tensor/tensor.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "tensor/layout/copy_strided.hpp"
+#include "tensor/layout/tensor_text.hpp"
 #include "tensor/tensor_access.hpp"
 
 namespace drover {
 namespace {
 
 [[noreturn]] void throw_timed_out() {
-  throw Error(Errc::timed_out, "the elements of a tensor were not ready in time",
-              "give a later deadline, or look whether the process that makes them is stuck");
+  throw Error(Errc::timed_out, "a tensor was not ready before the deadline",
+              "extend the deadline, or check that the process that computes the tensor is not stuck");
+}
+
+constexpr std::size_t kLargestElement = 16;
+// Device tensors up to this size are downloaded whole to be shown, in one copy.
+constexpr std::int64_t kFewElements = 65'536;
+
+bool is_one_byte(std::span<const std::byte> element) {
+  return std::ranges::all_of(element, [&](std::byte each) { return each == element[0]; });
+}
+
+void fill_on_device(const Tensor& tensor, std::byte value) {
+  TensorStorage& storage = *TensorAccess::storage(tensor);
+  const auto work = storage.work_at(storage.place());
+  storage.begin_use(*work);
+  submit_use(work, {&storage}, [&](Stream& stream) {
+    stream.fill(tensor.device_ptr(), std::to_integer<std::uint8_t>(value), tensor.bytes());
+  });
 }
 
 }  // namespace
@@ -33,7 +53,7 @@ Tensor Tensor::reshape(const Dims& shape) const {
   } catch (const Error& error) {
     if (layout_.is_contiguous() || storage_ == nullptr) throw;
   }
-  // Throws before anything is copied if the shape cannot be.
+  // Throws before anything is copied if the shape is impossible.
   const auto reshaped = TensorLayout::contiguous(dtype(), this->shape()).reshape(shape);
   return copy().view(reshaped);
 }
@@ -58,21 +78,21 @@ Tensor Tensor::to(const Place& place) const {
 
 void Tensor::check_dtype(DType dtype) const {
   if (dtype == this->dtype()) return;
-  throw Error(Errc::invalid_argument,
-              fmt::format("elements of type {} were asked for, and the tensor is {}", drover::to_string(dtype),
-                          drover::to_string(layout_)),
-              "ask for the type that the tensor has");
+  throw Error(
+      Errc::invalid_argument,
+      fmt::format("cannot access {} as elements of type {}", drover::to_string(layout_), drover::to_string(dtype)),
+      "use the type of the tensor");
 }
 
 std::span<std::byte> Tensor::element_bytes(Deadline deadline) const {
   const auto& storage = TensorAccess::storage(*this);
   if (!layout_.is_contiguous()) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("the elements of {} do not lie one after the other", drover::to_string(layout_)),
-                "ask for those of contiguous()");
+    throw Error(Errc::invalid_argument, fmt::format("{} is not contiguous", drover::to_string(layout_)),
+                "use the elements of contiguous()");
   }
   if (storage->place().is_device) {
-    throw Error(Errc::invalid_argument, fmt::format("the tensor lies at {}", drover::to_string(storage->place())),
+    throw Error(Errc::invalid_argument,
+                fmt::format("the CPU cannot access a tensor at {}", drover::to_string(storage->place())),
                 "copy it with to(Place::cpu()), or use device_ptr()");
   }
   synchronize(deadline);
@@ -83,9 +103,8 @@ void Tensor::read_item(DType dtype, std::span<std::byte> element) const {
   const auto& storage = TensorAccess::storage(*this);
   if (element_count() != 1 || dtype != this->dtype()) {
     throw Error(Errc::invalid_argument,
-                fmt::format("one element of type {} was asked for, and the tensor is {}", drover::to_string(dtype),
-                            drover::to_string(layout_)),
-                "select one element first, and ask for the type that it has");
+                fmt::format("{} is not one element of type {}", drover::to_string(layout_), drover::to_string(dtype)),
+                "select one element first, and use the type of the tensor");
   }
   synchronize();
   const std::size_t begin = layout_.extent_bytes().begin;
@@ -104,23 +123,22 @@ DevicePtr Tensor::device_ptr() const {
 void Tensor::begin_use(Stream& stream) const {
   const auto& storage = TensorAccess::storage(*this);
   const auto work = storage->work_at(storage->place());
-  // Nothing to wait for, which takes the stream longer than to look here; also not for others of the same block.
+  // Avoids a wait on the stream, which costs more than this check. The work may use other tensors of the same block.
   if (storage->is_ready() && work->is_idle()) return;
-  if (stream.is_capturing()) return synchronize();  // a graph can wait for nothing that is not in it
+  if (stream.is_capturing()) return synchronize();  // a graph cannot wait for work outside it
   storage->begin_use(*work);
   work->lead(stream);
 }
 
 void Tensor::end_use(Stream& stream, std::initializer_list<Tensor> made_from) const {
-  require(
-      !stream.is_capturing(), "a tensor was used, or sent, on a stream that captures a graph",
-      "send and let go of tensors before or after the capture; those that the graph uses live as long as it does");
+  require(!stream.is_capturing(), "cannot track a use of a tensor, or send it, on a stream that captures a graph",
+          "send and release tensors before or after the capture, and keep those that the graph uses alive with it");
   const auto& storage = TensorAccess::storage(*this);
   for (const Tensor& source : made_from) storage->derive_from(*TensorAccess::storage(source));
   const auto work = storage->work_at(storage->place());
   try {
     storage->end_use({.work = work, .ticket = work->follow(stream)});
-  } catch (...) {  // half of it may have been submitted
+  } catch (...) {  // part of it may have been submitted
     storage->end_use({.work = work, .ticket = work->latest()});
     throw;
   }
@@ -131,5 +149,51 @@ void Tensor::synchronize(Deadline deadline) const {
 }
 
 bool Tensor::is_ready() const { return TensorAccess::storage(*this)->is_ready(); }
+
+void Tensor::copy_from(const Tensor& source) const {
+  static_cast<void>(TensorAccess::storage(*this));
+  static_cast<void>(TensorAccess::storage(source));
+  detail::check_copy(layout_, source.layout_);
+  if (element_count() > 0) copy_elements(*this, source);
+}
+
+// On the host, a stride of 0 repeats the number.
+void Tensor::fill(const Scalar& number) const {
+  const auto& storage = TensorAccess::storage(*this);
+  std::array<std::byte, kLargestElement> memory{};
+  const auto element = std::span(memory).first(size_of(dtype()));
+  number.store(dtype(), element);
+  if (element_count() == 0) return;
+  if (storage->place().is_device && layout_.is_contiguous() && is_one_byte(element)) {
+    return fill_on_device(*this, element[0]);
+  }
+  const auto one = TensorLayout::contiguous(dtype(), {});
+  if (storage->place().is_device) {
+    const Tensor rows =
+        TensorAccess::make_like(storage->memory(), TensorLayout::contiguous(dtype(), shape()), Place::cpu());
+    rows.fill(number);
+    return copy_from(rows);
+  }
+  synchronize();
+  copy_strided(storage->block().bytes(), layout_, element, one.expand(shape()));
+}
+
+std::string to_string(const Tensor& tensor, const TensorTextOptions& options) {
+  if (!tensor.is_open()) return "[]\n" + to_string(tensor.layout()) + " without memory";
+  const std::string end = fmt::format(" at {}", to_string(tensor.place()));
+  if (!tensor.place().is_device || tensor.element_count() <= kFewElements) {
+    const Tensor host = tensor.to(Place::cpu());
+    host.synchronize();
+    return format_tensor(host.layout(), TensorAccess::storage(host)->block().bytes(), options) + end;
+  }
+  tensor.synchronize();
+  TensorStorage& storage = *TensorAccess::storage(tensor);
+  Device& device = storage.work_at(storage.place())->device();
+  const std::size_t size = size_of(tensor.dtype());
+  const auto fetch = [&](std::int64_t place, std::byte* to) {
+    device.download(to, storage.block().device_ptr() + static_cast<std::size_t>(place) * size, size);
+  };
+  return detail::format_fetched(tensor.layout(), fetch, options) + end;
+}
 
 }  // namespace drover

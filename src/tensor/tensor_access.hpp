@@ -1,4 +1,4 @@
-// tensor/tensor_access.hpp: how the functions on tensors reach their memory; private.
+// tensor/tensor_access.hpp: access to the internals of tensors; private.
 #pragma once
 
 #include <initializer_list>
@@ -11,7 +11,7 @@
 
 namespace drover {
 
-/// The way into a Tensor for the files of this part.
+/// Access to the internals of Tensor and Memory for the files of this part.
 class TensorAccess {
  public:
   [[nodiscard]] static Tensor make(std::shared_ptr<TensorStorage> storage, const TensorLayout& layout) {
@@ -19,7 +19,7 @@ class TensorAccess {
   }
   /// The storage; throws `Errc::invalid_argument` for a tensor without memory.
   [[nodiscard]] static const std::shared_ptr<TensorStorage>& storage(const Tensor& tensor) {
-    require(tensor.storage_ != nullptr, "a tensor without memory was used",
+    require(tensor.storage_ != nullptr, "the tensor has no memory",
             "make one with empty, zeros or arange, or get one from a queue");
     return tensor.storage_;
   }
@@ -31,8 +31,8 @@ class TensorAccess {
   }
 };
 
-/// Submits work of `task(stream)` that uses these storages, all of them begun; they are in use also if it throws half
-/// way.
+/// Submits `task(stream)`, which uses these storages. They count as used even if it throws half way. Requires:
+/// `begin_use` for each.
 template <class Task>
 void submit_use(const std::shared_ptr<DeviceWork>& work, std::initializer_list<TensorStorage*> used, Task&& task) {
   const auto end_uses = [&](std::uint64_t ticket) {
@@ -45,5 +45,8 @@ void submit_use(const std::shared_ptr<DeviceWork>& work, std::initializer_list<T
     throw;
   }
 }
+
+/// Copies the elements of one tensor to another, wherever the two lie. Requires: `detail::check_copy`, and elements.
+void copy_elements(const Tensor& to, const Tensor& from);
 
 }  // namespace drover

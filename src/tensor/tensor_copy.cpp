@@ -7,43 +7,40 @@
 #include <fmt/format.h>
 
 #include "drover/base/bytes.hpp"
-#include "tensor/layout/memory_check.hpp"
-#include "tensor/layout/runs.hpp"
+#include "tensor/layout/copy_strided.hpp"
 #include "tensor/tensor_access.hpp"
 
 namespace drover {
 namespace {
 
-using detail::Run;
+using detail::SharedDim;
 
-// A device is given so many pieces at most before a copy of all on the host is cheaper.
+// With more pieces, a copy of all bytes through the host is cheaper.
 constexpr std::int64_t kMostPieces = 256;
-// Between devices that cannot reach each other, so much is on its way at once, twice.
+// The size of each of the two buffers for copies between devices that cannot reach each other.
 constexpr std::int64_t kStageBytes = std::int64_t{8} << 20U;
 
-// A copy of elements that lie together in both memories, in bytes.
+// Elements that are contiguous in both memories; offsets and size in bytes.
 struct CopyPiece {
   std::size_t to;
   std::size_t from;
   std::size_t bytes;
 };
 
-// The dimensions along which pieces lie, and the row of each.
+// The dimensions to step through, and the size of each piece.
 struct CopyPieces {
-  std::vector<Run> outer;
-  std::int64_t row = 1;  // elements
+  std::vector<SharedDim> outer;
+  std::int64_t row = 1;  // elements of a piece
   [[nodiscard]] std::int64_t count() const {
     std::int64_t count = 1;
-    for (const Run& run : outer) count *= run.size;
+    for (const SharedDim& dim : outer) count *= dim.size;
     return count;
   }
 };
 
 CopyPieces pieces_of(const TensorLayout& to, const TensorLayout& from) {
-  auto runs = detail::joined_runs(to, from);
-  std::ranges::sort(runs, [](const Run& a, const Run& b) { return a.ways > b.ways; });
-  CopyPieces pieces{.outer = detail::joined(runs)};
-  if (!pieces.outer.empty() && pieces.outer.back().ways == std::array<std::int64_t, 2>{1, 1}) {
+  CopyPieces pieces{.outer = detail::coalesced_dims_in_any_order(to, from)};
+  if (!pieces.outer.empty() && pieces.outer.back().strides == std::array<std::int64_t, 2>{1, 1}) {
     pieces.row = pieces.outer.back().size;
     pieces.outer.pop_back();
   }
@@ -57,10 +54,10 @@ void for_each_piece(const CopyPieces& pieces, const TensorLayout& to, const Tens
   for (std::int64_t nth = 0; nth < count; ++nth) {
     std::int64_t left = nth;
     std::array<std::int64_t, 2> at = {to.offset(), from.offset()};
-    for (const Run& run : std::views::reverse(pieces.outer)) {
-      const std::int64_t index = left % run.size;
-      left /= run.size;
-      for (std::size_t side = 0; side < 2; ++side) at[side] += index * run.ways[side];
+    for (const SharedDim& dim : std::views::reverse(pieces.outer)) {
+      const std::int64_t index = left % dim.size;
+      left /= dim.size;
+      for (std::size_t side = 0; side < 2; ++side) at[side] += index * dim.strides[side];
     }
     visit({.to = static_cast<std::size_t>(at[0]) * size,
            .from = static_cast<std::size_t>(at[1]) * size,
@@ -75,14 +72,14 @@ void copy_on_host(const Tensor& to, const Tensor& from) {
                from.layout());
 }
 
-// Memory that the device does not know makes it wait for all work before; better here, where nobody else is held up.
+// Copies of unregistered host memory make the device wait for all earlier work, so this thread waits instead.
 void begin_use(TensorStorage& storage, DeviceWork& work) {
   storage.begin_use(work);
-  const bool is_known = storage.place().is_device || storage.make_known_to(work.device());
-  if (!is_known) static_cast<void>(work.wait(work.latest(), Deadline::never()));
+  const bool is_registered = storage.place().is_device || storage.register_with(work.device());
+  if (!is_registered) static_cast<void>(work.wait(work.latest(), Deadline::never()));
 }
 
-// One of the two lies on the device at `place`; the other there, in host memory, or on a device it can reach.
+// One of the two lies on the device at `place`; the other on the same device, on one it can reach, or in host memory.
 void submit_pieces(const Tensor& to, const Tensor& from, const CopyPieces& pieces, const Place& place) {
   TensorStorage& target = *TensorAccess::storage(to);
   TensorStorage& source = *TensorAccess::storage(from);
@@ -105,7 +102,7 @@ void submit_pieces(const Tensor& to, const Tensor& from, const CopyPieces& piece
   });
 }
 
-// The bytes between its first and its last element.
+// All bytes from the first to the last element.
 Tensor bytes_of(const Tensor& tensor) {
   const ByteRange range = tensor.layout().extent_bytes();
   const auto begin = static_cast<std::int64_t>(range.begin);
@@ -113,13 +110,13 @@ Tensor bytes_of(const Tensor& tensor) {
   return TensorAccess::make(TensorAccess::storage(tensor), layout);
 }
 
-// A tensor of the same strides over the bytes of another, which has nothing before its first element.
+// Views `bytes` with the type and strides of `other`, from offset 0.
 Tensor like_in(const Tensor& bytes, const Tensor& other) {
   const auto layout = TensorLayout::strided(other.dtype(), other.shape(), other.layout().strides());
   return TensorAccess::make(TensorAccess::storage(bytes), layout);
 }
 
-// Through two buffers in host memory, each filled while the other is emptied: streams keep the order.
+// Copies through two buffers in host memory, one filled while the other is emptied; the streams keep the order.
 void copy_staged(const Tensor& to, const Tensor& from) {
   const Tensor flat_to = to.reshape({-1});
   const Tensor flat_from = from.reshape({-1});
@@ -135,7 +132,7 @@ void copy_staged(const Tensor& to, const Tensor& from) {
   }
 }
 
-// Both devices are open, since there are tensors on them.
+// Opens no device: there are tensors on both.
 bool can_reach(const Tensor& to, const Tensor& from) {
   const auto& storage = *TensorAccess::storage(to);
   if (to.place().backend != from.place().backend) return false;
@@ -143,13 +140,13 @@ bool can_reach(const Tensor& to, const Tensor& from) {
   return to.place() == from.place() || device.can_copy_directly(storage.work_at(from.place())->device());
 }
 
-// Whether there is nothing between its elements.
+// Whether there are no gaps between its elements.
 bool is_dense(const TensorLayout& layout) {
   const ByteRange range = layout.extent_bytes();
   return range.end - range.begin == layout.bytes();
 }
 
-// At least one of them lies on a device.
+// Requires: at least one of them lies on a device.
 void copy_with_device(const Tensor& to, const Tensor& from) {
   const Place to_place = to.place();
   const Place from_place = from.place();
@@ -163,29 +160,25 @@ void copy_with_device(const Tensor& to, const Tensor& from) {
     copy_staged(to, from);
   } else if (pieces.count() <= kMostPieces) {
     submit_pieces(to, from, pieces, to_place.is_device ? to_place : from_place);
-  } else if (from_place.is_device) {  // all bytes between the first and the last, and the rest on the host
+  } else if (from_place.is_device) {  // fetch all bytes at once, pick the elements on the host
     to.copy_from(like_in(bytes_of(from).to(Place::cpu()), from));
   } else if (is_dense(to.layout())) {
     const Tensor bytes = bytes_of(to);
     const Tensor rows = empty(to.memory(), DType::uint8, bytes.shape());
     like_in(rows, to).copy_from(from);
     bytes.copy_from(rows);
-  } else {  // elements must not be written between those that were meant: one by one
+  } else {  // one by one, since bytes in the gaps must not be written
     submit_pieces(to, from, pieces, to_place);
   }
 }
 
 }  // namespace
 
-void Tensor::copy_from(const Tensor& source) const {
-  static_cast<void>(TensorAccess::storage(*this));
-  static_cast<void>(TensorAccess::storage(source));
-  detail::check_copy(layout_, source.layout_);
-  if (element_count() == 0) return;
-  if (place().is_device || source.place().is_device) {
-    copy_with_device(*this, source);
+void copy_elements(const Tensor& to, const Tensor& from) {
+  if (to.place().is_device || from.place().is_device) {
+    copy_with_device(to, from);
   } else {
-    copy_on_host(*this, source);
+    copy_on_host(to, from);
   }
 }
 

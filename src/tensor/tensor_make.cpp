@@ -1,23 +1,20 @@
-// Tensors with new memory, and numbers in them.
+// New tensors and their contents.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include <fmt/format.h>
 
-#include "tensor/layout/memory_check.hpp"
+#include "tensor/layout/copy_strided.hpp"
 #include "tensor/layout/visit_element.hpp"
 #include "tensor/tensor_access.hpp"
 
 namespace drover {
 namespace {
 
-constexpr std::size_t kLargestElement = 16;
 constexpr std::uint64_t kMostCounted = std::uint64_t{1} << 62U;
 
-// Random bits for the nth element: a counter that is mixed well, so that every element can be computed by itself.
+// Random bits for the nth element: a hashed counter, so that each element can be computed independently.
 std::uint64_t mixed(std::uint64_t seed, std::uint64_t nth) noexcept {
   std::uint64_t bits = seed + (nth + 1) * 0x9e37'79b9'7f4a'7c15;
   bits = (bits ^ (bits >> 30U)) * 0xbf58'476d'1ce4'e5b9;
@@ -25,7 +22,7 @@ std::uint64_t mixed(std::uint64_t seed, std::uint64_t nth) noexcept {
   return bits ^ (bits >> 31U);
 }
 
-// 0 up to before 1, with as many bits as the type keeps, so that it is never rounded up to 1.
+// In [0, 1), with no more bits than the type keeps, so that it is never rounded up to 1.
 double fraction(std::uint64_t bits, int digits) noexcept {
   return std::ldexp(static_cast<double>(bits >> static_cast<unsigned>(64 - digits)), -digits);
 }
@@ -49,7 +46,7 @@ T random_element(std::uint64_t seed, std::uint64_t nth) noexcept {
   }
 }
 
-// The largest whole number that the type holds as exactly as all below it.
+// The largest whole number up to which the type represents all exactly.
 template <class T>
 constexpr std::int64_t counts_to() noexcept {
   if constexpr (detail::kIsComplex<T>) {
@@ -74,9 +71,8 @@ void check_range(DType dtype, std::int64_t begin, std::int64_t end) {
   const std::uint64_t count = static_cast<std::uint64_t>(end) - static_cast<std::uint64_t>(begin);
   const bool is_countable = begin < end && begin >= least && end - 1 <= most && count <= kMostCounted;
   if (begin == end || is_countable) return;
-  throw Error(Errc::invalid_argument,
-              fmt::format("{} cannot count from {} to before {}", to_string(dtype), begin, end),
-              "begin at the smaller number, and use a type that holds both");
+  throw Error(Errc::invalid_argument, fmt::format("{} cannot count from {} up to {}", to_string(dtype), begin, end),
+              "begin at the smaller number, and use a type that represents both exactly");
 }
 
 template <class T>
@@ -90,7 +86,7 @@ T counted(std::int64_t number) {
   }
 }
 
-// Made in host memory, then brought to where it shall lie.
+// Computed in host memory, then copied to `place`.
 template <class Element>
 Tensor computed(const Memory& memory, const TensorLayout& layout, const Place& place, const Element& element) {
   const Tensor made = TensorAccess::make_like(memory, layout, Place::cpu());
@@ -101,41 +97,7 @@ Tensor computed(const Memory& memory, const TensorLayout& layout, const Place& p
   return made.to(place);
 }
 
-bool is_one_byte(std::span<const std::byte> element) {
-  return std::ranges::all_of(element, [&](std::byte each) { return each == element[0]; });
-}
-
-void fill_on_device(const Tensor& tensor, std::byte value) {
-  TensorStorage& storage = *TensorAccess::storage(tensor);
-  const auto work = storage.work_at(storage.place());
-  storage.begin_use(*work);
-  submit_use(work, {&storage}, [&](Stream& stream) {
-    stream.fill(tensor.device_ptr(), std::to_integer<std::uint8_t>(value), tensor.bytes());
-  });
-}
-
 }  // namespace
-
-// A single number is repeated by a stride of 0.
-void Tensor::fill(const Scalar& number) const {
-  const auto& storage = TensorAccess::storage(*this);
-  std::array<std::byte, kLargestElement> memory{};
-  const auto element = std::span(memory).first(size_of(dtype()));
-  number.store(dtype(), element);
-  if (element_count() == 0) return;
-  if (storage->place().is_device && layout_.is_contiguous() && is_one_byte(element)) {
-    return fill_on_device(*this, element[0]);
-  }
-  const auto one = TensorLayout::contiguous(dtype(), {});
-  if (storage->place().is_device) {
-    const Tensor rows =
-        TensorAccess::make_like(storage->memory(), TensorLayout::contiguous(dtype(), shape()), Place::cpu());
-    rows.fill(number);
-    return copy_from(rows);
-  }
-  synchronize();
-  copy_strided(storage->block().bytes(), layout_, element, one.expand(shape()));
-}
 
 Tensor empty(const Memory& memory, DType dtype, const Dims& shape, const Place& place) {
   return TensorAccess::make_like(memory, TensorLayout::contiguous(dtype, shape), place);

@@ -1,4 +1,4 @@
-// What tests and examples compute. On the host: elements of a device are brought there first.
+// Computations for tests and examples, on the host: elements of devices are copied there first.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "tensor/layout/memory_check.hpp"
 #include "tensor/layout/visit_element.hpp"
 #include "tensor/tensor_access.hpp"
 
@@ -49,7 +48,7 @@ double sum_of(std::span<const T> elements) {
   }
 }
 
-// Whole numbers wrap, which only unsigned ones do without harm.
+// Integers wrap; computed unsigned, where overflow is defined.
 template <class T>
 T plus(T one, T other) {
   if constexpr (std::same_as<T, bool>) {
@@ -108,7 +107,7 @@ double sum(const Tensor& tensor) {
   return detail::visit_element(tensor.dtype(), [&]<class T>(std::type_identity<T>) -> double {
     if constexpr (detail::kIsComplex<T>) {
       throw Error(Errc::unsupported, fmt::format("{} cannot be summed to a real number", to_string(tensor.dtype())),
-                  "sum its parts, seen as real numbers");
+                  "sum the real and imaginary parts separately");
     } else {
       return sum_of<T>(rows.elements<T>());
     }

@@ -1,4 +1,4 @@
-// Tensors between real processes of a real session: who dies, when, and what the others find.
+// Tensors between processes of a session that are killed.
 #include <csignal>
 #include <cstdint>
 #include <memory>
@@ -27,7 +27,7 @@ constexpr double kCrashSum = 7.0 * kCrashCount;
 
 }  // namespace
 
-// Sends a tensor whose last work is done, or stands before a gate; stays until killed, or leaves in good order.
+// Sends a tensor whose last work is done, or waits before a gate; then waits to be killed, or exits cleanly.
 DROVER_PEER_BODY(tensor_producer) {
   std::string handle;
   const Session session = accept_session(peer, &handle);
@@ -47,7 +47,7 @@ DROVER_PEER_BODY(tensor_producer) {
   peer.reach("sent");
 }
 
-// Gets a tensor, sends a copy of it on without looking at it, stays until killed.
+// Receives a tensor, sends a copy of it without reading it, then waits to be killed.
 DROVER_PEER_BODY(tensor_relay) {
   std::string handle;
   const Session session = accept_session(peer, &handle);
@@ -63,14 +63,14 @@ class TensorCrash : public PlaceTest {
   [[nodiscard]] static PeerGroup peer(const char* body, const char* does) {
     return PeerGroup(body, {.mode = PeerMode::processes, .size = 1}, {{"place", GetParam()}, {"does", does}});
   }
-  // Starts a peer and waits until it stands at a point.
+  // Starts a peer and waits until it reaches a point.
   void start(PeerGroup& group, const char* point) {
     group.hold_at(0, point);
     group.start();
     send_invitation(group.channel(0), session_, queue_.handle().to_string());
     group.wait_until_held(0, point);
   }
-  // Kills it, and waits until the keeper knows.
+  // Kills it, and waits until the keeper has noticed.
   void kill(PeerGroup& group) {
     const std::uint64_t before = session_.population().departed;
     group.kill(0);
@@ -90,7 +90,7 @@ TEST_P(TensorCrash, finished_work_outlives_a_killed_producer) {
   EXPECT_EQ(sum(receive_tensor(memory_, queue_)), kCrashSum);
 }
 
-TEST_P(TensorCrash, a_producer_that_leaves_in_good_order_finishes_first) {
+TEST_P(TensorCrash, a_producer_that_exits_cleanly_finishes_its_work) {
   auto producer = peer("tensor_producer", "submitted");
   producer.start();
   send_invitation(producer.channel(0), session_, queue_.handle().to_string());
@@ -102,7 +102,7 @@ DROVER_INSTANTIATE_AT_PLACES(TensorCrash);
 
 class TensorCrashOnDevice : public TensorCrash {};
 
-TEST_P(TensorCrashOnDevice, unfinished_work_of_a_killed_producer_is_an_error_for_who_comes_later) {
+TEST_P(TensorCrashOnDevice, unfinished_work_of_a_killed_producer_throws_for_later_users) {
   auto producer = peer("tensor_producer", "unfinished");
   start(producer, "sent");
   kill(producer);
@@ -111,7 +111,7 @@ TEST_P(TensorCrashOnDevice, unfinished_work_of_a_killed_producer_is_an_error_for
                {"before its work on them was done"});
 }
 
-TEST_P(TensorCrashOnDevice, who_waits_on_a_stream_for_a_producer_that_is_killed_gets_an_error) {
+TEST_P(TensorCrashOnDevice, a_stream_wait_for_a_killed_producer_throws) {
   auto producer = peer("tensor_producer", "unfinished");
   start(producer, "sent");
   const Tensor tensor = receive_tensor(memory_, queue_);
@@ -122,10 +122,10 @@ TEST_P(TensorCrashOnDevice, who_waits_on_a_stream_for_a_producer_that_is_killed_
   expect_error(Errc::peer_lost, [&] { static_cast<void>(sum(copied)); });
   expect_error(Errc::peer_lost, [&] { tensor.synchronize(); });
   expect_error(Errc::peer_lost, [&] { static_cast<void>(put(queue_, again)); });
-  EXPECT_EQ(sum(full(memory_, DType::uint8, {100}, 2, place())), 200.0) << "the stream goes on";
+  EXPECT_EQ(sum(full(memory_, DType::uint8, {100}, 2, place())), 200.0) << "the stream still works";
 }
 
-TEST_P(TensorCrashOnDevice, what_a_third_process_computed_from_lost_work_is_lost_too) {
+TEST_P(TensorCrashOnDevice, results_derived_from_lost_work_are_lost) {
   auto producer = peer("tensor_producer", "unfinished");
   start(producer, "sent");
   auto relay = peer("tensor_relay", "");
@@ -136,7 +136,7 @@ TEST_P(TensorCrashOnDevice, what_a_third_process_computed_from_lost_work_is_lost
   kill(relay);
 }
 
-TEST_P(TensorCrashOnDevice, a_consumer_killed_while_its_stream_waits_leaves_the_others_alone) {
+TEST_P(TensorCrashOnDevice, a_consumer_killed_while_its_stream_waits_does_not_affect_others) {
   Gate gate(place());
   const Tensor tensor = zeros(memory_, DType::uint8, {kCrashCount}, place());
   gate.fill(tensor, 7);
@@ -151,7 +151,7 @@ TEST_P(TensorCrashOnDevice, a_consumer_killed_while_its_stream_waits_leaves_the_
   EXPECT_EQ(sum(tensor), kCrashSum);
 }
 
-TEST_P(TensorCrashOnDevice, without_a_keeper_who_waits_gets_an_error) {
+TEST_P(TensorCrashOnDevice, waiting_without_a_keeper_throws) {
   auto producer = peer("tensor_producer", "unfinished");
   start(producer, "sent");
   const Tensor tensor = receive_tensor(memory_, queue_);

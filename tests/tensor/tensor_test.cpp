@@ -45,7 +45,7 @@ class TensorAt : public test::PlaceTest {
 
 using Ints = std::vector<std::int32_t>;
 
-TEST_P(TensorAt, elements_come_back_as_they_were_given) {
+TEST_P(TensorAt, elements_read_back_as_written) {
   const Ints given = {5, -6, 7};
   const Tensor tensor = from_values<std::int32_t>(memory_, given, place());
   EXPECT_EQ(tensor.place(), place());
@@ -53,7 +53,7 @@ TEST_P(TensorAt, elements_come_back_as_they_were_given) {
   EXPECT_EQ(tensor.select(0, 1).item<std::int32_t>(), -6);
 }
 
-TEST_P(TensorAt, every_type_is_filled_counted_and_compared) {
+TEST_P(TensorAt, fill_arange_and_equal_work_for_every_type) {
   for (const DType dtype : kAllDTypes) {
     const Tensor ones = full(memory_, dtype, {3, 5}, 1, place());
     EXPECT_TRUE(equal(ones, full(memory_, dtype, {3, 5}, true))) << to_string(dtype);
@@ -65,7 +65,7 @@ TEST_P(TensorAt, every_type_is_filled_counted_and_compared) {
   }
 }
 
-TEST_P(TensorAt, views_share_their_elements) {
+TEST_P(TensorAt, views_share_elements) {
   const Tensor tensor = counted({2, 3});
   const Tensor column = tensor.select(1, 2);
   EXPECT_EQ(numbers(column), (Ints{2, 5}));
@@ -77,7 +77,7 @@ TEST_P(TensorAt, views_share_their_elements) {
   EXPECT_EQ(numbers(tensor.select(0, 0).expand({2, 3})), (Ints{0, 1, 9, 0, 1, 9}));
 }
 
-TEST_P(TensorAt, parts_of_a_split_are_views) {
+TEST_P(TensorAt, split_returns_views) {
   const Tensor tensor = counted({5});
   const auto parts = tensor.split(2);
   ASSERT_EQ(parts.size(), 2U);
@@ -86,7 +86,7 @@ TEST_P(TensorAt, parts_of_a_split_are_views) {
   EXPECT_EQ(numbers(tensor), (Ints{0, 1, 2, -1, -1}));
 }
 
-TEST_P(TensorAt, reshape_is_a_view_where_it_can_be_and_else_a_copy) {
+TEST_P(TensorAt, reshape_returns_a_view_if_possible_and_a_copy_otherwise) {
   const Tensor tensor = counted({2, 3});
   tensor.reshape({3, 2}).fill(4);
   EXPECT_EQ(numbers(tensor), (Ints{4, 4, 4, 4, 4, 4}));
@@ -98,7 +98,7 @@ TEST_P(TensorAt, reshape_is_a_view_where_it_can_be_and_else_a_copy) {
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(turned.reshape({7})); }, {"7"});
 }
 
-TEST_P(TensorAt, contiguous_copies_only_what_is_not) {
+TEST_P(TensorAt, contiguous_copies_only_if_needed) {
   const Tensor tensor = counted({2, 3});
   tensor.contiguous().fill(1);
   EXPECT_EQ(numbers(tensor), Ints(6, 1));
@@ -109,7 +109,7 @@ TEST_P(TensorAt, contiguous_copies_only_what_is_not) {
   EXPECT_EQ(numbers(tensor), Ints(6, 1));
 }
 
-TEST_P(TensorAt, strided_elements_are_copied_from_and_to_everywhere) {
+TEST_P(TensorAt, strided_elements_are_copied_between_all_places) {
   for (const Place& other : {place(), Place::cpu(), Place::parse("host:0"), Place::parse("host:1")}) {
     const Tensor source = counted({40, 50}).transpose(0, 1);  // 2000 pieces of one element
     const Tensor far = empty(memory_, DType::int32, {50, 80}, other).slice(1, 1, kToEnd, 2);
@@ -124,28 +124,28 @@ TEST_P(TensorAt, strided_elements_are_copied_from_and_to_everywhere) {
   }
 }
 
-TEST_P(TensorAt, a_strided_copy_leaves_alone_what_lies_between) {
+TEST_P(TensorAt, a_strided_copy_preserves_the_gaps) {
   const Tensor all = full(memory_, DType::int32, {600, 2}, 7, place());
   all.select(1, 0).copy_from(arange(memory_, DType::int32, 0, 600));
   EXPECT_EQ(sum(all.select(1, 1)), 600.0 * 7);
   EXPECT_EQ(sum(all.select(1, 0)), 600.0 * 599 / 2);
 }
 
-TEST_P(TensorAt, large_tensors_go_from_device_to_device) {
-  const std::int64_t count = 9 * static_cast<std::int64_t>(kMiB) / 4 * 3 + 1;  // not a whole number of stages
+TEST_P(TensorAt, large_tensors_are_copied_between_devices) {
+  const std::int64_t count = 9 * static_cast<std::int64_t>(kMiB) / 4 * 3 + 1;  // not a multiple of the staging buffer
   const Tensor tensor = random(memory_, DType::int32, {count}, 3, place());
   const Tensor far = tensor.to(Place::parse("host:1"));
   EXPECT_EQ(far.place(), Place::parse("host:1"));
   EXPECT_TRUE(equal(far.to(place()), tensor));
 }
 
-TEST_P(TensorAt, to_the_same_place_is_no_copy) {
+TEST_P(TensorAt, to_the_same_place_copies_nothing) {
   const Tensor tensor = counted({4});
   tensor.to(place()).fill(8);
   EXPECT_EQ(numbers(tensor), Ints(4, 8));
 }
 
-TEST_P(TensorAt, sums_additions_and_products) {
+TEST_P(TensorAt, sum_add_and_scale_compute_elementwise) {
   const Tensor tensor = counted({4, 4});
   EXPECT_EQ(sum(tensor), 120.0);
   EXPECT_EQ(numbers(add(tensor, tensor)).back(), 30);
@@ -156,7 +156,7 @@ TEST_P(TensorAt, sums_additions_and_products) {
   EXPECT_EQ(sum(full(memory_, DType::boolean, {3}, true, place())), 3.0);
 }
 
-TEST_P(TensorAt, closeness_has_a_measure) {
+TEST_P(TensorAt, all_close_respects_both_tolerances) {
   const Tensor one = full(memory_, DType::float32, {3}, 1.0, place());
   EXPECT_TRUE(all_close(one, full(memory_, DType::float32, {3}, 1.000001)));
   EXPECT_FALSE(all_close(one, full(memory_, DType::float32, {3}, 1.1)));
@@ -166,7 +166,7 @@ TEST_P(TensorAt, closeness_has_a_measure) {
   EXPECT_FALSE(all_close(one, full(memory_, DType::float32, {3}, HUGE_VAL)));
 }
 
-TEST_P(TensorAt, text_says_where_it_lies_and_does_not_flood) {
+TEST_P(TensorAt, text_names_the_place_and_is_abbreviated) {
   EXPECT_EQ(to_string(counted({2, 2})), "[[0, 1],\n [2, 3]]\nint32[2, 2] at " + GetParam());
   const Tensor large = counted({300, 300});
   EXPECT_LT(to_string(large).size(), 1000U);
@@ -174,7 +174,7 @@ TEST_P(TensorAt, text_says_where_it_lies_and_does_not_flood) {
             to_string(large.to(Place::cpu())).replace(to_string(large).rfind("at"), 6, "at " + GetParam()));
 }
 
-TEST_P(TensorAt, bytes_go_out_and_come_in) {
+TEST_P(TensorAt, bytes_round_trip) {
   const Tensor tensor = random(memory_, DType::bfloat16, {3, 4}, 5, place()).transpose(0, 1);
   const Tensor rows = tensor.to(Place::cpu()).contiguous();
   const auto bytes = serialize(std::vector<NamedArray>{{"x", rows.layout(), rows.element_bytes()}});
@@ -182,7 +182,7 @@ TEST_P(TensorAt, bytes_go_out_and_come_in) {
   EXPECT_TRUE(equal(from_bytes(memory_, arrays.at(0).layout, arrays.at(0).memory, place()), tensor));
 }
 
-TEST_P(TensorAt, empty_tensors_are_no_special_case) {
+TEST_P(TensorAt, empty_tensors_support_all_operations) {
   const Tensor none = zeros(memory_, DType::float32, {0, 3}, place());
   EXPECT_EQ(sum(none), 0.0);
   EXPECT_TRUE(equal(none.copy(), none.to(Place::cpu())));
@@ -190,7 +190,7 @@ TEST_P(TensorAt, empty_tensors_are_no_special_case) {
   EXPECT_EQ(arange(memory_, DType::int8, 5, 5, place()).element_count(), 0);
 }
 
-TEST_P(TensorAt, memory_is_given_back_with_the_last_view) {
+TEST_P(TensorAt, memory_is_released_with_the_last_view) {
   Tensor view;
   {
     const Tensor tensor = counted({64});
@@ -203,7 +203,7 @@ TEST_P(TensorAt, memory_is_given_back_with_the_last_view) {
   EXPECT_EQ(memory_.claimed(place()), 0U);
 }
 
-TEST_P(TensorAt, threads_use_views_of_one_tensor) {
+TEST_P(TensorAt, threads_can_use_views_of_one_tensor) {
   const Tensor tensor = zeros(memory_, DType::int32, {8, 1000}, place());
   std::vector<std::jthread> threads;
   for (int row = 0; row < 8; ++row) {
@@ -220,7 +220,7 @@ DROVER_INSTANTIATE_AT_PLACES(TensorAt);
 
 class TensorOnDevice : public TensorAt {};
 
-TEST_P(TensorOnDevice, work_of_other_streams_comes_first_and_is_waited_for) {
+TEST_P(TensorOnDevice, reads_wait_for_work_of_other_streams) {
   Gate gate(place());
   const Tensor tensor = zeros(memory_, DType::uint8, {1000}, place());
   gate.fill(tensor, 3);
@@ -235,7 +235,7 @@ TEST_P(TensorOnDevice, work_of_other_streams_comes_first_and_is_waited_for) {
   EXPECT_TRUE(tensor.is_ready());
 }
 
-TEST_P(TensorOnDevice, work_on_the_same_memory_by_another_tensor_comes_first) {
+TEST_P(TensorOnDevice, work_through_another_view_is_ordered_first) {
   const Tensor tensor = zeros(memory_, DType::uint8, {1000}, place());
   tensor.synchronize();
   PackedTensor packed = pack(tensor);
@@ -257,7 +257,7 @@ TEST_P(TensorOnDevice, work_on_the_same_memory_by_another_tensor_comes_first) {
   EXPECT_EQ(sum(copied), 3000.0);
 }
 
-TEST_P(TensorOnDevice, memory_in_use_is_not_given_back_before_the_work_is_done) {
+TEST_P(TensorOnDevice, memory_is_released_only_after_the_work_that_uses_it) {
   Gate gate(place());
   gate.hold(zeros(memory_, DType::uint8, {100'000}, place()));
   EXPECT_GT(memory_.claimed(place()), 0U);
@@ -267,7 +267,7 @@ TEST_P(TensorOnDevice, memory_in_use_is_not_given_back_before_the_work_is_done) 
   EXPECT_TRUE(test::eventually([&] { return memory_.claimed(place()) <= 2 * 100'000; }));
 }
 
-TEST_P(TensorOnDevice, a_budget_waits_for_memory_that_work_still_uses) {
+TEST_P(TensorOnDevice, an_exhausted_budget_waits_for_retired_memory) {
   Memory memory(session_.join(), {.budgets = {{place(), 3 * kMiB}}});
   Gate gate(place());
   gate.hold(empty(memory, DType::uint8, {static_cast<std::int64_t>(2 * kMiB)}, place()));
@@ -278,7 +278,7 @@ TEST_P(TensorOnDevice, a_budget_waits_for_memory_that_work_still_uses) {
   EXPECT_EQ(sum(zeros(memory, DType::uint8, {static_cast<std::int64_t>(2 * kMiB)}, place())), 0.0);
 }
 
-TEST_P(TensorOnDevice, addresses_are_those_of_the_first_element) {
+TEST_P(TensorOnDevice, device_ptr_points_to_the_first_element) {
   const Tensor tensor = counted({10});
   EXPECT_EQ(tensor.slice(0, 3).device_ptr().address, tensor.device_ptr().address + 12);
 }
@@ -291,18 +291,18 @@ class TensorErrors : public ::testing::Test {
   Memory memory_{session_.join()};
 };
 
-TEST_F(TensorErrors, a_tensor_without_memory_says_so) {
+TEST_F(TensorErrors, a_tensor_without_memory_throws) {
   const Tensor none;
   EXPECT_FALSE(none.is_open());
   EXPECT_EQ(to_string(none), "[]\nuint8[0] without memory");
-  expect_error(Errc::invalid_argument, [&] { static_cast<void>(none.place()); }, {"without memory"});
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(none.place()); }, {"has no memory"});
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(none.copy()); });
   expect_error(Errc::invalid_argument, [&] { none.fill(0); });
   expect_error(Errc::invalid_argument, [&] { none.synchronize(); });
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(none.elements<std::uint8_t>()); });
 }
 
-TEST_F(TensorErrors, wrong_types_shapes_and_places_are_named) {
+TEST_F(TensorErrors, errors_name_wrong_types_shapes_and_places) {
   const Tensor tensor = zeros(memory_, DType::float32, {2, 3});
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(tensor.elements<double>()); }, {"float64"});
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(tensor.transpose(0, 1).elements<float>()); },
@@ -318,9 +318,9 @@ TEST_F(TensorErrors, wrong_types_shapes_and_places_are_named) {
                {"complex64"});
 }
 
-TEST_F(TensorErrors, ranges_that_a_type_cannot_count_are_refused) {
+TEST_F(TensorErrors, arange_rejects_ranges_that_the_type_cannot_represent) {
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(arange(memory_, DType::int8, 0, 129)); },
-               {"int8 cannot count from 0 to before 129"});
+               {"int8 cannot count from 0 up to 129"});
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(arange(memory_, DType::uint8, -1, 2)); });
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(arange(memory_, DType::float16, 0, 2050)); });
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(arange(memory_, DType::int64, 3, 2)); });
@@ -331,13 +331,13 @@ TEST_F(TensorErrors, ranges_that_a_type_cannot_count_are_refused) {
   EXPECT_EQ(sum(arange(memory_, DType::float16, 2047, 2049)), 4095.0);
 }
 
-TEST_F(TensorErrors, bytes_must_hold_the_layout) {
+TEST_F(TensorErrors, from_bytes_rejects_a_layout_that_exceeds_the_bytes) {
   const std::array<std::byte, 7> bytes{};
   expect_error(Errc::invalid_argument,
                [&] { static_cast<void>(from_bytes(memory_, TensorLayout::contiguous(DType::int32, {2}), bytes)); });
 }
 
-TEST_F(TensorErrors, random_numbers_are_within_their_range) {
+TEST_F(TensorErrors, random_numbers_are_in_range) {
   for (const DType dtype : {DType::float16, DType::bfloat16, DType::float32, DType::float64}) {
     const Tensor numbers = random(memory_, dtype, {10'000}, 1);
     const double mean = sum(numbers) / 10'000;

@@ -13,7 +13,6 @@
 
 #include "drover/session/session.hpp"
 #include "drover/tensor/memory.hpp"
-#include "drover/tensor/place.hpp"
 
 namespace drover {
 

@@ -1,24 +1,23 @@
-// drover/tensor/dlpack.hpp: arrays handed to and taken from other libraries in this process, without a copy.
+// drover/tensor/dlpack.hpp: arrays of other libraries in this process, imported and exported without a copy.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "drover/device/memory.hpp"
-#include "drover/tensor/place.hpp"
 #include "drover/tensor/tensor.hpp"
-#include "drover/tensor/tensor_layout.hpp"
 
 namespace drover {
 
-/// The C interface of DLPack 1.1, bit for bit, so that no header of DLPack is needed: a pointer to one of its own
-/// structures is cast to that of the same name. Names are those of DLPack.
+/// The C interface of DLPack 1.1, layout-compatible: a pointer to one of DLPack's structures can be cast to the one
+/// of the same name here, without its header.
 namespace dlpack {
 
-// NOLINTBEGIN(readability-identifier-naming): names that all libraries share
+// NOLINTBEGIN(readability-identifier-naming): the names of DLPack
 
-/// Where memory lies. Others exist; drover takes these.
+/// The device types that drover supports.
 enum DLDeviceType : std::int32_t {
   kDLCPU = 1,           ///< host memory
   kDLCUDA = 2,          ///< memory of an NVIDIA GPU
@@ -26,17 +25,17 @@ enum DLDeviceType : std::int32_t {
   kDLCUDAManaged = 13,  ///< memory that moves between host and GPU
 };
 
-/// A device type and a number of it.
+/// A device.
 struct DLDevice {
-  DLDeviceType device_type;  ///< which kind
+  DLDeviceType device_type;  ///< its type
   std::int32_t device_id;    ///< as CUDA numbers them in this process; 0 for host memory
 };
 
-/// Kinds of elements that drover has too.
+/// The kinds of elements that drover supports.
 enum DLDataTypeCode : std::uint8_t {
   kDLInt = 0,      ///< signed
   kDLUInt = 1,     ///< unsigned
-  kDLFloat = 2,    ///< of IEEE 754
+  kDLFloat = 2,    ///< IEEE 754
   kDLBfloat = 4,   ///< bfloat16
   kDLComplex = 5,  ///< bits count both parts
   kDLBool = 6,     ///< 8 bits, 0 or 1
@@ -46,110 +45,154 @@ enum DLDataTypeCode : std::uint8_t {
 struct DLDataType {
   std::uint8_t code;    ///< a `DLDataTypeCode`, or one that drover does not know
   std::uint8_t bits;    ///< of one lane
-  std::uint16_t lanes;  ///< numbers in one element; drover takes 1
+  std::uint16_t lanes;  ///< numbers in one element; drover supports 1
 };
 
-/// An array that others own.
+/// An array without an owner.
 struct DLTensor {
-  void* data;                 ///< an address on the device; may be null for an array without elements
-  DLDevice device;            ///< where
+  void* data;                 ///< address on the device; may be null for an empty array
+  DLDevice device;            ///< where it lies
   std::int32_t ndim;          ///< number of dimensions
-  DLDataType dtype;           ///< of the elements
+  DLDataType dtype;           ///< type of the elements
   std::int64_t* shape;        ///< `ndim` sizes
-  std::int64_t* strides;      ///< `ndim` strides in elements; null for row after row
+  std::int64_t* strides;      ///< `ndim` strides in elements; null for row-major order
   std::uint64_t byte_offset;  ///< from `data` to the first element
 };
 
-/// An array with its owner, in the form without a version.
+/// An array with its owner, from before DLPack 1.0.
 struct DLManagedTensor {
   DLTensor dl_tensor;                 ///< the array
-  void* manager_ctx;                  ///< the owner's
-  void (*deleter)(DLManagedTensor*);  ///< called once by whoever took it, when done; may be null
+  void* manager_ctx;                  ///< for the owner
+  void (*deleter)(DLManagedTensor*);  ///< called once by the consumer, when done; may be null
 };
 
-/// The version of the interface that a structure has.
+/// The version of a structure.
 struct DLPackVersion {
-  std::uint32_t major;  ///< another one means another structure
-  std::uint32_t minor;  ///< another one means further constants
+  std::uint32_t major;  ///< changes with the structure
+  std::uint32_t minor;  ///< changes with the constants
 };
 
-/// An array with its owner, in the form of DLPack 1.0 and later. Of a version with another `major` only the first
-/// three fields can be read.
+/// An array with its owner, from DLPack 1.0 on. If the `major` version differs, only the first three fields are
+/// valid.
 struct DLManagedTensorVersioned {
-  DLPackVersion version;                       ///< of this structure
-  void* manager_ctx;                           ///< the owner's
-  void (*deleter)(DLManagedTensorVersioned*);  ///< called once by whoever took it, when done; may be null
-  std::uint64_t flags;                         ///< bits below
+  DLPackVersion version;                       ///< version of this structure
+  void* manager_ctx;                           ///< for the owner
+  void (*deleter)(DLManagedTensorVersioned*);  ///< called once by the consumer, when done; may be null
+  std::uint64_t flags;                         ///< `kFlag...` below
   DLTensor dl_tensor;                          ///< the array
 };
 
 // NOLINTEND(readability-identifier-naming)
 
-inline constexpr DLPackVersion kVersion = {.major = 1,
-                                           .minor = 1};  ///< what is exported, and the newest that is read
-inline constexpr std::uint64_t kFlagReadOnly = 1;        ///< it must not be written
-inline constexpr std::uint64_t kFlagIsCopied = 2;        ///< it was copied for whoever asked
+inline constexpr DLPackVersion kVersion = {.major = 1, .minor = 1};  ///< of exports, and the newest that is read
+inline constexpr std::uint64_t kFlagReadOnly = 1;                    ///< read-only
+inline constexpr std::uint64_t kFlagIsCopied = 2;                    ///< a copy that only the consumer has
 
 }  // namespace dlpack
 
-/// An array that goes to another library, or came from one.
+/// An array for another library, or from one.
 ///
-/// Streams are no part of these structures; Python's protocol has them. Who asks an object for its array calls
-/// `__dlpack__(stream=s)`, where s is the stream on which it will use the array: for cuda 1 for the default stream, 2
-/// for the per-thread default stream, else the address of a CUstream, and -1 to do without ordering; for host memory
-/// None. The producer makes s wait for its own work. An export from drover must be ordered like this by its caller;
-/// work on an emulated device must be finished, since others see host memory.
+/// DLPack's structures do not name streams; Python's protocol does. A consumer calls `__dlpack__(stream=s)`, where s
+/// is the stream on which it will use the array: for cuda 1 for the default stream, 2 for the per-thread default
+/// stream, the address of a CUstream, or -1 for no ordering; for host memory None. The producer makes s wait for its
+/// work. The caller of an export from drover must do the same, and finish work on emulated devices, whose memory
+/// looks like host memory.
 struct DlpackArray {
-  TensorLayout layout;           ///< of the memory at `base`
-  Place place;                   ///< where it lies
-  DevicePtr base;                ///< its first byte; a host address for `cpu` and for emulated devices
-  std::shared_ptr<void> keeper;  ///< the memory lives as long as this; shared with whatever else needs the memory
-  bool is_read_only = false;     ///< it must not be written
-  bool is_copied = false;        ///< nobody else has this memory
+  TensorLayout layout;               ///< of the memory at `base`
+  Place place;                       ///< where it lies
+  DevicePtr base;                    ///< its first byte; a host address for `cpu` and for emulated devices
+  std::shared_ptr<void> keep_alive;  ///< keeps the memory alive; shared with whatever else needs it
+  bool is_read_only = false;         ///< it must not be written
+  bool is_copied = false;            ///< no other owner has this memory
 
-  /// The memory as the CPU sees it. Requires: host memory, or that of an emulated device.
+  /// The address for the CPU. Throws `Errc::invalid_argument` for memory of a GPU.
   [[nodiscard]] std::byte* host() const;
 };
 
-/// As other libraries see a place. An emulated device is host memory to them (kDLCPU): its addresses are those of
-/// this process, every library can use them, and none would know another type of device.
+/// A place as a DLPack device. Emulated devices are host memory (kDLCPU): their addresses are valid in this process,
+/// and no other library knows their type.
 [[nodiscard]] dlpack::DLDevice to_dlpack(const Place& place);
 
-/// The place of an array of another library. Pinned host memory is `cpu`; managed memory is that of the GPU it
-/// names, by DLPack's rule the first, whose streams order its use. Throws `Errc::unsupported` for devices that drover
-/// does not drive.
+/// A DLPack device as a place. Pinned host memory is `cpu`. Managed memory belongs to the GPU that it names, whose
+/// streams order its use. Throws `Errc::unsupported` for other devices.
 [[nodiscard]] Place from_dlpack(const dlpack::DLDevice& device);
 
-/// Gives an array away. The result owns a share of the keeper until its deleter is called, once, in any thread, also
-/// after `main` has returned. Throws `Errc::invalid_argument` if the layout is not valid, or there are elements but
-/// no memory; then nothing is owned.
+/// Exports an array. The result shares `keep_alive` until its deleter is called, once, on any thread, even after
+/// `main` has returned. Throws `Errc::invalid_argument` if the layout is not valid, or there are elements but no
+/// memory.
 [[nodiscard]] dlpack::DLManagedTensorVersioned* export_dlpack(const DlpackArray& array);
 
-/// The same in the form before version 1.0, for libraries that ask for no version. It cannot say that an array must
-/// not be written: such a one is `Errc::unsupported`.
+/// The same in the form before version 1.0, for libraries that request no version. Throws `Errc::unsupported` for
+/// read-only arrays, which this form cannot mark.
 [[nodiscard]] dlpack::DLManagedTensor* export_dlpack_unversioned(const DlpackArray& array);
 
-/// On which stream another library will use an array, as Python's protocol writes it: a CUstream's address, 1 for the
-/// default stream, 2 for that of each thread, -1 to do without ordering.
+/// The stream on which another library will use an array, as in Python's protocol: the address of a CUstream, 1 for
+/// the default stream, 2 for the per-thread default stream, -1 for no ordering.
 using DlpackStream = std::intptr_t;
 
-/// A tensor as an array for another library, which shares the elements and keeps them alive until it lets go. What
-/// `stream` does from now on comes after the work on the tensor; and the memory is not given back before what
-/// `stream` was given until then is done. Host memory, and that of emulated devices, has no streams: it is ready on
-/// return. If `stream` captures a graph, the elements are there on return, and when they are let go during a capture,
-/// the memory is given back after it. Throws as `Tensor::begin_use`, and `Errc::invalid_argument` for a stream that
-/// cannot be.
+/// A tensor as an array for another library, which shares the elements and keeps them alive until it releases
+/// `keep_alive`. Orders later work of `stream` after the work on the tensor, and reuses the memory only after what
+/// `stream` was given until the release is done. Without streams (host memory, emulated devices), or if `stream`
+/// captures a graph, waits until the elements are ready; a release during a capture takes effect after it. Throws as
+/// `Tensor::begin_use`, and `Errc::invalid_argument` for an invalid stream.
 [[nodiscard]] DlpackArray to_dlpack(const Tensor& tensor, DlpackStream stream = 1);
 
-/// Takes an array over. Its deleter is called exactly once: when the last copy of the result's keeper goes, in
-/// whatever thread, or before this throws. (So a Python capsule must be marked as used before this is called.) The
-/// memory itself is trusted to be what `managed` says. Throws `Errc::unsupported` for what drover has no word for: a
-/// newer major version, types without `DType`, more than `kMaxRank` dimensions, negative strides, elements that do
-/// not lie at multiples of their size, other devices; `Errc::corrupt` for what cannot be: negative sizes, elements
-/// without memory. Requires: not null.
+/// Takes ownership of an array. Calls its deleter exactly once: when the last copy of the result's `keep_alive` is
+/// released, on any thread, or before this throws. (So mark a Python capsule as used before this call.) Trusts that
+/// the memory is what `managed` says. Throws `Errc::unsupported` for a newer major version, types without `DType`,
+/// more than `kMaxRank` dimensions, negative strides, misaligned elements, and other devices; `Errc::corrupt` for
+/// negative sizes, and elements without memory. Requires: not null.
 [[nodiscard]] DlpackArray import_dlpack(dlpack::DLManagedTensorVersioned* managed);
 
 /// The same for the form before version 1.0.
 [[nodiscard]] DlpackArray import_dlpack(dlpack::DLManagedTensor* managed);
+
+/// How an array of another library became a tensor.
+enum class ImportWay : std::uint8_t {
+  ipc_handle,  ///< the same memory, which peers open by a handle; it dies with this process
+  retained,    ///< the same memory, which the session holds too; it survives this process
+  copied,      ///< a copy in memory of the session; it survives this process
+  own,         ///< the same memory, which already belongs to the session: an exported tensor's, or a SlabAllocator's
+};
+
+/// "ipc_handle", "retained", "copied", "own".
+[[nodiscard]] const char* to_string(ImportWay way) noexcept;
+
+/// A tensor, and how its memory relates to that of the array.
+struct Imported {
+  Tensor tensor;                      ///< the array's elements
+  ImportWay way = ImportWay::copied;  ///< how it was imported
+};
+
+/// Options of `import_tensor`.
+struct ImportOptions {
+  /// The stream on which the other library uses the array (see Device::borrow_stream): work on the tensor comes after
+  /// everything that it was given. Without it the array must be ready. Only for arrays on a device.
+  std::optional<std::uintptr_t> stream;
+  /// Whether the tensor may share the memory of the array; if false, it is a copy.
+  bool may_share = true;
+};
+
+/// Makes a tensor of an array of another library, at the same place. Shares memory that the session already has
+/// (`own`), virtual memory that can be exported (`retained`), and plain allocations (`ipc_handle`). Copies the rest:
+/// host memory, pools, managed memory, arrays over several mappings, and elements that are misaligned in their
+/// allocation. Traces the way, e.g. as "tensor.import.copied".
+///
+/// Releases `keep_alive` at once for `own`. Otherwise holds it until the copy is done, or no process in the session
+/// has a lease on the allocation: every use of `memory` checks that, so keep a Memory until then. Imports of one
+/// allocation share a slab, and are released together, without a mutex, on any thread that uses `memory`.
+///
+/// Tensors cannot be marked read-only: do not write to a tensor of a read-only array unless it is `copied`. After the
+/// process of an `ipc_handle` has died, opening it throws `Errc::peer_lost`.
+///
+/// Does not wait for the stream, except to copy host memory. Throws `Errc::invalid_argument` if no such memory lies
+/// on the array's device, or there is no such stream, and as `Memory::allocate`.
+[[nodiscard]] Imported import_tensor(const Memory& memory, const DlpackArray& array,
+                                     const ImportOptions& options = {});
+
+/// As import_tensor for an array that is `own`; nullopt for any other. Needs only an address: no driver is queried,
+/// and no `keep_alive` is needed.
+[[nodiscard]] std::optional<Tensor> find_tensor(const Memory& memory, const DlpackArray& array,
+                                                const std::optional<std::uintptr_t>& stream);
 
 }  // namespace drover

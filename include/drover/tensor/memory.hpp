@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -9,27 +10,59 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "drover/device/info.hpp"
 #include "drover/device/memory.hpp"
 #include "drover/ipc/lease.hpp"
-#include "drover/tensor/place.hpp"
 
 namespace drover {
 
 class MappedSlab;
 class MemoryState;
 
-/// A piece of shared memory that this process may use: a lease on a block, and where the block lies in this process.
-/// The memory lives as long as any process, or a message on its way, has a lease on it. Move-only. Its contents are
-/// what others left there.
+/// Where memory lies: on the host, or on a device by this process's number. Messages identify devices by UUID, since
+/// processes may number them differently.
+struct Place {
+  bool is_device = false;                   ///< false for host memory, which ignores the rest
+  BackendKind backend = BackendKind::host;  ///< which kind of device
+  int index = 0;                            ///< its number in this process
+
+  /// Host memory.
+  [[nodiscard]] static Place cpu() noexcept { return {}; }
+  /// Device memory.
+  [[nodiscard]] static Place device(BackendKind backend, int index) noexcept {
+    return {.is_device = true, .backend = backend, .index = index};
+  }
+  /// Parses "cpu", "cuda:0" or "host:1"; throws `Errc::invalid_argument` for anything else. Does not check that the
+  /// device exists.
+  [[nodiscard]] static Place parse(std::string_view text);
+
+  /// Same place.
+  friend bool operator==(const Place& one, const Place& other) noexcept { return (one <=> other) == 0; }
+  /// An arbitrary order, for maps.
+  friend std::strong_ordering operator<=>(const Place& one, const Place& other) noexcept {
+    if (one.is_device != other.is_device)
+      return static_cast<int>(one.is_device) <=> static_cast<int>(other.is_device);
+    if (!one.is_device) return std::strong_ordering::equal;
+    return std::pair(one.backend, one.index) <=> std::pair(other.backend, other.index);
+  }
+};
+
+/// "cpu", "cuda:0", "host:1".
+[[nodiscard]] std::string to_string(const Place& place);
+
+/// A piece of shared memory: a lease on a block, and its address in this process. The memory lives as long as any
+/// process, or a message in flight, has a lease on it. New blocks are uninitialized. Move-only.
 class Block {
  public:
-  /// Nothing.
+  /// Empty.
   Block() noexcept = default;
   /// Takes over.
   Block(Block&& other) noexcept = default;
-  /// Releases what was held, then takes over.
+  /// Releases its own memory, then takes over.
   Block& operator=(Block&& other) noexcept;
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -37,21 +70,21 @@ class Block {
 
   /// Whether it holds memory.
   [[nodiscard]] bool is_open() const noexcept { return lease_.is_open(); }
-  /// Where it lies. Requires: `is_open`, as all below.
+  /// Where it lies. Requires: `is_open`, as do all methods below.
   [[nodiscard]] Place place() const;
-  /// What it can hold; at least what was asked for.
+  /// Bytes of the block; at least as many as requested.
   [[nodiscard]] std::uint64_t size() const noexcept { return lease_.bytes(); }
-  /// The bytes, of host memory. Throws `Errc::invalid_argument` for a device's.
+  /// The bytes. Throws `Errc::invalid_argument` for device memory.
   [[nodiscard]] std::span<std::byte> bytes() const;
   /// The address on the device. Throws `Errc::invalid_argument` for host memory.
   [[nodiscard]] DevicePtr device_ptr() const;
-  /// The claim on it.
+  /// The lease on it.
   [[nodiscard]] const Lease& lease() const noexcept { return lease_; }
-  /// One more claim on the same memory, e.g. to send it. Throws as `Lease::share`.
+  /// Another lease on the same memory, e.g. to send it. Throws as `Lease::share`.
   [[nodiscard]] Lease share() const { return lease_.share(); }
-  /// Gives the claim away, e.g. to a message; the block holds nothing afterwards.
+  /// Gives the lease away, e.g. to a message; the block is empty afterwards.
   [[nodiscard]] Lease take_lease() noexcept;
-  /// Ends the claim now.
+  /// Ends the lease; the block is empty afterwards.
   void release() noexcept;
 
  private:
@@ -59,78 +92,78 @@ class Block {
   friend class TensorStorage;
 
   Lease lease_;
-  std::shared_ptr<MappedSlab> slab_;    // shared: every block in it needs it mapped
-  std::shared_ptr<MemoryState> state_;  // shared: keeps the accounts
+  std::shared_ptr<MappedSlab> slab_;    // shared: mapped while there are blocks in it
+  std::shared_ptr<MemoryState> state_;  // shared: counts the claims
 };
 
-/// How work of different processes on the same memory is kept in order.
+/// How work of different processes on the same memory is ordered.
 enum class Ordering : std::uint8_t {
-  timelines,  ///< streams wait for streams, and no CPU waits; where a device cannot, as with `host`
-  host,       ///< who sends waits until its stream is done
+  timelines,  ///< streams wait for streams, and no CPU waits; devices that cannot use `host`
+  host,       ///< the sender waits until its stream is done
 };
 
-/// How memory is taken.
+/// Options of a Memory.
 struct MemoryOptions {
-  std::uint64_t slab_bytes = std::uint64_t{64} << 20U;  ///< size of a slab; what needs half of it has its own
-  std::map<Place, std::uint64_t> budgets;               ///< most bytes this process may claim, where it is limited
-  Ordering ordering = Ordering::timelines;              ///< of work on what is sent
-  /// Host memory of slabs without blocks that is kept for the next ones, since new pages cost most of the time of a
-  /// large copy; 0 gives it back at once. Unless given, what `DROVER_IDLE_MEMORY` says, else 1 GiB, or a 16th of the
-  /// machine's memory if that is less. On devices one slab is kept, whatever this says; and what others
-  /// allocated and this one opened by a handle: at most this, and a 64th of the device's memory.
+  std::uint64_t slab_bytes = std::uint64_t{64} << 20U;  ///< slab size; blocks over half of it get their own slab
+  std::map<Place, std::uint64_t> budgets;               ///< limits of what this process may claim, by place
+  Ordering ordering = Ordering::timelines;              ///< of work on memory that is sent
+  /// Most host memory in empty slabs that is kept for later blocks, since page faults dominate the cost of large
+  /// copies; 0 keeps none. Defaults to `DROVER_IDLE_MEMORY`, or else to the lesser of 1 GiB and a 16th of the
+  /// machine's memory. Devices keep one empty slab regardless, and memory of other processes that was opened by a
+  /// handle: at most this much, and a 64th of the device's memory.
   std::optional<std::uint64_t> idle_bytes;
-  /// For how long it is kept; less if the machine is short of memory. What is open by a handle: a 40th of it.
+  /// How long empty slabs are kept; less if the machine is short of memory. For open handles, a 40th of it.
   std::chrono::milliseconds idle_time{2000};
 };
 
-/// One slab that this process has mapped, and who has how much of it.
+/// Usage of one slab that this process has mapped.
 struct SlabUsage {
-  /// What one participant has, or the messages have.
+  /// What one participant, or all messages, hold.
   struct Holder {
     std::string name;          ///< "participant 3", "in transit", "kept"
     std::uint64_t leases = 0;  ///< how many
-    std::uint64_t bytes = 0;   ///< of their blocks
+    std::uint64_t bytes = 0;   ///< bytes of their blocks
   };
   Place place;                   ///< where it lies
   ObjectHandle handle;           ///< its name in the session
-  bool is_own = false;           ///< whether this process made its memory; not if it imported it
-  bool is_idle = false;          ///< whether it has no block, and is kept for the next
-  bool is_known = true;          ///< else somebody stands still in its ledger, and what follows `bytes` is unknown
-  std::uint64_t bytes = 0;       ///< all of it
+  bool is_own = false;           ///< whether this process made its memory; false for imports
+  bool is_idle = false;          ///< whether it is empty, and kept for later blocks
+  bool is_known = true;          ///< false if its ledger stayed locked: then all after `bytes` is unknown
+  std::uint64_t bytes = 0;       ///< its size
   std::uint64_t free_bytes = 0;  ///< not in any block
   std::uint64_t blocks = 0;      ///< in use
-  std::vector<Holder> holders;   ///< by number
+  std::vector<Holder> holders;   ///< by participant
 };
 
-/// The shared memory of a session as this process uses it. Takes slabs as needed and gives them back when they are
-/// empty, but for one of each place, which stays for the next block, and those of the host that are kept a little
-/// while (`MemoryOptions::idle_bytes`). Slabs of others stay mapped for more to come: those of the common size, or in
-/// use elsewhere, until they are empty and this process ends a block in one, maps a new one, or trims. A handle:
-/// copies refer to the same. Safe for all threads. Devices are opened when their memory is first used.
+/// The shared memory of a session as this process uses it. Makes slabs as needed and gives empty ones back, except
+/// for one at each place, and for slabs of the host that are kept for a while (`MemoryOptions::idle_bytes`). Slabs of
+/// other processes stay mapped while they have the common size, or are in use elsewhere, until they are empty and
+/// this process releases a block in one, maps a new one, or trims. A handle: copies refer to the same memory. Safe
+/// for all threads. Opens devices when their memory is first used.
 class Memory {
  public:
-  /// Nothing is taken until a block is asked for.
+  /// Takes no memory until the first block.
   explicit Memory(std::shared_ptr<Membership> membership, const MemoryOptions& options = {});
 
   /// A block of at least `bytes`, aligned to 512. Throws `Errc::limit_reached` if that exceeds the budget of this
-  /// process, in which blocks count in whole chunks and received ones count too, and `Errc::device_memory` or
-  /// `Errc::out_of_memory` if there is no more, saying who holds what. Requires: bytes > 0.
+  /// process, which counts whole chunks, and received blocks too; `Errc::device_memory` or `Errc::out_of_memory`,
+  /// with what each holder has, if there is no more. Requires: bytes > 0.
   [[nodiscard]] Block allocate(const Place& place, std::uint64_t bytes);
-  /// The memory of a lease that came with a message. Throws `Errc::not_found` if its device is not visible here;
-  /// where it throws, the lease is still the caller's.
+  /// Opens a lease that came with a message. Throws `Errc::not_found` if its device is not visible here. If it
+  /// throws, the caller keeps the lease.
   [[nodiscard]] Block open(Lease&& lease);
 
-  /// Whether it is memory of this session: what is sent there must be.
+  /// Whether it belongs to this session, as memory that is sent there must.
   [[nodiscard]] bool is_of(const std::shared_ptr<Membership>& membership) const noexcept;
   /// Bytes this process claims there.
   [[nodiscard]] std::uint64_t claimed(const Place& place) const;
-  /// All slabs that are mapped here. Waits for other users of their ledgers, a moment.
+  /// All slabs that are mapped here. Waits up to 100 ms for each ledger that is locked.
   [[nodiscard]] std::vector<SlabUsage> usage() const;
-  /// Gives back to other libraries what nobody uses any more, as every use of the memory does; returns at once if
-  /// there is nothing, and asks no device. For programs that have sent such memory, and do something else for long.
+  /// Gives imported memory that no process uses any more back to its library, as every other method does too. Returns
+  /// at once if there is none, and asks no device. For programs that send such memory, then do something else for
+  /// long.
   void collect() const noexcept;
-  /// Gives back every slab of its own that has no block in use, idle ones too, and every other in which this process
-  /// has none.
+  /// Gives back every own slab that is empty, and unmaps every other one in which this process has no block.
   void trim();
 
  private:

@@ -1,4 +1,4 @@
-// drover/tensor/npy.hpp: tensors in files of NumPy's format .npy.
+// drover/tensor/npy.hpp: tensors in NumPy's .npy files.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,19 @@
 
 namespace drover {
 
-/// What the beginning of a .npy file says.
+/// The header of a .npy file.
 struct NpyHeader {
-  TensorLayout layout;          ///< of the data, whose first byte is byte 0; strides of Fortran order where it has it
-  std::size_t data_offset = 0;  ///< where in the file the data begin
+  TensorLayout layout;          ///< of the data from `data_offset`; may have Fortran strides
+  std::size_t data_offset = 0;  ///< where the data begin in the file
 };
 
-/// Reads the header of a whole file in memory, format 1.0, 2.0 or 3.0. Bytes behind the data are let be. Nothing in
-/// the file is trusted: `Errc::corrupt` if it is no such file or is cut off, `Errc::unsupported` for what drover has
-/// no type for: structures, objects, texts, big-endian numbers, more than `kMaxRank` dimensions.
+/// Parses the header of a whole file in memory, format 1.0, 2.0 or 3.0. Ignores bytes after the data. Trusts nothing
+/// in the file: throws `Errc::corrupt` if it is not such a file or is truncated, `Errc::unsupported` for structures,
+/// objects, strings, big-endian numbers, and more than `kMaxRank` dimensions.
 [[nodiscard]] NpyHeader parse_npy(std::span<const std::byte> file);
 
-/// The header (format 1.0) of a file whose data are the elements row after row; a multiple of 64 bytes.
-/// Throws `Errc::invalid_argument` if the layout is not contiguous, `Errc::unsupported` for bfloat16, which the
-/// format does not know.
+/// The header (format 1.0) for a contiguous layout; a multiple of 64 bytes. Throws `Errc::invalid_argument` if the
+/// layout is not contiguous, `Errc::unsupported` for bfloat16, which the format lacks.
 [[nodiscard]] std::string npy_header(const TensorLayout& layout);
 
 /// A tensor that was read from a file. Move-only; owns its memory.
@@ -38,11 +37,11 @@ class NpyFile {
   [[nodiscard]] const TensorLayout& layout() const noexcept { return layout_; }
   /// The elements, aligned for any type; valid as long as this is.
   [[nodiscard]] std::span<const std::byte> data() const noexcept { return {data_.get(), size()}; }
-  /// As above, to write.
+  /// The same, writable.
   [[nodiscard]] std::span<std::byte> data() noexcept { return {data_.get(), size()}; }
 
  private:
-  // 0 once it was moved from.
+  // 0 after a move.
   [[nodiscard]] std::size_t size() const noexcept { return data_ == nullptr ? 0 : layout_.extent_bytes().end; }
 
   TensorLayout layout_;
@@ -50,14 +49,14 @@ class NpyFile {
 };
 
 /// Reads a file. Blocks. Throws as `parse_npy`, and `Errc::not_found` if there is none, `Errc::invalid_argument` if
-/// it is a folder or a device, `Errc::out_of_memory` if it does not fit.
+/// it is a folder or a device, `Errc::out_of_memory` if it does not fit in memory.
 [[nodiscard]] NpyFile read_npy(const std::string& path);
 
-/// Writes the elements of `memory` that `layout` names, row after row, to a file. Blocks until it is on the disk. The
-/// file is there whole or not at all: it is written under another name in the same folder and then takes the place of
-/// what was there, a link included. Elements that do not lie row after row are copied first, which takes as much
-/// memory again. Throws as `npy_header`, `Errc::invalid_argument` if the layout reaches outside `memory` or `path` is
-/// a folder, `Errc::limit_reached` if the disk is full, `Errc::not_found` if there is no such folder.
+/// Writes the elements of a layout in row-major order to a file. Blocks until it is on disk. Atomic: writes a
+/// temporary file in the same folder, then renames it, which replaces a previous file or link. Copies the elements
+/// first if they are not contiguous, which takes as much memory again. Throws as `npy_header`,
+/// `Errc::invalid_argument` if the layout exceeds `memory` or `path` is a folder, `Errc::limit_reached` if the disk
+/// is full, `Errc::not_found` if the folder does not exist.
 void write_npy(const std::string& path, const TensorLayout& layout, std::span<const std::byte> memory);
 
 }  // namespace drover

@@ -1,9 +1,10 @@
-// drover/tensor/send.hpp: tensors between processes, through queues and pipes.
+// drover/tensor/send.hpp: tensors in queues and pipes, and kept in a session.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "drover/base/clock.hpp"
 #include "drover/ipc/lease.hpp"
@@ -16,35 +17,45 @@ namespace drover {
 /// Bytes of a tensor's record, whatever its size.
 inline constexpr std::size_t kTensorRecordBytes = 224;
 
-/// A tensor on its way: a record of its form and of when it is ready, and a claim on its memory. What messages with
-/// several tensors, or with other things beside them, are made of.
+/// A packed tensor: a record of its layout and of the points at which it is ready, and a lease on its memory. For
+/// messages with several tensors, or with other contents.
 struct PackedTensor {
-  std::array<std::byte, kTensorRecordBytes> record;  ///< goes in the message
-  Lease lease;                                       ///< goes with the message
+  std::array<std::byte, kTensorRecordBytes> record;  ///< part of the message's bytes
+  Lease lease;                                       ///< sent with the message
 };
 
-/// Packs a tensor for a message. The tensor stays as it is, and both sides share its elements. Work on it that is
-/// submitted goes on: whoever unpacks it waits for that, on its stream. Throws `Errc::peer_lost` if the contents are
-/// lost, `Errc::invalid_argument` for a tensor without memory.
+/// Packs a tensor for a message. The tensor stays valid, and both sides share its elements. Does not wait for work in
+/// flight on it: the streams of the receiver do. Throws `Errc::peer_lost` if the contents are lost,
+/// `Errc::invalid_argument` for a tensor without memory.
 [[nodiscard]] PackedTensor pack(const Tensor& tensor);
-/// The tensor of a record and a lease that came with a message. Throws `Errc::corrupt` if the record is none, or does
-/// not fit the memory; `Errc::peer_lost` if its sender died before its work on it was done; and as `Memory::open`.
-/// Where it throws, the lease is still the caller's.
+/// Makes a tensor of a record and a lease from a message. Throws `Errc::corrupt` if the record is invalid or does not
+/// fit the memory; `Errc::peer_lost` if the sender died before its work on the tensor was done; and as
+/// `Memory::open`. If it throws, the caller keeps the lease.
 [[nodiscard]] Tensor unpack(const Memory& memory, std::span<const std::byte> record, Lease&& lease);
 
-/// Sends a tensor without copying it: both sides share its elements from now on. To send a copy, put `tensor.copy()`.
+/// Sends a tensor without copying it: both sides share its elements. To send a copy, put `tensor.copy()`.
 PutResult put(Queue& queue, const Tensor& tensor, Deadline deadline = Deadline::never());
-/// Sends it away: after success this tensor has no memory any more, though views of it that are held elsewhere do.
+/// Sends a tensor away: after success it has no memory any more, but other views of it do.
 PutResult put(Queue& queue, Tensor&& tensor, Deadline deadline = Deadline::never());
-/// Takes a tensor. Throws as `unpack`, and `Errc::invalid_argument` if the message is not one tensor; it is gone
-/// then.
+/// Receives a tensor. Throws as `unpack`, and `Errc::invalid_argument` if the message is not one tensor. If it
+/// throws, the message is lost.
 GetResult get(Queue& queue, const Memory& memory, Tensor& into, Deadline deadline = Deadline::never());
 
 /// As `put`, to the other end of a pipe.
 PutResult send(Pipe& pipe, const Tensor& tensor, Deadline deadline = Deadline::never());
-/// The same: sends it away.
+/// The same, but sends it away.
 PutResult send(Pipe& pipe, Tensor&& tensor, Deadline deadline = Deadline::never());
-/// As `get`, from the other end.
+/// As `get`, from the other end of a pipe.
 GetResult receive(Pipe& pipe, const Memory& memory, Tensor& into, Deadline deadline = Deadline::never());
+
+/// Keeps a tensor in the session under a name, which it replaces, until it is dropped (`Session::drop`) or the
+/// session ends; it survives this process. Shares the elements, and waits until they are ready. `Session::kept` and
+/// `drover session show` list what is kept. Throws as `Tensor::synchronize` and `Membership::keep`, and
+/// `Errc::unsupported` for memory of another library that was imported by its handle.
+void keep(std::string_view name, const Tensor& tensor);
+
+/// A kept tensor, which stays kept; copies nothing. Throws `Errc::not_found`, with kept names, if there is none;
+/// `Errc::invalid_argument` if the kept object is not a tensor; and as `Memory::open`.
+[[nodiscard]] Tensor recall(const Memory& memory, std::string_view name);
 
 }  // namespace drover

@@ -10,55 +10,53 @@
 
 namespace drover {
 
-/// What a SlabAllocator serves, and keeps.
+/// Options of a SlabAllocator.
 struct SlabAllocatorOptions {
-  BackendKind backend = BackendKind::cuda;  ///< whose devices
-  /// Freed memory that is kept for the next allocation, at most, on each device. Unless given, an eighth of its
-  /// memory.
+  BackendKind backend = BackendKind::cuda;  ///< of the devices
+  /// Most freed memory that is cached on each device; by default an eighth of its memory.
   std::optional<std::uint64_t> cached_bytes;
 };
 
-/// What a SlabAllocator has given out, and has in reserve.
+/// What a SlabAllocator has allocated and cached.
 struct SlabAllocatorUsage {
-  std::uint64_t blocks = 0;         ///< given out and not freed
+  std::uint64_t blocks = 0;         ///< allocated and not freed
   std::uint64_t bytes = 0;          ///< of these
-  std::uint64_t cached_blocks = 0;  ///< freed and kept
+  std::uint64_t cached_blocks = 0;  ///< freed and cached
   std::uint64_t cached_bytes = 0;   ///< of these
-  std::uint64_t hits = 0;           ///< allocations that took one of those
-  std::uint64_t misses = 0;         ///< all others
+  std::uint64_t hits = 0;           ///< allocations from the cache
+  std::uint64_t misses = 0;         ///< all other allocations
 };
 
-/// Lets another library of this process allocate in the session's slabs, so that each of its arrays is handed to
-/// other processes as a tensor is: by a lease, without a copy, and alive when this process dies (import_tensor knows
-/// it by its address).
+/// Lets another library of this process allocate in the session's slabs, so that its arrays are sent as tensors are:
+/// by a lease, without a copy, and alive after this process dies (import_tensor recognizes them by address).
 ///
-/// Memory belongs to a stream, as the library knows it: what is freed there is given out again there at once, since
-/// the stream does its work in order, and elsewhere after that work is done. A block that another process, or a
-/// message, has a lease on is never given out again: freeing it ends this process's lease, and it is theirs.
+/// Memory belongs to a stream, as the library names it. What is freed in a stream is reused there at once, since the
+/// stream does its work in order, and elsewhere after that work is done. A block on which another process or a
+/// message has a lease is never reused: `free` ends this process's lease, and the others keep theirs.
 ///
-/// Safe for all threads. No mutex is held while memory is taken, given back, or waited for.
+/// Safe for all threads. Holds no mutex while memory is allocated, released, or waited for.
 class SlabAllocator {
  public:
-  /// Takes nothing yet.
+  /// Allocates nothing yet.
   explicit SlabAllocator(const Memory& memory, const SlabAllocatorOptions& options = {});
-  /// Gives everything back, also what was not freed, after the streams have done what they were given.
+  /// Releases everything, even what was not freed, after the streams have done what they were given.
   ~SlabAllocator();
   SlabAllocator(const SlabAllocator&) = delete;
   SlabAllocator& operator=(const SlabAllocator&) = delete;
 
-  /// At least `bytes` on a device for use in `stream`, at a multiple of 512; for 0 bytes the address 0. When the
-  /// device has no more, or the budget is used up, the reserve is given back first, and streams are waited for.
-  /// Throws as `Memory::allocate`.
+  /// At least `bytes` on a device for use in `stream`, aligned to 512; address 0 for 0 bytes. If the device or the
+  /// budget has no more, empties the cache and waits for streams, then retries. Throws as `Memory::allocate`.
   [[nodiscard]] DevicePtr allocate(int device, std::uint64_t bytes, std::uintptr_t stream);
-  /// Says that `stream` uses it, too: it is not given out again before that has done what it was given until `free`.
+  /// Records that `stream` uses the memory too: it is not reused before `stream` has done what it was given until
+  /// `free`.
   void also_used_in(DevicePtr ptr, std::uintptr_t stream) noexcept;
-  /// Ends it; what the streams were given until now may still use it. An address that was not given out is logged. In
-  /// a forked child nothing.
+  /// Frees the memory; what the streams were given until now may still use it. Logs an error for an unknown address.
+  /// Does nothing in a forked child.
   void free(DevicePtr ptr) noexcept;
-  /// Gives the reserve back, and what was freed for good: as far as its streams are done, the rest at one of the next
-  /// calls.
+  /// Releases the cache, and what was freed but cannot be reused: now if its streams are done, otherwise in a later
+  /// call.
   void empty_cache() noexcept;
-  /// Of one device, or of all.
+  /// Usage of one device, or of all.
   [[nodiscard]] SlabAllocatorUsage usage(std::optional<int> device = std::nullopt) const;
 
  private:

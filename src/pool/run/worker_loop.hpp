@@ -11,7 +11,7 @@
 #include "drover/pool/pool.hpp"
 #include "drover/session/session.hpp"
 #include "drover/session/worker.hpp"
-#include "drover/tensor/place.hpp"
+#include "drover/tensor/memory.hpp"
 
 namespace drover {
 

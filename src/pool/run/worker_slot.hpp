@@ -12,7 +12,7 @@
 #include "drover/base/clock.hpp"
 #include "drover/ipc/queue.hpp"
 #include "drover/pool/worker_plan.hpp"
-#include "drover/tensor/place.hpp"
+#include "drover/tensor/memory.hpp"
 #include "pool/run/pending.hpp"
 #include "pool/watch/board_layout.hpp"
 

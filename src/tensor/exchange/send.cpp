@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
+#include "drover/ipc/kept.hpp"
 #include "tensor/memory/memory_state.hpp"
 #include "tensor/tensor_access.hpp"
 
@@ -19,31 +21,32 @@ constexpr std::uint32_t kRecordMagic = 0x534e'5444;  // "DTNS"
 constexpr std::uint16_t kRecordVersion = 1;
 constexpr std::size_t kMostPoints = 4;
 
-// A tensor as bytes; it has no padding.
+// A tensor as it travels in a message. Has no padding.
 struct Record {
   std::uint32_t magic = 0;
   std::uint16_t version = 0;
-  std::uint16_t points = 0;  // how many
+  std::uint16_t points = 0;  // number of valid entries in `ready`
   TensorLayout layout;
   std::array<TimelinePoint, kMostPoints> ready;
   std::uint64_t unused = 0;
 };
 static_assert(sizeof(Record) == kTensorRecordBytes && std::has_unique_object_representations_v<Record>);
 
-[[noreturn]] void throw_corrupt(const char* what) {
-  throw Error(Errc::corrupt, fmt::format("the record of a tensor {}", what),
-              "let all processes of a session use the same drover, and write to its queues by drover alone");
+[[noreturn]] void throw_corrupt_record(const char* what) {
+  throw Error(
+      Errc::corrupt, fmt::format("the record of a tensor {}", what),
+      "use the same version of drover in all processes of a session, and write to its queues only through drover");
 }
 
 Record parse(std::span<const std::byte> bytes, std::uint64_t memory_bytes) {
-  if (bytes.size() != kTensorRecordBytes) throw_corrupt("has another length");
+  if (bytes.size() != kTensorRecordBytes) throw_corrupt_record("has the wrong length");
   Record record;
   std::memcpy(&record, bytes.data(), sizeof(record));
-  if (record.magic != kRecordMagic) throw_corrupt("does not begin as one");
-  if (record.version != kRecordVersion) throw_corrupt("is of another version of drover");
-  if (!record.layout.is_valid()) throw_corrupt("has a shape that cannot be");
-  if (record.layout.extent_bytes().end > memory_bytes) throw_corrupt("reaches outside its memory");
-  if (record.points > kMostPoints) throw_corrupt("waits for too much");
+  if (record.magic != kRecordMagic) throw_corrupt_record("has the wrong magic number");
+  if (record.version != kRecordVersion) throw_corrupt_record("has an unknown version");
+  if (!record.layout.is_valid()) throw_corrupt_record("has an invalid layout");
+  if (record.layout.extent_bytes().end > memory_bytes) throw_corrupt_record("reaches outside its memory");
+  if (record.points > kMostPoints) throw_corrupt_record("has too many points");
   return record;
 }
 
@@ -54,17 +57,17 @@ bool is_tensor(const Message& message) {
 Tensor unpack_message(const Memory& memory, Message& message) {
   if (!is_tensor(message)) {
     throw Error(Errc::invalid_argument,
-                fmt::format("a message of {} bytes with {} leases came where a tensor was expected",
-                            message.bytes().size(), message.leases().size()),
-                "send nothing but tensors there, or take messages with Queue::get and look at them");
+                fmt::format("expected a tensor, got a message of {} bytes with {} leases", message.bytes().size(),
+                            message.leases().size()),
+                "send only tensors there, or receive with Queue::get");
   }
   auto leases = message.take_leases();
   return unpack(memory, message.bytes(), std::move(leases.front()));
 }
 
-// Only what was put is given up.
+// Closes the tensor only if it was put.
 template <class Put>
-PutResult put_away(Tensor& tensor, const Put& put) {
+PutResult put_and_close(Tensor& tensor, const Put& put) {
   const PutResult result = put(tensor);
   if (result == PutResult::put) tensor = Tensor();
   return result;
@@ -87,7 +90,7 @@ PackedTensor pack(const Tensor& tensor) {
 }
 
 Tensor unpack(const Memory& memory, std::span<const std::byte> record, Lease&& lease) {
-  require(lease.is_open(), "a tensor was to be made of a lease that claims nothing", "unpack each lease once");
+  require(lease.is_open(), "cannot unpack a tensor with an empty lease", "unpack each lease once");
   const Record parsed = parse(record, lease.bytes());
   std::vector<TimelinePoint> points(parsed.ready.begin(), parsed.ready.begin() + parsed.points);
   TensorStorage::check(memory, lease, points);
@@ -102,7 +105,7 @@ PutResult put(Queue& queue, const Tensor& tensor, Deadline deadline) {
 
 // NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): it is moved only if it was put
 PutResult put(Queue& queue, Tensor&& tensor, Deadline deadline) {
-  return put_away(tensor, [&](const Tensor& sent) { return put(queue, sent, deadline); });
+  return put_and_close(tensor, [&](const Tensor& sent) { return put(queue, sent, deadline); });
 }
 
 GetResult get(Queue& queue, const Memory& memory, Tensor& into, Deadline deadline) {
@@ -119,7 +122,7 @@ PutResult send(Pipe& pipe, const Tensor& tensor, Deadline deadline) {
 
 // NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): it is moved only if it was put
 PutResult send(Pipe& pipe, Tensor&& tensor, Deadline deadline) {
-  return put_away(tensor, [&](const Tensor& sent) { return send(pipe, sent, deadline); });
+  return put_and_close(tensor, [&](const Tensor& sent) { return send(pipe, sent, deadline); });
 }
 
 GetResult receive(Pipe& pipe, const Memory& memory, Tensor& into, Deadline deadline) {
@@ -127,6 +130,30 @@ GetResult receive(Pipe& pipe, const Memory& memory, Tensor& into, Deadline deadl
   const GetResult result = pipe.receive(message, deadline);
   if (result == GetResult::got) into = unpack_message(memory, message);
   return result;
+}
+
+// Waits: the owner of a pending timeline could be gone when the tensor is recalled.
+void keep(std::string_view name, const Tensor& tensor) {
+  if (TensorAccess::storage(tensor)->dies_with_its_process()) {
+    throw Error(
+        Errc::unsupported,
+        fmt::format("'{}' cannot be kept: its memory belongs to another library and dies with its process", name),
+        "keep tensor.copy()");
+  }
+  tensor.synchronize();
+  PackedTensor packed = pack(tensor);
+  const auto description = fmt::format("{} at {}", to_string(tensor.layout()), to_string(tensor.place()));
+  TensorAccess::membership(tensor.memory())
+      .keep(name, packed.record, description.substr(0, kMostKeptDescriptionBytes), std::span(&packed.lease, 1));
+}
+
+Tensor recall(const Memory& memory, std::string_view name) {
+  Recalled recalled = TensorAccess::membership(memory).recall(name);
+  if (recalled.leases.size() != 1 || recalled.record.size() != kTensorRecordBytes) {
+    throw Error(Errc::invalid_argument, fmt::format("the object kept under '{}' is not a tensor", name),
+                "recall it with Membership::recall, or drop it");
+  }
+  return unpack(memory, recalled.record, std::move(recalled.leases.front()));
 }
 
 }  // namespace drover

@@ -23,7 +23,7 @@
 #include "drover/base/mutex.hpp"
 #include "drover/device/backend.hpp"
 #include "drover/tensor/tensor.hpp"
-#include "tensor/exchange/lent_regions.hpp"
+#include "tensor/exchange/exported_blocks.hpp"
 #include "tensor/tensor_access.hpp"
 
 namespace drover {
@@ -31,16 +31,16 @@ namespace {
 
 constexpr std::uint64_t kSmallest = 512;
 constexpr std::uint64_t kShareOfDevice = 8;
-// How long an allocation that found no memory waits for work that uses what was freed.
+// How long an allocation that found no memory waits for work that uses freed blocks.
 constexpr std::chrono::seconds kPatience{10};
 
-// Eight sizes to each power of two: what differs a little shares its reserve, and an eighth is wasted at most.
+// Eight size classes for each power of two: similar sizes share cached blocks, and at most an eighth is wasted.
 std::uint64_t size_class(std::uint64_t bytes) {
   const std::uint64_t step = std::max(std::bit_floor(bytes) / 8, kSmallest);
   return (bytes + step - 1) / step * step;
 }
 
-// Memory that is alike to who asks for some.
+// Blocks of one kind are interchangeable.
 struct Kind {
   int device = 0;
   std::uintptr_t stream = 0;
@@ -48,20 +48,20 @@ struct Kind {
   auto operator<=>(const Kind&) const = default;
 };
 
-// One block, given out or kept. Known by its address for as long as it lives.
+// One block, allocated or cached. Registered by its address for as long as it lives.
 struct Piece {
   Piece(const Kind& what, Tensor memory)
       : kind(what), tensor(std::move(memory)), entry(TensorAccess::storage(tensor)) {}
 
   const Kind kind;
   const Tensor tensor;
-  const LentRegions::Entry entry;
+  const ExportedBlocks::Entry entry;
   std::vector<std::uintptr_t> other_streams;
-  std::vector<std::unique_ptr<StreamEvent>> ends;  // of what its streams were given, once it is freed for good
+  std::vector<std::unique_ptr<StreamEvent>> ends;  // of the work of its streams, once it is leaving
 };
 using Pieces = std::vector<std::unique_ptr<Piece>>;
 
-// Whether nobody but its allocator has it, here and elsewhere, and nothing but its stream works on it.
+// Whether only the allocator holds it, in this process and in others, and only its stream works on it.
 bool is_reusable(const Piece& piece) noexcept {
   const auto& storage = TensorAccess::storage(piece.tensor);
   if (!piece.other_streams.empty() || storage.use_count() > 1) return false;
@@ -73,8 +73,8 @@ bool is_reusable(const Piece& piece) noexcept {
   }
 }
 
-// Marks the ends of what its streams were given so far. False if one cannot be asked, as one that was destroyed: then
-// nobody knows when that is.
+// Records the ends of the work its streams were given so far. False if a stream cannot record, e.g. because it was
+// destroyed: then the end is unknown.
 bool mark_ends(Piece& piece) noexcept {
   try {
     Device& device = backend_of(piece.tensor.place().backend).open(piece.kind.device);
@@ -88,8 +88,8 @@ bool mark_ends(Piece& piece) noexcept {
     }
     return true;
   } catch (const std::exception& error) {
-    log(LogLevel::warn, fmt::format("{} at {} are not given back before the end: {}", format_bytes(piece.kind.bytes),
-                                    to_string(piece.tensor.place()), error.what()));
+    log(LogLevel::warn, fmt::format("{} at {} cannot be released before the allocator is destroyed: {}",
+                                    format_bytes(piece.kind.bytes), to_string(piece.tensor.place()), error.what()));
     return false;
   }
 }
@@ -106,16 +106,16 @@ bool has_ended(const Piece& piece, Deadline patience) noexcept {
     return has_failed;
   } catch (const std::exception& error) {
     log(LogLevel::debug, error.what());
-    return false;  // asked again later
+    return false;  // queried again later
   }
 }
 
 }  // namespace
 
 struct SlabAllocator::State {
-  using Reserve = std::list<std::unique_ptr<Piece>>;  // the one freed first comes first
+  using Cache = std::list<std::unique_ptr<Piece>>;  // the oldest comes first
 
-  State(Memory taken_from, const SlabAllocatorOptions& told) : memory(std::move(taken_from)), options(told) {}
+  State(Memory source, const SlabAllocatorOptions& chosen) : memory(std::move(source)), options(chosen) {}
 
   [[nodiscard]] std::uint64_t most_cached(int device) const {
     if (options.cached_bytes) return *options.cached_bytes;
@@ -139,42 +139,42 @@ struct SlabAllocator::State {
   }
 
   // Requires: `place` is no longer in the list of its kind.
-  [[nodiscard]] std::unique_ptr<Piece> remove(std::map<Kind, std::deque<Reserve::iterator>>::iterator kind,
-                                              Reserve::iterator place) DROVER_REQUIRES(mutex) {
+  [[nodiscard]] std::unique_ptr<Piece> remove(std::map<Kind, std::deque<Cache::iterator>>::iterator kind,
+                                              Cache::iterator place) DROVER_REQUIRES(mutex) {
     auto piece = std::move(*place);
-    reserve.erase(place);
+    cache.erase(place);
     cached[piece->kind.device] -= piece->kind.bytes;
     if (kind->second.empty()) by_kind.erase(kind);
     return piece;
   }
 
-  [[nodiscard]] DevicePtr give_out(std::unique_ptr<Piece> piece) DROVER_EXCLUDES(mutex) {
+  [[nodiscard]] DevicePtr hand_out(std::unique_ptr<Piece> piece) DROVER_EXCLUDES(mutex) {
     const DevicePtr ptr = piece->tensor.device_ptr();
     const MutexLock lock(mutex);
-    given.insert_or_assign(ptr.address, std::move(piece));
+    allocated.insert_or_assign(ptr.address, std::move(piece));
     return ptr;
   }
 
   [[nodiscard]] std::unique_ptr<Piece> take_back(DevicePtr ptr) DROVER_EXCLUDES(mutex) {
     const MutexLock lock(mutex);
-    auto node = given.extract(ptr.address);
+    auto node = allocated.extract(ptr.address);
     return node.empty() ? nullptr : std::move(node.mapped());
   }
 
-  // Returns what is too much now.
+  // Caches a block; returns those that exceed the limit now.
   [[nodiscard]] Pieces keep(std::unique_ptr<Piece> piece, std::uint64_t most) DROVER_EXCLUDES(mutex) {
     const MutexLock lock(mutex);
     const int device = piece->kind.device;
     auto& places = by_kind[piece->kind];
     cached[device] += piece->kind.bytes;
-    places.push_back(reserve.insert(reserve.end(), std::move(piece)));
+    places.push_back(cache.insert(cache.end(), std::move(piece)));
     return surplus(device, most);
   }
 
   // The oldest of a kind is the first in both lists.
   [[nodiscard]] Pieces surplus(int device, std::uint64_t most) DROVER_REQUIRES(mutex) {
     Pieces taken;
-    for (auto at = reserve.begin(); at != reserve.end() && cached[device] > most;) {
+    for (auto at = cache.begin(); at != cache.end() && cached[device] > most;) {
       const auto place = at++;
       if ((*place)->kind.device != device) continue;
       const auto kind = by_kind.find((*place)->kind);
@@ -184,16 +184,16 @@ struct SlabAllocator::State {
     return taken;
   }
 
-  [[nodiscard]] Pieces take_reserve() DROVER_EXCLUDES(mutex) {
+  [[nodiscard]] Pieces take_cache() DROVER_EXCLUDES(mutex) {
     const MutexLock lock(mutex);
-    Pieces all(std::make_move_iterator(reserve.begin()), std::make_move_iterator(reserve.end()));
-    reserve.clear();
+    Pieces all(std::make_move_iterator(cache.begin()), std::make_move_iterator(cache.end()));
+    cache.clear();
     by_kind.clear();
     cached.clear();
     return all;
   }
 
-  // Given back when their streams have done what they were given: now, or at one of the next calls.
+  // Releases blocks when their streams have done what they were given: now, or in a later call.
   void release(Pieces pieces) noexcept DROVER_EXCLUDES(mutex) {
     for (auto& piece : pieces) {
       const bool has_ends = mark_ends(*piece);
@@ -204,13 +204,12 @@ struct SlabAllocator::State {
     release_ended(Deadline::after({}));
   }
 
-  // One thread at a time, so that none that needs memory finds nothing while another looks: what has ended is given
-  // back before the next one looks.
+  // One thread at a time: a thread that needs memory must wait until another one has released what it checks.
   void release_ended(Deadline patience) noexcept DROVER_EXCLUDES(mutex) {
     const bool is_patient = !patience.has_passed();
-    if (!is_patient && (leaving_count.load(std::memory_order_relaxed) == 0 || !looking.try_lock())) return;
-    if (is_patient) looking.lock();
-    const std::scoped_lock one(std::adopt_lock, looking);
+    if (!is_patient && (leaving_count.load(std::memory_order_relaxed) == 0 || !checking.try_lock())) return;
+    if (is_patient) checking.lock();
+    const std::scoped_lock one(std::adopt_lock, checking);
     Pieces ended;
     Pieces rest;
     for (auto& piece : take_leaving()) {
@@ -229,15 +228,15 @@ struct SlabAllocator::State {
 
   const Memory memory;
   const SlabAllocatorOptions options;
-  std::mutex looking;  // for what has ended; before the other
+  std::mutex checking;  // of leaving blocks; acquired before the other
   mutable Mutex mutex;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Piece>> given DROVER_GUARDED_BY(mutex);  // by address
-  Reserve reserve DROVER_GUARDED_BY(mutex);
-  Pieces leaving DROVER_GUARDED_BY(mutex);    // freed for good
-  std::atomic<std::size_t> leaving_count{0};  // with those in the hands of who looks
-  Pieces stuck DROVER_GUARDED_BY(mutex);      // and with unknown ends
-  std::map<Kind, std::deque<Reserve::iterator>> by_kind DROVER_GUARDED_BY(mutex);  // none is empty
-  std::map<int, std::uint64_t> cached DROVER_GUARDED_BY(mutex);                    // bytes, by device
+  std::unordered_map<std::uint64_t, std::unique_ptr<Piece>> allocated DROVER_GUARDED_BY(mutex);  // by address
+  Cache cache DROVER_GUARDED_BY(mutex);
+  Pieces leaving DROVER_GUARDED_BY(mutex);                                       // freed and not reusable
+  std::atomic<std::size_t> leaving_count{0};                                     // includes those being checked
+  Pieces stuck DROVER_GUARDED_BY(mutex);                                         // leaving, with unknown ends
+  std::map<Kind, std::deque<Cache::iterator>> by_kind DROVER_GUARDED_BY(mutex);  // none is empty
+  std::map<int, std::uint64_t> cached DROVER_GUARDED_BY(mutex);                  // bytes, by device
   std::uint64_t hits DROVER_GUARDED_BY(mutex) = 0;
   std::uint64_t misses DROVER_GUARDED_BY(mutex) = 0;
 };
@@ -254,8 +253,8 @@ SlabAllocator::~SlabAllocator() {
   Pieces left;
   {
     const MutexLock lock(state_->mutex);
-    for (auto& [address, piece] : state_->given) left.push_back(std::move(piece));
-    state_->given.clear();
+    for (auto& [address, piece] : state_->allocated) left.push_back(std::move(piece));
+    state_->allocated.clear();
   }
   state_->release(std::move(left));
   state_->release_ended(Deadline::never());
@@ -267,21 +266,21 @@ DevicePtr SlabAllocator::allocate(int device, std::uint64_t bytes, std::uintptr_
   const Kind kind{.device = device, .stream = stream, .bytes = size_class(bytes)};
   auto kept = state_->take(kind);
   state_->release_ended(Deadline::after({}));
-  if (kept != nullptr) return state_->give_out(std::move(kept));
+  if (kept != nullptr) return state_->hand_out(std::move(kept));
   try {
-    return state_->give_out(state_->make(kind));
+    return state_->hand_out(state_->make(kind));
   } catch (const Error& error) {
     if (error.code() != Errc::device_memory && error.code() != Errc::limit_reached) throw;
   }
   empty_cache();
   state_->release_ended(Deadline::after(kPatience));
-  return state_->give_out(state_->make(kind));
+  return state_->hand_out(state_->make(kind));
 }
 
 void SlabAllocator::also_used_in(DevicePtr ptr, std::uintptr_t stream) noexcept {
   const MutexLock lock(state_->mutex);
-  const auto found = state_->given.find(ptr.address);
-  if (found == state_->given.end() || found->second->kind.stream == stream) return;
+  const auto found = state_->allocated.find(ptr.address);
+  if (found == state_->allocated.end() || found->second->kind.stream == stream) return;
   auto& streams = found->second->other_streams;
   if (std::ranges::find(streams, stream) == streams.end()) streams.push_back(stream);
 }
@@ -291,7 +290,7 @@ void SlabAllocator::free(DevicePtr ptr) noexcept {
   auto piece = state_->take_back(ptr);
   if (piece == nullptr) {
     log(LogLevel::error,
-        fmt::format("memory at {:#x} was to be freed, which was not given out, or freed before", ptr.address));
+        fmt::format("cannot free memory at {:#x}: it is not allocated, or was freed before", ptr.address));
     return;
   }
   Pieces leaving;
@@ -304,18 +303,18 @@ void SlabAllocator::free(DevicePtr ptr) noexcept {
   state_->release(std::move(leaving));
 }
 
-void SlabAllocator::empty_cache() noexcept { state_->release(state_->take_reserve()); }
+void SlabAllocator::empty_cache() noexcept { state_->release(state_->take_cache()); }
 
 SlabAllocatorUsage SlabAllocator::usage(std::optional<int> device) const {
   const MutexLock lock(state_->mutex);
   SlabAllocatorUsage usage{.hits = state_->hits, .misses = state_->misses};
   const auto is_there = [&](const Piece& piece) { return !device || piece.kind.device == *device; };
-  for (const auto& [address, piece] : state_->given) {
+  for (const auto& [address, piece] : state_->allocated) {
     if (!is_there(*piece)) continue;
     ++usage.blocks;
     usage.bytes += piece->kind.bytes;
   }
-  for (const auto& piece : state_->reserve) {
+  for (const auto& piece : state_->cache) {
     if (!is_there(*piece)) continue;
     ++usage.cached_blocks;
     usage.cached_bytes += piece->kind.bytes;

@@ -1,4 +1,4 @@
-// tensor/layout/visit_element.hpp: from the type of elements at run time to a C++ type; private.
+// tensor/layout/visit_element.hpp: dispatch from a DType to its C++ type; private.
 #pragma once
 
 #include <complex>
@@ -18,11 +18,8 @@ template <class T>
 inline constexpr bool kIsComplex = std::same_as<T, std::complex<float>> || std::same_as<T, std::complex<double>>;
 template <class T>
 inline constexpr bool kIsHalf = std::same_as<T, Float16> || std::same_as<T, BFloat16>;
-/// Counted by whole steps, and not a boolean.
-template <class T>
-inline constexpr bool kIsWhole = std::integral<T> && !std::same_as<T, bool>;
 
-/// What to compute with: floats for 16-bit storage, else the type itself.
+/// The type to compute with: float for 16-bit floats, otherwise T itself.
 template <class T>
 using Computed = std::conditional_t<kIsHalf<T>, float, T>;
 
@@ -46,8 +43,8 @@ decltype(auto) visit_element(DType dtype, const Visit& visit) {
     case DType::complex64: return visit(std::type_identity<std::complex<float>>{});
     case DType::complex128: return visit(std::type_identity<std::complex<double>>{});
   }
-  throw Error(Errc::invalid_argument, fmt::format("{} is not the number of a type", static_cast<int>(dtype)),
-              "use one of DType");
+  throw Error(Errc::invalid_argument, fmt::format("{} is not the number of a DType", static_cast<int>(dtype)),
+              "use a value of DType");
 }
 
 }  // namespace drover::detail

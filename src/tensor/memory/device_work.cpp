@@ -14,7 +14,7 @@
 namespace drover {
 namespace {
 
-// How long a wait sleeps before it looks whether the session, or the device, is still there.
+// How long a wait sleeps before it checks that session and device still exist.
 constexpr std::chrono::milliseconds kWorkPause{20};
 
 Deadline sooner(Deadline deadline, std::chrono::milliseconds most) {
@@ -43,7 +43,7 @@ DeviceWork::DeviceWork(Device& device, Ordering ordering, std::shared_ptr<Member
   try {
     take_timeline();
   } catch (const Error& error) {
-    log(LogLevel::warn, error.what());  // this process waits on the host instead
+    log(LogLevel::warn, error.what());  // falls back to waits on the host
   }
 }
 
@@ -51,15 +51,16 @@ void DeviceWork::take_timeline() {
   registration_ = register_once(device_, timelines_->memory());
   slot_ = timelines_->take();
   if (!slot_) {
-    throw Error(Errc::limit_reached, "all timelines of the session are taken",
-                "use fewer processes with devices at once; until then this one waits on the host");
+    throw Error(Errc::limit_reached,
+                "all timelines of the session are in use, so this process orders its work on the host",
+                "use devices in fewer processes at once");
   }
   const MutexLock lock(mutex_);
   next_ = timelines_->submitted(*slot_) + 1;
 }
 
 DeviceWork::~DeviceWork() {
-  if (membership_->self() == kNobody) {    // a forked child, where nothing of a device may be touched
+  if (membership_->self() == kNobody) {    // a forked child, where no device may be touched
     static_cast<void>(stream_.release());  // NOLINT(bugprone-unused-return-value): leaked on purpose
     static_cast<void>(mark_.release());    // NOLINT(bugprone-unused-return-value): likewise
     return;
@@ -72,7 +73,7 @@ DeviceWork::~DeviceWork() {
   if (slot_) timelines_->give_back(*slot_);
 }
 
-// Submitted tells others that the value will come, so the stream hears of it first.
+// The value is signalled before it is noted as submitted, which promises other processes that it will be reached.
 void DeviceWork::signal(std::uint64_t ticket) {
   if (ticket < next_ || is_lost_) return;
   stream_->signal(timelines_->word(slot()), next_);
@@ -80,7 +81,7 @@ void DeviceWork::signal(std::uint64_t ticket) {
   ++next_;
 }
 
-// Who waits for an event waits for its latest record, so that it can be recorded again at once.
+// A wait refers to the latest record of an event, so one event can be recorded again at once.
 StreamEvent& DeviceWork::mark() {
   if (mark_ == nullptr) mark_ = device_.create_event();
   return *mark_;
@@ -105,7 +106,7 @@ TimelinePoint DeviceWork::point_of(std::uint64_t ticket) {
   return {.value = ticket, .slot = slot(), .pid = ::getpid()};
 }
 
-// What was signalled now is asked about later, by others or by who sends it again: then a fault is known.
+// Work that is signalled only now is not queried: a later query, here or in another process, finds a fault.
 std::optional<TimelinePoint> DeviceWork::pending_point_of(std::uint64_t ticket) {
   const MutexLock lock(mutex_);
   const bool is_new = ticket >= next_ && !is_lost_;
@@ -125,7 +126,7 @@ std::uint64_t DeviceWork::latest() {
   return next_;
 }
 
-// After a fault the word is in another epoch, and reached means nothing.
+// After a fault the word is in another epoch, and its value means nothing.
 bool DeviceWork::is_reached(std::uint64_t ticket) {
   if (slot_) {
     const std::uint64_t done = timelines_->word(*slot_).load();
@@ -135,7 +136,7 @@ bool DeviceWork::is_reached(std::uint64_t ticket) {
   return done_ >= ticket;
 }
 
-// A stream whose device failed stores nothing more: whoever waits for it elsewhere must go on.
+// A stream whose device failed stores nothing any more: its timeline is marked lost, so that waits elsewhere end.
 bool DeviceWork::is_stream_idle() {
   try {
     return stream_->is_idle();
@@ -150,7 +151,7 @@ bool DeviceWork::is_done(std::uint64_t ticket) {
   const MutexLock lock(mutex_);
   if (slot_) signal(ticket);
   if (is_reached(ticket)) return true;
-  return slot_ && is_stream_idle() && is_reached(ticket);  // asks the stream, which tells of faults
+  return slot_ && is_stream_idle() && is_reached(ticket);  // queries the stream, which reports faults
 }
 
 WaitResult DeviceWork::wait(std::uint64_t ticket, Deadline deadline) {
@@ -158,11 +159,11 @@ WaitResult DeviceWork::wait(std::uint64_t ticket, Deadline deadline) {
     if (is_done(ticket)) return WaitResult::done;
     if (deadline.has_passed()) return WaitResult::timed_out;
     if (waits_for_others()) membership_->check();
-    const Deadline look = sooner(deadline, kWorkPause);
+    const Deadline next_check = sooner(deadline, kWorkPause);
     if (slot_) {
-      static_cast<void>(timeline_wait(timelines_->word(*slot_), ticket, look));
+      static_cast<void>(timeline_wait(timelines_->word(*slot_), ticket, next_check));
     } else {
-      static_cast<void>(stream_->synchronize(look));
+      static_cast<void>(stream_->synchronize(next_check));
     }
   }
 }
@@ -179,13 +180,13 @@ void DeviceWork::finish() {
     return is_stream_idle();
   };
   while (!is_idle()) {
-    bury_without_keeper();
+    reap_without_keeper();
     static_cast<void>(stream_->synchronize(Deadline::after(kWorkPause)));
   }
 }
 
-// The keeper frees streams that wait for the dead. When it is gone, each frees its own.
-void DeviceWork::bury_without_keeper() noexcept {
+// The keeper frees streams that wait for dead processes. Without a keeper, each process frees its own.
+void DeviceWork::reap_without_keeper() noexcept {
   try {
     membership_->check();
   } catch (const Error&) {
@@ -199,10 +200,22 @@ void DeviceWork::wait_for(const TimelinePoint& point) {
     static_cast<void>(wait_for_point(*timelines_, point, *membership_, Deadline::never()));
     return;
   }
-  static_cast<void>(waits_for_others());  // forgets what came
+  static_cast<void>(waits_for_others());  // drops reached points
   const MutexLock lock(mutex_);
   stream_->wait(timelines_->word(point.slot), point.value);
   awaited_.push_back(point);
+}
+
+bool has_ended(const WorkTicket& use) noexcept {
+  try {
+    return use.work->is_done(use.ticket);
+  } catch (const Error& error) {
+    log(LogLevel::warn, error.what());
+    return error.code() == Errc::device_fault;
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, error.what());
+    return false;  // queried again later
+  }
 }
 
 }  // namespace drover

@@ -16,16 +16,16 @@
 
 namespace drover {
 
-/// Waits on the CPU until a point is no longer pending. Throws `Errc::peer_lost` if the session is over.
+/// Waits on the CPU until a point is no longer pending. Throws `Errc::peer_lost` if the session has ended.
 WaitResult wait_for_point(TimelineTable& timelines, const TimelinePoint& point, const Membership& membership,
                           Deadline deadline);
 
-/// One stream of a device, its timeline, and tickets: whatever was submitted before a ticket was given is done when
-/// the ticket is. All work of a `Memory` on a device goes through one of these, so that it has an order by itself.
-/// Safe for all threads.
+/// One stream of a device, its timeline, and tickets: when a ticket is done, so is everything that was submitted
+/// before it was issued. All work of a `Memory` on a device goes through one of these, and so is ordered. Safe for
+/// all threads.
 ///
-/// With `Ordering::host` there is no timeline: nothing leaves the process before the stream has done it, and nothing
-/// is submitted before what it needs is there.
+/// With `Ordering::host` there is no timeline: nothing leaves the process before the stream is done with it, and
+/// nothing is submitted before its input is ready.
 class DeviceWork {
  public:
   /// `timelines` may not be null.
@@ -37,17 +37,18 @@ class DeviceWork {
   DeviceWork& operator=(const DeviceWork&) = delete;
 
   [[nodiscard]] Device& device() const noexcept { return device_; }
-  /// Whether others of this session can wait for its points.
+  /// Whether other processes of this session can wait for its points.
   [[nodiscard]] bool has_timeline_in(const Membership& session) const noexcept {
     return has_timeline() && membership_.get() == &session;
   }
   /// The session whose points it can wait for.
   [[nodiscard]] const Membership& session() const noexcept { return *membership_; }
-  /// Waits until the stream is idle. If the session is over, it does the keeper's work for those it waits for.
+  /// Waits until the stream is idle. Meanwhile calls `reap_without_keeper`.
   void finish() DROVER_EXCLUDES(mutex_);
-  /// That work alone; nothing while there is a keeper.
-  void bury_without_keeper() noexcept DROVER_EXCLUDES(mutex_);
-  /// Whether others can wait for its points.
+  /// Frees the points of dead processes that the stream waits for, as the keeper does; does nothing while there is a
+  /// keeper.
+  void reap_without_keeper() noexcept DROVER_EXCLUDES(mutex_);
+  /// Whether other processes can wait for its points.
   [[nodiscard]] bool has_timeline() const noexcept { return slot_.has_value(); }
 
   /// Calls `task(stream)`, which submits work, and returns the ticket of that work.
@@ -57,26 +58,26 @@ class DeviceWork {
     std::forward<Task>(task)(*stream_);
     return next_;
   }
-  /// What is submitted from now on comes after all that `other`, a stream of the same device, was given. Returns the
-  /// ticket of that.
+  /// Orders later work after everything that `other`, a stream of the same device, was given so far. Returns the
+  /// ticket of that wait.
   std::uint64_t follow(Stream& other) DROVER_EXCLUDES(mutex_);
-  /// What `other` is given from now on comes after all that was submitted.
+  /// Orders what `other` is given later after everything that was submitted so far.
   void lead(Stream& other) DROVER_EXCLUDES(mutex_);
-  /// The moment at which a ticket is done, for others to wait for. Requires: `has_timeline`.
+  /// The point at which a ticket is done, for other processes to wait for. Requires: `has_timeline`.
   [[nodiscard]] TimelinePoint point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
-  /// The same; nothing if it is known to be done. Throws as `is_done`, but not for a fault in what was submitted
-  /// since the last point. Requires: `has_timeline`.
+  /// The same, but nullopt if the ticket is known to be done. Throws as `is_done`, but not for a fault in work
+  /// submitted since the last point. Requires: `has_timeline`.
   [[nodiscard]] std::optional<TimelinePoint> pending_point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
-  /// Whether it is done. Throws `Errc::device_fault` if the device failed.
+  /// Whether a ticket is done. Throws `Errc::device_fault` if the device failed.
   [[nodiscard]] bool is_done(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
-  /// Waits on the CPU until it is done. Throws as `is_done`, and `Errc::peer_lost` if the session is over while the
-  /// stream waits for others.
+  /// Waits on the CPU until a ticket is done. Throws as `is_done`, and `Errc::peer_lost` if the session ends while
+  /// the stream waits for other processes.
   WaitResult wait(std::uint64_t ticket, Deadline deadline) DROVER_EXCLUDES(mutex_);
-  /// Whether all that was submitted is done. Throws as `is_done`.
+  /// Whether everything that was submitted is done. Throws as `is_done`.
   [[nodiscard]] bool is_idle() DROVER_EXCLUDES(mutex_);
-  /// The ticket of what was submitted last, also if that was cut short by an exception.
+  /// The ticket of the latest work, which an exception may have cut short.
   [[nodiscard]] std::uint64_t latest() DROVER_EXCLUDES(mutex_);
-  /// Whatever is submitted later happens after the point, or after it was lost. Without a timeline it waits here.
+  /// Orders later work after the point, or after its loss. Without a timeline, waits on the CPU.
   void wait_for(const TimelinePoint& point) DROVER_EXCLUDES(mutex_);
 
  private:
@@ -96,11 +97,20 @@ class DeviceWork {
   std::optional<std::uint32_t> slot_;
   std::unique_ptr<Stream> stream_;
   Mutex mutex_;
-  std::unique_ptr<StreamEvent> mark_ DROVER_GUARDED_BY(mutex_);   // used again and again: to make one takes long
-  std::uint64_t next_ DROVER_GUARDED_BY(mutex_) = 1;              // the ticket of what is submitted now
-  bool is_lost_ DROVER_GUARDED_BY(mutex_) = false;                // the device failed
-  std::uint64_t done_ DROVER_GUARDED_BY(mutex_) = 0;              // without a timeline: known to be done
-  std::vector<TimelinePoint> awaited_ DROVER_GUARDED_BY(mutex_);  // that the stream may still wait for
+  std::unique_ptr<StreamEvent> mark_ DROVER_GUARDED_BY(mutex_);  // reused, since creating one takes long
+  std::uint64_t next_ DROVER_GUARDED_BY(mutex_) = 1;             // the ticket of work submitted now
+  bool is_lost_ DROVER_GUARDED_BY(mutex_) = false;               // the device has failed
+  std::uint64_t done_ DROVER_GUARDED_BY(mutex_) = 0;  // without a timeline: the latest ticket known to be done
+  std::vector<TimelinePoint> awaited_ DROVER_GUARDED_BY(mutex_);  // points that the stream may still wait for
 };
+
+/// Some work, and when it is done.
+struct WorkTicket {
+  std::shared_ptr<DeviceWork> work;  ///< shared: with the Memory and all tensors it works on
+  std::uint64_t ticket = 0;
+};
+
+/// Whether a use has ended; work on a device that failed has.
+[[nodiscard]] bool has_ended(const WorkTicket& use) noexcept;
 
 }  // namespace drover

@@ -33,19 +33,19 @@ HandleNote read_note(const Fd& file, std::uint64_t slab_bytes) {
   const bool is_note = check_memory_file(file) == sizeof(note);
   if (is_note) std::memcpy(&note, Mapping::shared(file, sizeof(note)).data(), sizeof(note));
   if (is_note && note.magic == kHandleMagic && note.size > 0 && note.size <= slab_bytes) return note;
-  throw Error(Errc::corrupt, "a slab that is known by a handle has a file that is none",
-              "let all processes of a session use the same drover");
+  throw Error(Errc::corrupt, "a slab that is shared by a handle has an invalid handle file",
+              "use the same version of drover in all processes of a session");
 }
 
 Error memory_gone(std::int64_t pid, const std::string& reason) {
   return Error(Errc::peer_lost,
-               fmt::format("memory that a library of process {} allocated cannot be opened: {}", pid, reason),
-               "import it with may_share = false, or copy it, if it must outlive its maker");
+               fmt::format("cannot open memory that a library of process {} allocated: {}", pid, reason),
+               "import it with may_share = false, or copy it, if it must outlive that process");
 }
 
 bool is_gone(std::int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }
 
-// A number of a process may be another's by now: the buffer's is not.
+// Pids are reused, buffer ids are not.
 DevicePtr own_address(const Device& device, const HandleNote& note) {
   const PointerInfo info = device.describe({note.base});
   const bool is_same = info.is_device && info.base.address == note.base && info.buffer_id == note.buffer_id;
@@ -71,7 +71,7 @@ void require_maker(std::int64_t pid) {
   if (is_gone(pid)) throw memory_gone(pid, "that process is gone");
 }
 
-// A driver may still open what a dead process had; it is not to be relied upon.
+// A driver may still open memory of a dead process, but there is no guarantee.
 HandleMemory open_handle_file(const Place& place, const Fd& file, std::uint64_t bytes) {
   const HandleNote note = read_note(file, bytes);
   Device& device = backend_of(place.backend).open(place.index);

@@ -1,4 +1,4 @@
-// tensor/memory/foreign_memory.hpp: device memory of other libraries as slabs, and the files of those that go by a
+// tensor/memory/foreign_memory.hpp: device memory of other libraries as slabs, and the files of slabs shared by a
 // handle.
 #pragma once
 
@@ -7,13 +7,13 @@
 
 #include "drover/base/fd.hpp"
 #include "drover/device/backend.hpp"
-#include "drover/tensor/place.hpp"
+#include "drover/tensor/memory.hpp"
 #include "tensor/memory/slab_marks.hpp"
 
 namespace drover {
 
-/// An allocation of another library in this process, as `Device::describe` told, and how it is shared. Two of the
-/// same memory are equal; those that lay at an address one after the other are not.
+/// An allocation of another library in this process, as `Device::describe` reports it, and how it is shared. Equal
+/// for the same memory, but not for successive allocations at one address.
 struct ForeignMemory {
   Place place;
   DevicePtr base;
@@ -24,30 +24,30 @@ struct ForeignMemory {
   friend bool operator==(const ForeignMemory&, const ForeignMemory&) = default;
 };
 
-/// Bytes of such an allocation that stay what they are as long as somebody has their keeper.
+/// Bytes of such an allocation that stay allocated while `keep_alive` is held.
 struct KeptBytes {
   DevicePtr begin;
   std::uint64_t bytes = 0;
-  std::shared_ptr<void> keeper;  ///< shared: with whatever else needs the memory
+  std::shared_ptr<void> keep_alive;  ///< shared: with whatever else needs the memory
 
   [[nodiscard]] std::uint64_t end() const noexcept { return begin.address + bytes; }
 };
 
-/// The file of a slab that is known by a handle: the handle, whose it is, and what it names.
+/// The file of a slab that is shared by a handle: the handle, its process, and what it names.
 [[nodiscard]] Fd make_handle_file(const Device& device, const ForeignMemory& memory);
 
-/// What such a file names, in this process.
+/// The memory that such a file names, in this process.
 struct HandleMemory {
   std::unique_ptr<DeviceMemory> opened;  ///< of another process
-  DevicePtr address;                     ///< of this one's own: where it lies
+  DevicePtr address;                     ///< of this process's own memory
   std::int64_t maker = 0;                ///< the process that allocated it
 };
 
-/// Throws `Errc::peer_lost` if a process that allocated such memory is gone.
+/// Throws `Errc::peer_lost` if the process that allocated such memory is gone.
 void require_maker(std::int64_t pid);
 
-/// Opens it, for a slab of `bytes`. Throws `Errc::corrupt` if it is no such file, `Errc::peer_lost` if the memory, or
-/// the process that allocated it, is gone.
+/// Opens the memory that such a file names, for a slab of `bytes`. Throws `Errc::corrupt` for another file,
+/// `Errc::peer_lost` if the memory, or the process that allocated it, is gone.
 [[nodiscard]] HandleMemory open_handle_file(const Place& place, const Fd& file, std::uint64_t bytes);
 
 }  // namespace drover

@@ -21,7 +21,7 @@ struct Registrations {
   std::map<Key, std::weak_ptr<HostRegistration>> all DROVER_GUARDED_BY(mutex);
 };
 
-// Never destroyed: devices live until the process ends.
+// Never destroyed: devices live until the process exits.
 Registrations& registrations() {
   static auto* const one = new Registrations;
   return *one;
@@ -29,8 +29,7 @@ Registrations& registrations() {
 
 }  // namespace
 
-// The last holder ends a registration without the mutex, since that waits for the device. Meanwhile the pages count
-// as taken.
+// A registration ends without the mutex, since that waits for the device. Until then the pages are busy: retry.
 std::shared_ptr<HostRegistration> register_once(Device& device, std::span<std::byte> memory) {
   const Deadline patience = Deadline::after(kRegistrationPatience);
   for (;;) {

@@ -1,4 +1,4 @@
-// tensor/memory/host_registrations.hpp: host memory that devices know, once per process.
+// tensor/memory/host_registrations.hpp: host memory that is registered with devices, once per process.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace drover {
 
-/// Makes whole pages of host memory known to the devices of a backend, as long as anybody in this process holds what
-/// is returned; whoever asks for the same pages shares it. Safe for all threads.
+/// Registers whole pages of host memory with the devices of a backend, while the result is held. Calls for the same
+/// pages share one registration. Safe for all threads.
 [[nodiscard]] std::shared_ptr<HostRegistration> register_once(Device& device, std::span<std::byte> memory);
 
 }  // namespace drover

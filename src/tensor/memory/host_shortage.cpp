@@ -14,15 +14,15 @@ namespace drover {
 namespace {
 
 constexpr std::uint64_t kShare = 16;
-constexpr std::chrono::milliseconds kLately{100};
-constexpr const char* kLimit = "/sys/fs/cgroup/memory.max";  // inside of a container its own cgroup is at the root
+constexpr std::chrono::milliseconds kCacheTime{100};
+constexpr const char* kLimit = "/sys/fs/cgroup/memory.max";  // a container sees its own cgroup at the root
 
 std::string text_of(const char* path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The number after `label`, which may have spaces before it.
+// The number after `label` and spaces.
 std::optional<std::uint64_t> number_after(std::string_view text, std::string_view label) {
   const auto at = text.find(label);
   if (at == std::string_view::npos) return std::nullopt;
@@ -52,15 +52,15 @@ bool is_host_short_of_memory() {
                             text_of("/sys/fs/cgroup/memory.stat"));
 }
 
-// Threads that look at the same time find the same.
-bool is_host_short_of_memory_lately() {
-  static std::atomic<Clock::rep> looked_at{0};
+// Threads may read the files at the same time; they get the same result.
+bool is_host_short_of_memory_cached() {
+  static std::atomic<Clock::rep> read_at{0};
   static std::atomic<bool> is_short{false};
   const auto now = Clock::now().time_since_epoch();
-  const Clock::duration before(looked_at.load());
-  if (before == Clock::duration::zero() || now - before >= kLately) {
+  const Clock::duration before(read_at.load());
+  if (before == Clock::duration::zero() || now - before >= kCacheTime) {
     is_short = is_host_short_of_memory();
-    looked_at = now.count();
+    read_at = now.count();
   }
   return is_short;
 }

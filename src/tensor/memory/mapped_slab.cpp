@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 
-// None if the keeper has no answer, or this process no descriptor left.
+// Not open if the keeper does not answer, or this process has no descriptors left.
 Fd file_of(const SlabBook& book) {
   try {
     return book.file();
@@ -88,8 +88,8 @@ std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
   if (!opened->place_.is_device) {
     if (check_memory_file(file) != slab_bytes(spec)) {
       throw Error(Errc::corrupt,
-                  fmt::format("a slab of {} has a file of another size", format_bytes(slab_bytes(spec))),
-                  "a process of the session made it wrongly; end the session and look for that process");
+                  fmt::format("a slab of {} has a file of a different size", format_bytes(slab_bytes(spec))),
+                  "end the session, and use the same version of drover in all its processes");
     }
     opened->host_ = Mapping::shared(file, slab_bytes(spec));
   } else if (opened->form_ == SlabForm::handle) {
@@ -106,7 +106,7 @@ std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
   return opened;
 }
 
-// Its file is asked for where it is used: a descriptor for the life of each large slab would soon be too many.
+// Gets the file on use: a descriptor held for the life of each large slab would soon be too many.
 void MappedSlab::write(std::uint64_t offset, std::span<const std::byte> from) const {
   std::uint64_t done = 0;
   const Fd file = is_new_.load(std::memory_order_relaxed) && is_new_.exchange(false) ? file_of(*book_) : Fd();
@@ -115,18 +115,18 @@ void MappedSlab::write(std::uint64_t offset, std::span<const std::byte> from) co
                                  from.size() - done, static_cast<off_t>(offset + done));
     if (some < 0 && errno == ENOSPC) {
       throw Error(Errc::out_of_memory,
-                  fmt::format("there are no pages for a block of {} in host memory", format_bytes(from.size())),
-                  "free memory, or raise the limit of shared memory of this machine or container");
+                  fmt::format("host memory has no pages for a block of {}", format_bytes(from.size())),
+                  "free memory, or raise the shared-memory limit of this machine or container");
     }
-    if (some <= 0) break;  // what is left goes the other way
+    if (some <= 0) break;  // memcpy does the rest
     done += static_cast<std::uint64_t>(some);
   }
   std::memcpy(host_.data() + offset + done, from.data() + done, from.size() - done);
 }
 
-bool MappedSlab::make_known_to(Device& device) {
+bool MappedSlab::register_with(Device& device) {
   const MutexLock lock(mutex_);
-  const auto [at, is_new] = known_.try_emplace(device.info().backend);
+  const auto [at, is_new] = registrations_.try_emplace(device.info().backend);
   try {
     if (is_new) at->second = register_once(device, host_.bytes());
   } catch (const Error& error) {

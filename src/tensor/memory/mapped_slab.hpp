@@ -1,4 +1,4 @@
-// tensor/memory/mapped_slab.hpp: a slab that has an address in this process.
+// tensor/memory/mapped_slab.hpp: a slab mapped into this process.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 #include "drover/base/mapping.hpp"
 #include "drover/base/mutex.hpp"
 #include "drover/device/backend.hpp"
-#include "drover/tensor/place.hpp"
+#include "drover/tensor/memory.hpp"
 #include "ipc/ledger/slab_book.hpp"
 #include "tensor/memory/slab_marks.hpp"
 
@@ -19,48 +19,50 @@ namespace drover {
 
 struct ForeignMemory;
 
-/// A slab's ledger and its memory, mapped: once per process, for all blocks in it.
+/// A slab's ledger and memory, mapped once per process for all blocks in it.
 class MappedSlab {
  public:
-  /// Makes a slab of at least `bytes`, which the keeper holds from now on: for one large block at a time, or for
-  /// many. Throws `Errc::device_memory` or `Errc::out_of_memory`.
+  /// Makes a slab of at least `bytes`, which the keeper holds from now on, for one large block at a time or for many.
+  /// Throws `Errc::device_memory` or `Errc::out_of_memory`.
   [[nodiscard]] static std::shared_ptr<MappedSlab> make(const std::shared_ptr<Membership>& membership,
                                                         const Place& place, std::uint64_t bytes, bool is_for_one);
-  /// Makes one of memory that another library allocated, as large as that is. By a handle, it is used where it lies;
-  /// else it gets a second address here. Throws as `Device::ipc_handle` and `Device::retain_slab`.
+  /// Makes a slab of a whole allocation of another library: used at its own address if it is shared by a handle,
+  /// otherwise mapped a second time. Throws as `Device::ipc_handle` and `Device::retain_slab`.
   [[nodiscard]] static std::shared_ptr<MappedSlab> make(const std::shared_ptr<Membership>& membership,
                                                         const ForeignMemory& memory);
-  /// Maps one that another process made. Throws `Errc::not_found` if its device is not visible here, `Errc::corrupt`
-  /// if the file is not what the ledger says, `Errc::peer_lost` for a handle whose process is gone.
+  /// Maps a slab of another process. Throws `Errc::not_found` if its device is not visible here, `Errc::corrupt` if
+  /// file and ledger disagree, `Errc::peer_lost` for a handle of a process that is gone.
   [[nodiscard]] static std::shared_ptr<MappedSlab> open(std::shared_ptr<SlabBook> book);
 
   [[nodiscard]] const Place& place() const noexcept { return place_; }
   [[nodiscard]] SlabBook& book() const noexcept { return *book_; }
+  /// Identifies the slab in the session.
+  [[nodiscard]] std::uint64_t generation() const noexcept { return book_->object().handle().generation; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return slab_bytes(book_->object().spec()); }
-  /// Whether this process made its memory, and allocates in it.
+  /// Whether this process made its memory and allocates in it.
   [[nodiscard]] bool is_own() const noexcept { return is_own_; }
-  /// Whether this process has opened it, and neither made nor imported its memory.
+  /// Whether this process opened it, and neither made nor imported its memory.
   [[nodiscard]] bool is_opened() const noexcept { return is_opened_; }
-  /// Whether it was made for one large block at a time. Of others it is not known.
+  /// Whether it was made for one large block at a time. Unknown, and so false, for slabs of other processes.
   [[nodiscard]] bool is_for_one() const noexcept { return is_for_one_; }
-  /// Copies into host memory: by the system where nobody has touched the pages yet, which takes half the time of
-  /// having them made one by one. Throws `Errc::out_of_memory` if it has no more of them.
+  /// Copies into host memory. Uses pwrite for the first copy into a new slab: that takes half the time of page
+  /// faults. Throws `Errc::out_of_memory` if there are no more pages.
   void write(std::uint64_t offset, std::span<const std::byte> from) const;
-  /// Where it begins; nullptr if it is a device's.
+  /// Its address; nullptr for device memory.
   [[nodiscard]] std::byte* host_data() const noexcept { return host_.data(); }
-  /// Where it begins on its device.
+  /// Its address on its device.
   [[nodiscard]] DevicePtr device_data() const noexcept { return device_ == nullptr ? address_ : device_->ptr(); }
-  /// Whether it is memory that one process allocated for itself, and the others opened by a handle. They must close
-  /// it before that one frees it.
+  /// Whether a library of one process allocated it, and other processes open it by a handle, which they must close
+  /// before that library can free it.
   [[nodiscard]] bool is_by_handle() const noexcept { return form_ == SlabForm::handle; }
-  /// Throws `Errc::peer_lost` if it was opened by a handle and the process that allocated it is gone.
+  /// Throws `Errc::peer_lost` if it was opened by a handle and its process is gone.
   void check_maker() const;
-  /// Whether there is no block in it; may change at any time unless this process alone allocates there.
+  /// Whether it contains no block; may change at any time unless only this process allocates in it.
   [[nodiscard]] bool is_empty() const noexcept { return book_->ledger().used_blocks() == 0; }
-  /// Makes host memory known to a device, once, so that copies run at full speed and do not wait. Returns whether it
-  /// is; what the system refuses is logged.
-  bool make_known_to(Device& device) DROVER_EXCLUDES(mutex_);
-  /// Whether nobody else has it open.
+  /// Registers host memory with a device, once, so that copies run at full speed and do not wait. Returns whether it
+  /// is registered; logs a failure.
+  bool register_with(Device& device) DROVER_EXCLUDES(mutex_);
+  /// Whether no other process has it open.
   [[nodiscard]] bool is_alone() const noexcept;
 
  private:
@@ -69,14 +71,15 @@ class MappedSlab {
   bool is_own_ = false;
   bool is_opened_ = false;
   bool is_for_one_ = false;
-  mutable std::atomic<bool> is_new_{false};  // one for a large block, into which nothing was written yet
+  mutable std::atomic<bool> is_new_{false};  // for one large block, and not written yet
   SlabForm form_ = SlabForm::memory;
-  DevicePtr address_;       // of memory that is used where it lies
+  DevicePtr address_;       // of memory that is used at its own address
   std::int64_t maker_ = 0;  // the process that allocated what was opened by a handle
   Mapping host_;
   std::unique_ptr<DeviceMemory> device_;
   Mutex mutex_;
-  std::map<BackendKind, std::shared_ptr<HostRegistration>> known_ DROVER_GUARDED_BY(mutex_);  // before host_ goes
+  std::map<BackendKind, std::shared_ptr<HostRegistration>> registrations_
+      DROVER_GUARDED_BY(mutex_);  // destroyed before host_
 };
 
 }  // namespace drover

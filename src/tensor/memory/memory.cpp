@@ -1,11 +1,32 @@
 #include "drover/tensor/memory.hpp"
 
+#include <charconv>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "drover/base/error.hpp"
 #include "tensor/memory/memory_state.hpp"
 
 namespace drover {
+
+Place Place::parse(std::string_view text) {
+  if (text == "cpu") return cpu();
+  const std::size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  const std::string_view digits = colon == std::string_view::npos ? "" : text.substr(colon + 1);
+  int index = 0;
+  const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  const bool is_number = problem == std::errc{} && end == digits.data() + digits.size() && !digits.starts_with('-');
+  if (is_number && name == "cuda") return device(BackendKind::cuda, index);
+  if (is_number && name == "host") return device(BackendKind::host, index);
+  throw Error(Errc::invalid_argument, fmt::format("'{}' is not a place", text),
+              "write cpu, cuda:0 or host:0, with the number of the device");
+}
+
+std::string to_string(const Place& place) {
+  return place.is_device ? fmt::format("{}:{}", to_string(place.backend), place.index) : "cpu";
+}
 
 Block& Block::operator=(Block&& other) noexcept {
   if (this == &other) return *this;
@@ -17,20 +38,20 @@ Block& Block::operator=(Block&& other) noexcept {
 }
 
 Place Block::place() const {
-  require(is_open(), "a block that holds nothing lies nowhere");
+  require(is_open(), "an empty block has no place");
   return slab_->place();
 }
 
 std::span<std::byte> Block::bytes() const {
-  require(is_open(), "a block that holds nothing has no bytes");
-  require(!slab_->place().is_device, "the bytes of a block on a device were asked for",
+  require(is_open(), "an empty block has no bytes");
+  require(!slab_->place().is_device, "the CPU cannot access a block on a device",
           "copy it to host memory first, or use device_ptr()");
   return {slab_->host_data() + lease_.offset(), lease_.bytes()};
 }
 
 DevicePtr Block::device_ptr() const {
-  require(is_open(), "a block that holds nothing has no address");
-  require(slab_->place().is_device, "the device address of a block in host memory was asked for", "use bytes()");
+  require(is_open(), "an empty block has no address");
+  require(slab_->place().is_device, "a block in host memory has no device address", "use bytes()");
   return slab_->device_data() + lease_.offset();
 }
 

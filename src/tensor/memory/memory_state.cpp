@@ -2,38 +2,36 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
+#include <map>
 #include <ranges>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "drover/base/bytes.hpp"
-#include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
-#include "tensor/memory/captured_uses.hpp"
+#include "tensor/memory/deferred_releases.hpp"
 #include "tensor/memory/host_shortage.hpp"
 
 namespace drover {
 namespace {
 
-// Somebody may stand still in the ledger of a slab; then another slab is better than waiting.
+// A process may be stopped while it holds the lock of a slab's ledger; another slab is better than waiting longer.
 constexpr std::chrono::milliseconds kLedgerPatience{100};
-// How long memory that is needed waits for work that still uses it.
+// How long an allocation waits for work that still uses memory it needs.
 constexpr std::chrono::seconds kWorkPatience{10};
-// When memory of others is looked after that is open by a handle, or was in use when it was let go.
-constexpr std::chrono::milliseconds kSoon{20};
-// In periods. Whoever ends waits a quarter of a second for it, and it may take two looks and what it stays open.
-constexpr int kSoonAtLast = 2;
-// Between attempts to get memory that was given back a moment ago.
+// The period of the poller for memory of other processes that was in use when this process released it, or is open by
+// a handle. At most 2 periods: a process that ends waits 250 ms for its peers, and two polls may be needed.
+constexpr std::chrono::milliseconds kQuickPeriod{20};
+constexpr int kQuickMostPeriods = 2;
+// Pauses between attempts to get memory that was given back a moment ago.
 constexpr std::chrono::milliseconds kFirstPause{1};
 constexpr std::chrono::milliseconds kLastPause{64};
 
-std::uint64_t generation_of(const MappedSlab& slab) { return slab.book().object().handle().generation; }
-
-bool is_want_of_memory(const Error& error) {
+bool is_out_of_memory(const Error& error) {
   return error.code() == Errc::device_memory || error.code() == Errc::out_of_memory;
 }
 
@@ -61,106 +59,132 @@ SlabUsage usage_of(const MappedSlab& slab, const Membership& membership) {
   return usage;
 }
 
+// Another process's slab that was kept for more blocks, and whose blocks have all ended since.
+bool is_emptied(const SlabEntry& entry) noexcept {
+  return !entry.slab->is_own() && entry.claims == 0 && entry.slab->is_empty();
+}
+
 }  // namespace
 
 MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions options)
     : membership_(checked(std::move(membership))),
       options_(std::move(options)),
-      idle_bytes_(idle_bytes_of(options_)),
+      idle_(options_),
+      imports_(membership_, table_),
       works_(membership_, options_.ordering),
-      later_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)),
-             [this] { return look_after_idle(false); }),
-      soon_(
-          kSoon,
+      retired_(membership_),
+      idle_poller_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)),
+                   [this] { return poll_idle(false); }),
+      quick_poller_(
+          kQuickPeriod,
           [this] {
-            const bool has_retired = look_after_retired();
-            return look_after_idle(true) || has_retired;
+            const bool has_retired = poll_retired();
+            return poll_idle(true) || has_retired;
           },
-          kSoonAtLast) {
-  require(options_.slab_bytes >= kMiB, "a slab of less than 1 MiB was asked for", "leave slab_bytes as it is");
+          kQuickMostPeriods) {
+  if (options_.slab_bytes >= kMiB) return;
+  throw Error(Errc::invalid_argument,
+              fmt::format("slab_bytes is {}, less than 1 MiB", format_bytes(options_.slab_bytes)),
+              "leave MemoryOptions::slab_bytes at its default");
+}
+
+// A forked child leaks the slabs, since deleters of other libraries must not run there.
+MemoryState::~MemoryState() {
+  idle_poller_.stop();
+  quick_poller_.stop();
+  if (membership_->self() == kNobody) {
+    // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the child ends here
+    static_cast<void>(new std::map<std::uint64_t, SlabEntry>(std::move(table_.entries)));
+    return;
+  }
+  release_retired(Deadline::never());
+  imports_.await_peers();
+  imports_.warn_of_used();
 }
 
 Block MemoryState::allocate(const Place& place, std::uint64_t bytes) {
   static_cast<void>(membership_->require_self());
-  require(bytes > 0, "a block has at least one byte");
+  require(bytes > 0, "a block must have at least one byte");
   if (bytes > kMaxSlabBytes) {
-    throw Error(Errc::invalid_argument, fmt::format("a block of {} was asked for", format_bytes(bytes)),
-                fmt::format("a block has at most {}", format_bytes(kMaxSlabBytes)));
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("a block of {} exceeds the maximum of {}", format_bytes(bytes), format_bytes(kMaxSlabBytes)),
+        "split the data into several blocks");
   }
   release_retired(Deadline::after({}));
-  Block block = allocate_in_known(place, bytes);
+  Block block = allocate_in_mapped(place, bytes);
   return block.is_open() ? std::move(block) : allocate_in_new(place, bytes);
 }
 
 bool MemoryState::is_within_budget(const Place& place, std::uint64_t bytes) const {
   const auto budget = options_.budgets.find(place);
   if (budget == options_.budgets.end()) return true;
-  const auto claimed = claimed_.find(place);
-  const std::uint64_t now = claimed == claimed_.end() ? 0 : claimed->second;
-  return bytes <= budget->second && now <= budget->second - bytes;
+  return bytes <= budget->second && table_.claimed_at(place) <= budget->second - bytes;
 }
 
 void MemoryState::check_budget(const Place& place, std::uint64_t bytes) const {
   if (is_within_budget(place, bytes)) return;
-  const auto claimed = claimed_.find(place);
-  throw Error(Errc::limit_reached,
-              fmt::format("{} at {} would exceed the budget of this process: it claims {} of {}", format_bytes(bytes),
-                          to_string(place), format_bytes(claimed == claimed_.end() ? 0 : claimed->second),
-                          format_bytes(options_.budgets.at(place))),
-              "release what is no longer used, or raise MemoryOptions::budgets");
+  throw Error(
+      Errc::limit_reached,
+      fmt::format("{} at {} would exceed the budget of this process, which claims {} of {}", format_bytes(bytes),
+                  to_string(place), format_bytes(table_.claimed_at(place)), format_bytes(options_.budgets.at(place))),
+      "release what is no longer used, or raise MemoryOptions::budgets");
 }
 
-MemoryState::Slabs MemoryState::own_at(const Place& place, std::uint64_t bytes) const {
-  const MutexLock lock(mutex_);
+MemoryState::Slabs MemoryState::slabs_for(const Place& place, std::uint64_t bytes) const {
+  const MutexLock lock(table_.mutex);
   Slabs slabs;
-  for (const auto& [generation, known] : slabs_) {
-    if (is_for(*known.slab, place, bytes)) slabs.push_back(known.slab);
+  for (const auto& [generation, entry] : table_.entries) {
+    if (idle_.is_for(*entry.slab, place, bytes)) slabs.push_back(entry.slab);
   }
   return slabs;
 }
 
-// The slab made last is the one with most room.
-std::shared_ptr<MappedSlab> MemoryState::likely_at(const Place& place, std::uint64_t bytes) const {
-  for (const auto& [generation, known] : std::views::reverse(slabs_)) {
-    const MappedSlab& slab = *known.slab;
-    if (is_for(slab, place, bytes) && slab.book().ledger().seems_to_have_room(bytes)) return known.slab;
+// The newest slab is the one most likely to have room.
+std::shared_ptr<MappedSlab> MemoryState::likely_slab(const Place& place, std::uint64_t bytes) const {
+  for (const auto& [generation, entry] : std::views::reverse(table_.entries)) {
+    const MappedSlab& slab = *entry.slab;
+    if (idle_.is_for(slab, place, bytes) && slab.book().ledger().seems_to_have_room(bytes)) return entry.slab;
   }
   return nullptr;
 }
 
-// One that was spoilt is not looked at again; one that has no more leases to give may have some later.
+// A corrupt slab is not used again; one that has run out of leases may have some later.
 Block MemoryState::allocate_in(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) {
   try {
     Lease lease = slab->book().allocate(bytes, Deadline::after(kLedgerPatience));
     if (!lease.is_open()) return {};
-    const MutexLock lock(mutex_);
+    const MutexLock lock(table_.mutex);
     return claim(std::move(lease), slab);
   } catch (const Error& error) {
     if (error.code() != Errc::corrupt && error.code() != Errc::limit_reached) throw;
     log(LogLevel::warn, error.what());
-    if (error.code() == Errc::corrupt) forget(slab);
+    if (error.code() == Errc::corrupt) {
+      const MutexLock lock(table_.mutex);
+      table_.entries.erase(slab->generation());
+    }
   }
   return {};
 }
 
-// Nearly always the likely one has room; full slabs beside it then cost a few loads each. All are asked before a new
-// one is made.
-Block MemoryState::allocate_in_known(const Place& place, std::uint64_t bytes) {
+// The likely slab nearly always has room; full slabs beside it cost a few loads each. Only if it has none are all
+// others tried, before a new slab is made.
+Block MemoryState::allocate_in_mapped(const Place& place, std::uint64_t bytes) {
   std::shared_ptr<MappedSlab> likely;
-  const auto look = [&] {
-    const MutexLock lock(mutex_);
+  const auto find_likely = [&] {
+    const MutexLock lock(table_.mutex);
     if (!is_within_budget(place, bytes)) return false;
-    likely = likely_at(place, bytes);
+    likely = likely_slab(place, bytes);
     return true;
   };
-  if (!look()) {
+  if (!find_likely()) {
     release_retired(Deadline::after(kWorkPatience));
-    const MutexLock lock(mutex_);
+    const MutexLock lock(table_.mutex);
     check_budget(place, bytes);
   }
   Block block = likely != nullptr ? allocate_in(likely, bytes) : Block{};
   if (block.is_open()) return block;
-  const Slabs slabs = own_at(place, bytes);
+  const Slabs slabs = slabs_for(place, bytes);
   for (const auto& slab : std::views::reverse(slabs)) {
     if (slab != likely) block = allocate_in(slab, bytes);
     if (block.is_open()) break;
@@ -170,9 +194,10 @@ Block MemoryState::allocate_in_known(const Place& place, std::uint64_t bytes) {
 
 Block MemoryState::allocate_in_new(const Place& place, std::uint64_t bytes) {
   {
-    std::vector<Known> dropped;
-    const MutexLock lock(mutex_);
-    dropped = take_idle_above(place, idle_room(place, bytes));
+    std::vector<SlabEntry> dropped;
+    const MutexLock lock(table_.mutex);
+    dropped = idle_.take_surplus(table_, place, bytes);
+    if (!dropped.empty()) works_.reap_without_keeper();
   }
   const auto slab = make_slab(place, bytes);
   Lease lease = slab->book().allocate(bytes);
@@ -181,219 +206,31 @@ Block MemoryState::allocate_in_new(const Place& place, std::uint64_t bytes) {
                 fmt::format("a new slab at {} has no room for {}", to_string(place), format_bytes(bytes)),
                 "please report this");
   }
-  const MutexLock lock(mutex_);
-  check_budget(place, bytes);  // another thread may have used it up
+  const MutexLock lock(table_.mutex);
+  check_budget(place, bytes);  // again: another thread may have used it up
   return claim(std::move(lease), slab);
 }
 
+// Retries, since the keeper closes what was given back only a moment later.
 std::shared_ptr<MappedSlab> MemoryState::make_slab(const Place& place, std::uint64_t bytes) {
   const bool is_for_one = bytes > options_.slab_bytes / 2;
-  const std::uint64_t wanted = is_for_one ? size_for_one(place, bytes) : options_.slab_bytes;
-  bool may_come_back = true;
+  const std::uint64_t wanted = is_for_one ? idle_.size_for_one(place, bytes) : options_.slab_bytes;
+  bool may_succeed_later = true;
   for (auto pause = kFirstPause;; pause *= 4) {
     try {
       return MappedSlab::make(membership_, place, wanted, is_for_one);
     } catch (const Error& error) {
-      if (!is_want_of_memory(error)) throw;
-      if (!may_come_back || pause > kLastPause) throw_exhausted(error, place);
+      if (!is_out_of_memory(error)) throw;
+      if (!may_succeed_later || pause > kLastPause) throw_exhausted(error, place);
     }
-    const bool has_retired = works_.has_retired();
+    const bool has_retired = retired_.has_any();
     release_retired(Deadline::after(kWorkPatience));
-    may_come_back = trim() || has_retired || pause > kFirstPause;
-    std::this_thread::sleep_for(pause);  // the keeper lets go of what was given back a little later
+    may_succeed_later = trim() || has_retired || pause > kFirstPause;
+    std::this_thread::sleep_for(pause);
   }
 }
 
 void MemoryState::throw_exhausted(const Error& error, const Place& place) const {
-  throw Error(error.code(), fmt::format("{}; {}", error.message(), who_holds_what(place)),
-              "release what is no longer used, here or in the processes named, or use smaller blocks");
-}
-
-void MemoryState::forget(const std::shared_ptr<MappedSlab>& slab) {
-  const MutexLock lock(mutex_);
-  slabs_.erase(generation_of(*slab));
-}
-
-Block MemoryState::open(Lease&& lease) {
-  static_cast<void>(membership_->require_self());
-  release_retired(Deadline::after({}));
-  require(lease.is_open(), "a lease that claims nothing was to be opened", "open one that came with a message");
-  require(SlabBook::is_of(lease, *membership_), "a lease of another session was to be opened",
-          "open it with a Memory of that session");
-  const auto slab = mapped(lease);
-  const MutexLock lock(mutex_);
-  return claim(std::move(lease), slab);
-}
-
-std::shared_ptr<MappedSlab> MemoryState::mapped(const Lease& lease) {
-  const ObjectHandle& handle = lease.slab();
-  std::shared_ptr<MappedSlab> idle;
-  {
-    const MutexLock lock(mutex_);
-    const auto known = slabs_.find(handle.generation);
-    if (known != slabs_.end() && known->second.claims > 0) return known->second.slab;
-    if (known != slabs_.end()) idle = known->second.slab;
-  }
-  if (idle != nullptr) {
-    idle->check_maker();
-    return idle;
-  }
-  return MappedSlab::open(SlabBook::open(membership_, handle));
-}
-
-// Others' slabs that were kept for more to come, and whose blocks have all ended since. Looked for when a block ends
-// after new slabs came, and not when they come: to unmap large memory takes long, and somebody waits for the block.
-bool MemoryState::is_emptied(const Known& known) noexcept {
-  return !known.slab->is_own() && known.claims == 0 && known.slab->is_empty();
-}
-
-// Where two threads have mapped the same slab, the first one's mapping is used from then on.
-Block MemoryState::claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) {
-  const auto [at, is_new] = slabs_.try_emplace(generation_of(*slab), Known{.slab = slab});
-  has_new_slabs_ = has_new_slabs_ || is_new;
-  Known& known = at->second;
-  ++known.claims;
-  known.idle_since = {};
-  claimed_[slab->place()] += lease.bytes();
-  Block block;
-  block.slab_ = known.slab;
-  block.state_ = shared_from_this();
-  block.lease_ = std::move(lease);
-  return block;
-}
-
-void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
-  if (membership_->self() == kNobody) return;
-  if (end_claim(slab, bytes)) (slab->is_by_handle() ? soon_ : later_).begin();
-}
-
-// Returns whether the slab is to be looked after later.
-bool MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
-  // Small blocks end often, and may not wait for files that are read.
-  const bool is_large = slab->is_for_one() || (!slab->is_own() && slab->bytes() > options_.slab_bytes);
-  const bool is_short = is_large && is_kept_when_idle(slab->place()) && is_host_short_of_memory_lately();
-  std::vector<Known> dropped;  // and thereby unmapped, after the mutex is free; likewise below
-  std::vector<Known> above;
-  const MutexLock lock(mutex_);
-  claimed_[slab->place()] -= bytes;
-  const auto at = slabs_.find(generation_of(*slab));
-  const bool has_ended = at != slabs_.end() && --at->second.claims == 0;
-  const bool is_for_later = has_ended && may_become_idle(at->second);
-  const bool may_stay = is_for_later && !is_short;
-  const bool has_idle = has_ended && is_idle(at->second) && !(may_stay && keep_idle(at->second));
-  if (is_for_later && !has_idle) above = take_idle_above(slab->place(), idle_room(slab->place()));
-  const Known* const idle = has_idle ? &at->second : nullptr;
-  const bool may_be_emptied = std::exchange(has_new_slabs_, false);
-  if (!has_idle && !may_be_emptied) return is_for_later;
-  dropped = take_if([&](const Known& known) {
-    return &known == idle || (may_be_emptied && is_emptied(known) && known.idle_since == Clock::time_point());
-  });
-  if (!dropped.empty()) works_.bury_without_keeper();
-  return is_for_later && !has_idle;
-}
-
-// Whether it is better given back: not the last of its own at a place, which stays for the next block; nor another's
-// that is in use elsewhere anyway, or of the common size, in which more will come. But one that nobody else has open,
-// and one that another library may want to free.
-bool MemoryState::is_idle(const Known& known) const {
-  const MappedSlab& slab = *known.slab;
-  if (known.claims > 0) return false;
-  if (known.imported) return is_over(known);
-  if (slab.is_by_handle()) return true;
-  if (!slab.is_own()) return slab.is_alone() || (slab.is_empty() && slab.bytes() > options_.slab_bytes);
-  if (!slab.is_empty()) return false;
-  if (is_kept_when_idle(slab.place())) return slab.is_for_one() || has_other_common(slab);
-  return std::ranges::any_of(slabs_, [&](const auto& other) {
-    return other.second.slab != known.slab && other.second.slab->is_own() &&
-           other.second.slab->place() == slab.place();
-  });
-}
-
-// NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): its parts are
-void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keeper) noexcept {
-  if (membership_->self() == kNobody || std::ranges::all_of(uses, has_ended)) return block.release();
-  RetiredBlock retired{.keeper = std::move(keeper),
-                       .lease = std::move(block.lease_),
-                       .slab = std::move(block.slab_),
-                       .uses = std::move(uses)};
-  block.state_.reset();
-  const bool is_others = retired.keeper == nullptr && retired.slab->is_opened();
-  works_.retire(std::move(retired));
-  if (is_others) soon_.begin();
-}
-
-void MemoryState::release_retired(Deadline patience) noexcept {
-  if (membership_->self() == kNobody) return;
-  look_after_captured_uses();
-  if (works_.has_retired()) {
-    for (auto& [keeper, lease, slab, uses] : works_.take_ended(patience)) {
-      const std::uint64_t bytes = lease.bytes();
-      lease.release();
-      claim_ended(slab, bytes);
-    }
-  }
-  end_imports();
-}
-
-std::vector<MemoryState::Known> MemoryState::take_if(const std::function<bool(const Known&)>& is_taken) {
-  std::vector<Known> taken;
-  for (auto at = slabs_.begin(); at != slabs_.end();) {
-    if (!is_taken(at->second)) {
-      ++at;
-      continue;
-    }
-    if (at->second.imported) --imports_;
-    taken.push_back(std::move(at->second));
-    at = slabs_.erase(at);
-  }
-  return taken;
-}
-
-bool MemoryState::trim() {
-  static_cast<void>(membership_->require_self());
-  release_retired(Deadline::after({}));
-  std::vector<Known> dropped;
-  const MutexLock lock(mutex_);
-  dropped = take_if([](const Known& known) {
-    if (known.imported) return is_over(known);
-    return known.claims == 0 && (!known.slab->is_own() || known.slab->is_empty());
-  });
-  if (!dropped.empty()) works_.bury_without_keeper();
-  return !dropped.empty();
-}
-
-std::uint64_t MemoryState::claimed(const Place& place) const {
-  static_cast<void>(membership_->require_self());
-  const MutexLock lock(mutex_);
-  const auto at = claimed_.find(place);
-  return at == claimed_.end() ? 0 : at->second;
-}
-
-std::vector<SlabUsage> MemoryState::usage() const {
-  static_cast<void>(membership_->require_self());
-  Slabs slabs;
-  std::set<const MappedSlab*> unclaimed;
-  {
-    const MutexLock lock(mutex_);
-    for (const auto& [generation, known] : slabs_) {
-      slabs.push_back(known.slab);
-      if (known.claims == 0 && !known.imported) unclaimed.insert(known.slab.get());
-    }
-  }
-  std::vector<SlabUsage> all;
-  for (const auto& slab : slabs) {
-    try {
-      all.push_back(usage_of(*slab, *membership_));
-      all.back().is_idle = all.back().is_known && all.back().blocks == 0 && unclaimed.contains(slab.get());
-    } catch (const Error& error) {  // spoilt: it must not hide the others
-      if (error.code() != Errc::corrupt) throw;
-      log(LogLevel::warn, error.what());
-    }
-  }
-  return all;
-}
-
-std::string MemoryState::who_holds_what(const Place& place) const {
   std::map<std::string, std::uint64_t> holders;
   std::uint64_t bytes = 0;
   std::uint64_t free_bytes = 0;
@@ -403,10 +240,190 @@ std::string MemoryState::who_holds_what(const Place& place) const {
     free_bytes += slab.free_bytes;
     for (const auto& holder : slab.holders) holders[holder.name] += holder.bytes;
   }
-  std::string text = fmt::format("slabs mapped here at {} have {}, of which {} are free in pieces too small",
-                                 to_string(place), format_bytes(bytes), format_bytes(free_bytes));
+  std::string text = fmt::format("{}; slabs mapped here at {} have {}, of which {} are free in pieces too small",
+                                 error.message(), to_string(place), format_bytes(bytes), format_bytes(free_bytes));
   for (const auto& [name, held] : holders) text += fmt::format("; {} has {}", name, format_bytes(held));
-  return text;
+  throw Error(error.code(), text,
+              "release what is no longer used, here or in the processes named, or use smaller blocks");
+}
+
+Block MemoryState::open(Lease&& lease) {
+  static_cast<void>(membership_->require_self());
+  release_retired(Deadline::after({}));
+  require(lease.is_open(), "cannot open an empty lease", "open a lease that came with a message, once");
+  require(SlabBook::is_of(lease, *membership_), "cannot open a lease of another session",
+          "open it with a Memory of that session");
+  const auto slab = slab_of(lease);
+  const MutexLock lock(table_.mutex);
+  return claim(std::move(lease), slab);
+}
+
+Block MemoryState::import_memory(const ForeignMemory& memory, const KeptBytes& kept) {
+  static_cast<void>(membership_->require_self());
+  release_retired(Deadline::after({}));
+  auto [lease, slab] = imports_.open(memory, kept);
+  const MutexLock lock(table_.mutex);
+  return claim(std::move(lease), slab);
+}
+
+std::shared_ptr<MappedSlab> MemoryState::slab_of(const Lease& lease) {
+  const ObjectHandle& handle = lease.slab();
+  std::shared_ptr<MappedSlab> unclaimed;
+  {
+    const MutexLock lock(table_.mutex);
+    const auto known = table_.entries.find(handle.generation);
+    if (known != table_.entries.end() && known->second.claims > 0) return known->second.slab;
+    if (known != table_.entries.end()) unclaimed = known->second.slab;
+  }
+  if (unclaimed != nullptr) {
+    unclaimed->check_maker();
+    return unclaimed;
+  }
+  return MappedSlab::open(SlabBook::open(membership_, handle));
+}
+
+// If two threads have mapped the same slab, the first mapping is used from now on.
+Block MemoryState::claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) {
+  const auto [at, is_new] = table_.entries.try_emplace(slab->generation(), SlabEntry{.slab = slab});
+  has_new_slabs_ = has_new_slabs_ || is_new;
+  SlabEntry& entry = at->second;
+  ++entry.claims;
+  entry.idle_since = {};
+  table_.claimed[slab->place()] += lease.bytes();
+  Block block;
+  block.slab_ = entry.slab;
+  block.state_ = shared_from_this();
+  block.lease_ = std::move(lease);
+  return block;
+}
+
+void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
+  if (membership_->self() == kNobody) return;
+  if (end_claim(slab, bytes)) (slab->is_by_handle() ? quick_poller_ : idle_poller_).start();
+}
+
+// Returns whether a poller must check the slab later. Emptied slabs are dropped here, when a block ends after new
+// slabs were mapped, and not when they are mapped: to unmap large memory takes long, and the caller waits for the new
+// block.
+bool MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
+  // Only for large blocks: small ones end often, and must not wait until files are read.
+  const bool is_large = slab->is_for_one() || (!slab->is_own() && slab->bytes() > options_.slab_bytes);
+  const bool is_short = is_large && idle_.keeps_at(slab->place()) && is_host_short_of_memory_cached();
+  std::vector<SlabEntry> dropped;  // destroyed, and so unmapped, after the mutex is unlocked
+  std::vector<SlabEntry> surplus;
+  const MutexLock lock(table_.mutex);
+  table_.claimed[slab->place()] -= bytes;
+  const auto at = table_.entries.find(slab->generation());
+  const bool has_ended = at != table_.entries.end() && --at->second.claims == 0;
+  const bool is_for_later = has_ended && idle_.may_become_idle(table_, at->second);
+  const bool may_stay = is_for_later && !is_short;
+  const bool is_surplus =
+      has_ended && idle_.is_idle(table_, at->second) && !(may_stay && idle_.keep(table_, at->second));
+  if (is_for_later && !is_surplus) surplus = idle_.take_surplus(table_, slab->place());
+  const SlabEntry* const own = is_surplus ? &at->second : nullptr;
+  const bool may_be_emptied = std::exchange(has_new_slabs_, false);
+  if (is_surplus || may_be_emptied) {
+    dropped = table_.take_if([&](const SlabEntry& entry) {
+      return &entry == own || (may_be_emptied && is_emptied(entry) && entry.idle_since == Clock::time_point());
+    });
+  }
+  if (!dropped.empty() || !surplus.empty()) works_.reap_without_keeper();
+  return is_for_later && !is_surplus;
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): its parts are
+void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keep_alive) noexcept {
+  if (membership_->self() == kNobody || std::ranges::all_of(uses, has_ended)) return block.release();
+  RetiredBlock retired{.keep_alive = std::move(keep_alive),
+                       .lease = std::move(block.lease_),
+                       .slab = std::move(block.slab_),
+                       .uses = std::move(uses)};
+  block.state_.reset();
+  const bool is_awaited = retired.is_pollable();
+  retired_.add(std::move(retired));
+  if (is_awaited) quick_poller_.start();
+}
+
+void MemoryState::release_retired(Deadline patience) noexcept {
+  if (membership_->self() == kNobody) return;
+  DeferredReleases::instance().retry();
+  if (retired_.has_any()) {
+    for (auto& [keep_alive, lease, slab, uses] : retired_.take_ended(patience)) {
+      const std::uint64_t bytes = lease.bytes();
+      lease.release();
+      claim_ended(slab, bytes);
+    }
+  }
+  end_imports();
+}
+
+void MemoryState::end_imports() noexcept {
+  if (table_.import_count == 0 || membership_->self() == kNobody) return;
+  const std::vector<SlabEntry> unused = imports_.take_unused();
+  if (!unused.empty()) works_.reap_without_keeper();
+}
+
+bool MemoryState::trim() {
+  static_cast<void>(membership_->require_self());
+  release_retired(Deadline::after({}));
+  std::vector<SlabEntry> dropped;
+  const MutexLock lock(table_.mutex);
+  dropped = table_.take_if([](const SlabEntry& entry) {
+    if (entry.imported) return entry.is_import_unused();
+    return entry.claims == 0 && (!entry.slab->is_own() || entry.slab->is_empty());
+  });
+  if (!dropped.empty()) works_.reap_without_keeper();
+  return !dropped.empty();
+}
+
+// Neither poll may release what keeps another library's memory alive: its deleter may want a lock (such as Python's)
+// whose holder waits for the thread of the poller.
+bool MemoryState::poll_idle(bool is_by_handle) noexcept {
+  const bool is_short = !is_by_handle && is_host_short_of_memory();
+  IdleSlabs::Expired expired;
+  const MutexLock lock(table_.mutex);
+  expired = idle_.take_expired(table_, is_by_handle, is_short);
+  if (!expired.slabs.empty()) works_.reap_without_keeper();
+  return expired.has_more;
+}
+
+// Polls only for memory of other processes, which may wait for it; our own is released when it is needed.
+bool MemoryState::poll_retired() noexcept {
+  return retired_.release_pollable([this](RetiredBlock& block) {
+    const std::uint64_t bytes = block.lease.bytes();
+    block.lease.release();
+    if (end_claim(block.slab, bytes) && !block.slab->is_by_handle()) idle_poller_.start();
+  });
+}
+
+std::uint64_t MemoryState::claimed(const Place& place) const {
+  static_cast<void>(membership_->require_self());
+  const MutexLock lock(table_.mutex);
+  return table_.claimed_at(place);
+}
+
+std::vector<SlabUsage> MemoryState::usage() const {
+  static_cast<void>(membership_->require_self());
+  Slabs slabs;
+  std::set<const MappedSlab*> unclaimed;
+  {
+    const MutexLock lock(table_.mutex);
+    for (const auto& [generation, entry] : table_.entries) {
+      slabs.push_back(entry.slab);
+      if (entry.claims == 0 && !entry.imported) unclaimed.insert(entry.slab.get());
+    }
+  }
+  std::vector<SlabUsage> all;
+  for (const auto& slab : slabs) {
+    try {
+      all.push_back(usage_of(*slab, *membership_));
+      all.back().is_idle = all.back().is_known && all.back().blocks == 0 && unclaimed.contains(slab.get());
+    } catch (const Error& error) {  // a corrupt slab must not hide the others
+      if (error.code() != Errc::corrupt) throw;
+      log(LogLevel::warn, error.what());
+    }
+  }
+  return all;
 }
 
 }  // namespace drover

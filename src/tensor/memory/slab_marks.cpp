@@ -10,8 +10,8 @@
 namespace drover {
 namespace {
 
-// The first mark is 0 for host memory, else 1 + the backend's number, and this bit for a handle. The others are the
-// device's UUID.
+// The first mark is 0 for host memory, otherwise 1 + the backend's number, plus this bit for a handle. The others are
+// the device's UUID.
 constexpr std::uint64_t kHandleBit = std::uint64_t{1} << 32U;
 
 struct UuidWords {
@@ -44,8 +44,8 @@ Place place_from(const SlabMarks& marks) {
   const std::uint64_t number = (marks[0] & ~kHandleBit) - 1;
   const auto kind = static_cast<BackendKind>(number);
   if (number > 0xff || (kind != BackendKind::host && kind != BackendKind::cuda)) {
-    throw Error(Errc::corrupt, fmt::format("a slab is said to be of backend {}, which is none", number),
-                "let all processes of a session use the same drover");
+    throw Error(Errc::corrupt, fmt::format("a slab names the unknown backend {}", number),
+                "use the same version of drover in all processes of a session");
   }
   const auto uuid = std::bit_cast<Uuid>(UuidWords{.high = marks[1], .low = marks[2]});
   return Place::device(kind, device_with_uuid(backend_of(kind), uuid));

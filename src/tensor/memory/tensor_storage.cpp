@@ -16,7 +16,7 @@ namespace {
               fmt::format("the contents of a tensor are lost: process {} died, or the session ended, before its work "
                           "on them was done",
                           point.pid),
-              "make the tensor again, or let its maker synchronize before it sends what must survive it");
+              "make the tensor again, or synchronize it before it is sent if it must survive its sender");
 }
 
 }  // namespace
@@ -30,22 +30,23 @@ TensorStorage::TensorStorage(Memory memory, Lease&& lease, std::vector<TimelineP
 TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const KeptBytes& kept)
     : memory_(std::move(memory)), block_(memory_.state_->import_memory(foreign, kept)) {}
 
-// Their work was submitted before the message was: a stream never waits for what may never come.
+// Rejects points that were never submitted: senders submit the work before the message, and a stream must not wait
+// forever.
 void TensorStorage::check(const Memory& memory, const Lease& lease, std::span<const TimelinePoint> points) {
-  require(SlabBook::is_of(lease, *memory.state_->membership()), "a tensor of another session was to be unpacked",
+  require(SlabBook::is_of(lease, *memory.state_->membership()), "cannot unpack a tensor of another session",
           "unpack it with a Memory of the session whose queue it came from");
   if (points.empty()) return;
   const auto timelines = memory.state_->works().timelines();
   for (const auto& point : points) {
     if (!timelines->is_valid(point)) {
-      throw Error(Errc::corrupt, "a tensor waits for work that nobody has submitted",
-                  "let all processes of a session use the same drover");
+      throw Error(Errc::corrupt, "a tensor waits for work that was never submitted",
+                  "use the same version of drover in all processes of a session");
     }
     if (timelines->state_of(point) == PointState::lost) throw_lost(point);
   }
 }
 
-// In a forked child another thread may have held the mutex for ever.
+// In a forked child the mutex may stay locked by a thread that does not exist there.
 TensorStorage::~TensorStorage() {
   if (memory_.state_->membership()->self() == kNobody) return;
   memory_.state_->retire(std::move(block_), uses());
@@ -61,14 +62,14 @@ void TensorStorage::write(std::span<const std::byte> bytes) const {
   block_.slab_->write(block_.lease().offset(), bytes);
 }
 
-bool TensorStorage::make_known_to(Device& device) const { return block_.slab_->make_known_to(device); }
+bool TensorStorage::register_with(Device& device) const { return block_.slab_->register_with(device); }
 
 std::vector<WorkTicket> TensorStorage::uses() {
   const MutexLock lock(mutex_);
   return uses_;
 }
 
-// Forgets those that are reached, and never those that are lost.
+// Drops points that are reached, but never those that are lost.
 std::vector<TimelinePoint> TensorStorage::origins() {
   const MutexLock lock(mutex_);
   if (origins_.empty()) return {};
@@ -80,8 +81,8 @@ std::vector<TimelinePoint> TensorStorage::origins() {
   return origins_;
 }
 
-// A stream that has waited for a point once need not again, but asking it twice does no harm, and is cheap. Points of
-// another session mean nothing to it.
+// A second wait for the same point is cheap and harmless. Points of another session mean nothing to a stream, so the
+// CPU waits for them.
 void TensorStorage::begin_use(DeviceWork& work) {
   for (const auto& point : origins()) {
     if (&work.session() == memory_.state_->membership().get()) {
@@ -110,13 +111,13 @@ void TensorStorage::end_use(const WorkTicket& use) {
   }
 }
 
-// One more claim, which is released with the keeper.
-void TensorStorage::hold(std::shared_ptr<void> keeper) {
+// Retires one more claim together with `keep_alive`.
+void TensorStorage::hold(std::shared_ptr<void> keep_alive) {
   Block same = memory_.state_->open(block_.share());
-  memory_.state_->retire(std::move(same), uses(), std::move(keeper));
+  memory_.state_->retire(std::move(same), uses(), std::move(keep_alive));
 }
 
-// Lost points too, so that nothing is thrown where work was submitted already.
+// Copies lost points too, instead of throwing after work was submitted.
 void TensorStorage::derive_from(TensorStorage& source) {
   if (&source == this || memory_.state_->membership() != source.memory_.state_->membership()) return;
   std::vector<TimelinePoint> theirs;
@@ -142,7 +143,7 @@ WaitResult TensorStorage::wait(Deadline deadline) {
     if (wait_for_point(*timelines, point, membership, deadline) == WaitResult::timed_out)
       return WaitResult::timed_out;
   }
-  static_cast<void>(origins());  // throws for those that were lost
+  static_cast<void>(origins());  // throws if one was lost
   return WaitResult::done;
 }
 

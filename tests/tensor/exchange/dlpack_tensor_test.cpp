@@ -1,4 +1,4 @@
-// Tensors given to other libraries.
+// Tensors exported to other libraries.
 #include <memory>
 #include <utility>
 
@@ -16,9 +16,9 @@
 namespace drover {
 namespace {
 
-class LentTensor : public test::PlaceTest {
+class ExportedTensors : public test::PlaceTest {
  protected:
-  // As another library would, without drover.
+  // Accesses the memory as another library would, without drover.
   static std::int32_t first_of(const DlpackArray& array) {
     const auto* const managed = export_dlpack(array);
     std::int32_t value = 0;
@@ -37,7 +37,7 @@ class LentTensor : public test::PlaceTest {
   Memory memory_{session_.join()};
 };
 
-TEST_P(LentTensor, others_see_its_elements) {
+TEST_P(ExportedTensors, consumers_see_its_elements) {
   const Tensor tensor = arange(memory_, DType::int32, 0, 100, place());
   tensor.synchronize();
   EXPECT_EQ(first_of(to_dlpack(tensor)), 0);
@@ -46,7 +46,7 @@ TEST_P(LentTensor, others_see_its_elements) {
   EXPECT_EQ(first_of(view), 17);
 }
 
-TEST_P(LentTensor, memory_stays_until_others_let_go) {
+TEST_P(ExportedTensors, memory_stays_until_consumers_release_it) {
   DlpackArray array = to_dlpack(full(memory_, DType::int32, {100}, 5, place()));
   EXPECT_EQ(memory_.claimed(place()), 512U);
   const dlpack::DLManagedTensorVersioned* const managed = export_dlpack(array);
@@ -56,7 +56,7 @@ TEST_P(LentTensor, memory_stays_until_others_let_go) {
   EXPECT_TRUE(test::eventually([&] { return memory_.claimed(place()) == 0; }));
 }
 
-TEST_P(LentTensor, what_is_written_there_is_seen_here) {
+TEST_P(ExportedTensors, writes_of_consumers_are_visible) {
   const Tensor tensor = zeros(memory_, DType::int32, {4}, place());
   if (is_gpu()) {
     DlpackArray array = to_dlpack(tensor, -1);
@@ -68,14 +68,14 @@ TEST_P(LentTensor, what_is_written_there_is_seen_here) {
   EXPECT_EQ(sum(tensor), 9.0);
 }
 
-DROVER_INSTANTIATE_AT_PLACES(LentTensor);
+DROVER_INSTANTIATE_AT_PLACES(ExportedTensors);
 
-class LentOnDevice : public LentTensor {};
+class ExportedOnDevice : public ExportedTensors {};
 
-TEST_P(LentOnDevice, the_stream_of_the_other_comes_after_our_work_and_ours_after_its) {
+TEST_P(ExportedOnDevice, streams_are_ordered_in_both_directions) {
   test::Gate gate(place());
   const Tensor tensor = zeros(memory_, DType::uint8, {1000}, place());
-  if (!is_gpu()) {  // which others use without streams: it is ready
+  if (!is_gpu()) {  // consumers use it without streams, so it is ready
     DlpackArray array = to_dlpack(tensor);
     EXPECT_TRUE(tensor.is_ready());
     return;
@@ -96,8 +96,8 @@ TEST_P(LentOnDevice, the_stream_of_the_other_comes_after_our_work_and_ours_after
   EXPECT_EQ(sum(tensor), 4000.0);
 }
 
-TEST_P(LentOnDevice, what_is_done_is_given_back_at_once) {
-  if (!is_gpu()) GTEST_SKIP() << "an emulated device is host memory to others, which has no streams";
+TEST_P(ExportedOnDevice, finished_exports_are_released_at_once) {
+  if (!is_gpu()) GTEST_SKIP() << "exports of emulated devices are host memory, which has no streams";
   const auto theirs = backend_of(BackendKind::cuda).open(0).create_stream();
   Tensor tensor = zeros(memory_, DType::uint8, {1000}, place());
   tensor.synchronize();
@@ -109,14 +109,14 @@ TEST_P(LentOnDevice, what_is_done_is_given_back_at_once) {
   EXPECT_EQ(memory_.claimed(place()), 0U);
 }
 
-TEST_P(LentOnDevice, streams_that_cannot_be_are_refused) {
+TEST_P(ExportedOnDevice, invalid_streams_are_rejected) {
   const Tensor tensor = zeros(memory_, DType::uint8, {10}, place());
-  if (!is_gpu()) GTEST_SKIP() << "an emulated device is host memory to others, which has no streams";
+  if (!is_gpu()) GTEST_SKIP() << "exports of emulated devices are host memory, which has no streams";
   test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(to_dlpack(tensor, 0)); }, {"stream"});
   test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(to_dlpack(tensor, -7)); });
 }
 
-DROVER_INSTANTIATE_ON_DEVICES(LentOnDevice);
+DROVER_INSTANTIATE_ON_DEVICES(ExportedOnDevice);
 
 }  // namespace
 }  // namespace drover

@@ -1,4 +1,4 @@
-// Arrays given to other libraries and taken from them. The other library is played by hand.
+// Arrays exported to and imported from other libraries, which the tests imitate.
 #include "drover/tensor/dlpack.hpp"
 
 #include <unistd.h>
@@ -32,12 +32,12 @@ using test::expect_error;
 
 DevicePtr address_of(const void* pointer) { return {.address = reinterpret_cast<std::uintptr_t>(pointer)}; }
 
-// Counts how often what it keeps was let go.
-std::shared_ptr<void> keeper_that_counts(int& count) {
+// Counts releases.
+std::shared_ptr<void> counted_keep_alive(int& count) {
   return {static_cast<void*>(&count), [](void* it) { ++*static_cast<int*>(it); }};
 }
 
-// An array of another library, which counts how often its deleter is called.
+// An array of another library that counts calls of its deleter.
 template <class Managed>
 struct Foreign {
   Foreign() {
@@ -64,7 +64,7 @@ struct Foreign {
   int deletions = 0;
 };
 
-// Exports in a form, whichever it is.
+// Exports in either form.
 template <class Managed>
 Managed* export_as(const DlpackArray& array) {
   if constexpr (std::is_same_v<Managed, DLManagedTensor>) return export_dlpack_unversioned(array);
@@ -83,12 +83,12 @@ class FormNames {
 };
 TYPED_TEST_SUITE(Dlpack, BothForms, FormNames);
 
-TYPED_TEST(Dlpack, export_says_everything) {
+TYPED_TEST(Dlpack, export_fills_all_fields) {
   std::array<std::int16_t, 24> memory{};
   const auto layout = TensorLayout::contiguous(DType::int16, {4, 6}).slice(0, 1, 3).transpose(0, 1);
   int releases = 0;
   auto* const managed = export_as<TypeParam>(
-      {.layout = layout, .base = address_of(memory.data()), .keeper = keeper_that_counts(releases)});
+      {.layout = layout, .base = address_of(memory.data()), .keep_alive = counted_keep_alive(releases)});
   const DLTensor& tensor = managed->dl_tensor;
   EXPECT_EQ(tensor.data, memory.data() + 6) << "the first element itself";
   EXPECT_EQ(tensor.byte_offset, 0U);
@@ -105,23 +105,23 @@ TYPED_TEST(Dlpack, export_says_everything) {
   EXPECT_EQ(releases, 1);
 }
 
-TYPED_TEST(Dlpack, keeper_goes_with_the_last_who_has_it) {
+TYPED_TEST(Dlpack, keep_alive_is_released_with_the_last_owner) {
   float number = 0;
   int releases = 0;
   DlpackArray array{.layout = TensorLayout::contiguous(DType::float32, {}),
                     .base = address_of(&number),
-                    .keeper = keeper_that_counts(releases)};
+                    .keep_alive = counted_keep_alive(releases)};
   auto* const managed = export_as<TypeParam>(array);
   managed->deleter(managed);
-  EXPECT_EQ(releases, 0) << "the exporter has it still";
+  EXPECT_EQ(releases, 0) << "the exporter still holds it";
   auto* const second = export_as<TypeParam>(array);
-  array.keeper.reset();
+  array.keep_alive.reset();
   EXPECT_EQ(releases, 0);
   std::thread([second] { second->deleter(second); }).join();
   EXPECT_EQ(releases, 1);
 }
 
-TYPED_TEST(Dlpack, what_goes_out_comes_back) {
+TYPED_TEST(Dlpack, arrays_round_trip) {
   std::array<double, 64> memory{};
   for (const DType dtype : kAllDTypes) {
     const auto whole = TensorLayout::contiguous(dtype, {2, 3, 4});
@@ -132,13 +132,13 @@ TYPED_TEST(Dlpack, what_goes_out_comes_back) {
         auto back = import_dlpack(export_as<TypeParam>({.layout = layout,
                                                         .place = Place::device(BackendKind::cuda, 3),
                                                         .base = address_of(memory.data()),
-                                                        .keeper = keeper_that_counts(releases)}));
+                                                        .keep_alive = counted_keep_alive(releases)}));
         const auto offset = static_cast<std::uint64_t>(layout.offset()) * size_of(dtype);
         EXPECT_EQ(back.base, address_of(memory.data()) + offset);
         EXPECT_EQ(back.layout, TensorLayout::strided(dtype, layout.shape(), layout.strides()));
         EXPECT_EQ(back.place, Place::device(BackendKind::cuda, 3));
-        const auto other = back.keeper;
-        back.keeper.reset();
+        const auto other = back.keep_alive;
+        back.keep_alive.reset();
         EXPECT_EQ(releases, 0);
       }
       EXPECT_EQ(releases, 1);
@@ -146,20 +146,20 @@ TYPED_TEST(Dlpack, what_goes_out_comes_back) {
   }
 }
 
-TYPED_TEST(Dlpack, array_without_elements_needs_no_memory) {
+TYPED_TEST(Dlpack, empty_array_needs_no_memory) {
   auto* const managed = export_as<TypeParam>({.layout = TensorLayout::contiguous(DType::int8, {3, 0})});
   EXPECT_EQ(managed->dl_tensor.data, nullptr);
   managed->dl_tensor.byte_offset = 8;
   const auto back = import_dlpack(managed);
   EXPECT_EQ(back.layout, TensorLayout::contiguous(DType::int8, {3, 0}));
-  EXPECT_EQ(back.base, DevicePtr{}) << "nowhere, and not 8 bytes from there";
+  EXPECT_EQ(back.base, DevicePtr{}) << "null, without the byte offset";
 }
 
-TYPED_TEST(Dlpack, import_reads_what_others_say) {
+TYPED_TEST(Dlpack, import_reads_all_fields) {
   Foreign<TypeParam> foreign;
   {
     const auto array = import_dlpack(&foreign.managed);
-    EXPECT_EQ(array.layout, TensorLayout::contiguous(DType::float32, {2, 3})) << "no strides: row after row";
+    EXPECT_EQ(array.layout, TensorLayout::contiguous(DType::float32, {2, 3})) << "no strides: row-major";
     EXPECT_EQ(array.place, Place::cpu());
     EXPECT_EQ(array.host(), reinterpret_cast<std::byte*>(foreign.memory.data()));
     EXPECT_FALSE(array.is_read_only || array.is_copied);
@@ -172,19 +172,19 @@ TYPED_TEST(Dlpack, import_reads_what_others_say) {
   auto array = import_dlpack(&foreign.managed);
   EXPECT_EQ(array.layout, TensorLayout::strided(DType::float32, {2, 3}, {1, 4}));
   EXPECT_EQ(array.base, address_of(foreign.memory.data() + 3));
-  std::thread([last = std::move(array.keeper)]() mutable { last.reset(); }).join();
+  std::thread([last = std::move(array.keep_alive)]() mutable { last.reset(); }).join();
   EXPECT_EQ(foreign.deletions, 2);
 }
 
-TYPED_TEST(Dlpack, single_number_needs_neither_shape_nor_strides) {
+TYPED_TEST(Dlpack, scalar_needs_neither_shape_nor_strides) {
   Foreign<TypeParam> foreign;
   foreign.tensor().ndim = 0;
   foreign.tensor().shape = nullptr;
   EXPECT_EQ(import_dlpack(&foreign.managed).layout, TensorLayout::contiguous(DType::float32, {}));
 }
 
-// NumPy gives them for arrays that were reversed.
-TYPED_TEST(Dlpack, strides_that_nobody_steps_along_do_not_matter) {
+// NumPy exports them for reversed arrays.
+TYPED_TEST(Dlpack, strides_of_size_one_dimensions_are_ignored) {
   Foreign<TypeParam> foreign;
   foreign.tensor().strides = foreign.strides.data();
   foreign.shape = {1, 3};
@@ -195,15 +195,15 @@ TYPED_TEST(Dlpack, strides_that_nobody_steps_along_do_not_matter) {
   EXPECT_EQ(import_dlpack(&foreign.managed).layout, TensorLayout::contiguous(DType::float32, {0, 3}));
 }
 
-TYPED_TEST(Dlpack, deleter_may_be_absent) {
+TYPED_TEST(Dlpack, deleter_may_be_null) {
   Foreign<TypeParam> foreign;
   foreign.managed.deleter = nullptr;
   EXPECT_EQ(import_dlpack(&foreign.managed).layout.rank(), 2);
   expect_error(Errc::invalid_argument, [] { static_cast<void>(import_dlpack(static_cast<TypeParam*>(nullptr))); },
-               {"no DLPack array"});
+               {"DLPack array to import is null"});
 }
 
-// One thing that is wrong, and what is said of it.
+// One invalid field, and its error.
 struct Refusal {
   std::function<void(DLTensor&)> spoil;
   Errc code;
@@ -213,15 +213,17 @@ struct Refusal {
 const std::vector<Refusal>& refusals() {
   constexpr auto kHuge = std::int64_t{1} << 40;
   static const std::vector<Refusal> all = {
-      {[](DLTensor& it) { it.ndim = 9; }, Errc::unsupported, {"9 dimensions", "8 at most", "reshape"}},
+      {[](DLTensor& it) { it.ndim = 9; }, Errc::unsupported, {"9 dimensions", "at most 8", "reshape"}},
       {[](DLTensor& it) { it.ndim = std::numeric_limits<int>::max(); }, Errc::unsupported, {"2147483647 dimensions"}},
       {[](DLTensor& it) { it.ndim = -1; }, Errc::corrupt, {"-1 dimensions"}},
       {[](DLTensor& it) { it.shape = nullptr; }, Errc::corrupt, {"without sizes"}},
       {[](DLTensor& it) { it.shape[1] = -3; }, Errc::corrupt, {"negative size"}},
-      {[](DLTensor& it) { it.shape[0] = it.shape[1] = kHuge; }, Errc::corrupt, {"as large as it says"}},
+      {[](DLTensor& it) { it.shape[0] = it.shape[1] = kHuge; }, Errc::corrupt, {"impossible size"}},
       {[](DLTensor& it) { it.strides[0] = -3; }, Errc::unsupported, {"negative stride", "copy it first"}},
-      {[](DLTensor& it) { it.strides[0] = std::numeric_limits<std::int64_t>::max(); }, Errc::corrupt, {"as large"}},
-      {[](DLTensor& it) { it.byte_offset = 6; }, Errc::unsupported, {"6 bytes", "multiple of 4", "float32"}},
+      {[](DLTensor& it) { it.strides[0] = std::numeric_limits<std::int64_t>::max(); },
+       Errc::corrupt,
+       {"impossible size"}},
+      {[](DLTensor& it) { it.byte_offset = 6; }, Errc::unsupported, {"byte 6", "multiple of 4", "float32"}},
       {[](DLTensor& it) { it.data = nullptr; }, Errc::corrupt, {"no memory"}},
       {[](DLTensor& it) { it.device = {.device_type = DLDeviceType{10}, .device_id = 0}; },
        Errc::unsupported,
@@ -235,7 +237,7 @@ const std::vector<Refusal>& refusals() {
   return all;
 }
 
-TYPED_TEST(Dlpack, what_cannot_be_taken_is_refused_and_deleted_once) {
+TYPED_TEST(Dlpack, invalid_arrays_are_rejected_and_deleted_once) {
   for (const auto& [spoil, code, parts] : refusals()) {
     Foreign<TypeParam> foreign;
     foreign.tensor().strides = foreign.strides.data();
@@ -245,7 +247,7 @@ TYPED_TEST(Dlpack, what_cannot_be_taken_is_refused_and_deleted_once) {
   }
 }
 
-TYPED_TEST(Dlpack, type_that_drover_has_not_is_named) {
+TYPED_TEST(Dlpack, unsupported_type_is_named) {
   struct Case {
     std::uint8_t code;
     std::uint8_t bits;
@@ -276,11 +278,11 @@ TYPED_TEST(Dlpack, type_that_drover_has_not_is_named) {
   }
 }
 
-TYPED_TEST(Dlpack, export_of_what_cannot_be_keeps_nothing) {
+TYPED_TEST(Dlpack, failed_export_keeps_nothing_alive) {
   int releases = 0;
   {
     const DlpackArray array{.layout = TensorLayout::contiguous(DType::int8, {3}),
-                            .keeper = keeper_that_counts(releases)};
+                            .keep_alive = counted_keep_alive(releases)};
     expect_error(Errc::invalid_argument, [&] { static_cast<void>(export_as<TypeParam>(array)); }, {"no memory"});
   }
   EXPECT_EQ(releases, 1);
@@ -291,7 +293,7 @@ TYPED_TEST(Dlpack, export_of_what_cannot_be_keeps_nothing) {
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(export_as<TypeParam>(array)); }, {"not valid"});
 }
 
-TEST(DlpackFlags, travel_in_the_form_with_a_version) {
+TEST(DlpackFlags, round_trip_in_the_versioned_form) {
   float number = 0;
   for (const bool is_read_only : {false, true}) {
     for (const bool is_copied : {false, true}) {
@@ -308,7 +310,7 @@ TEST(DlpackFlags, travel_in_the_form_with_a_version) {
   }
 }
 
-TEST(DlpackFlags, unversioned_form_cannot_say_read_only) {
+TEST(DlpackFlags, unversioned_form_rejects_read_only) {
   float number = 0;
   expect_error(Errc::unsupported,
                [&] {
@@ -316,11 +318,11 @@ TEST(DlpackFlags, unversioned_form_cannot_say_read_only) {
                                                               .base = address_of(&number),
                                                               .is_read_only = true}));
                },
-               {"must not be written", "max_version"});
+               {"marked read-only", "max_version"});
 }
 
-// Nothing but version, context and deleter may be looked at: the rest may be another structure.
-TEST(DlpackVersion, other_major_version_is_refused_and_deleted) {
+// Only version, context and deleter may be read: the rest may have another structure.
+TEST(DlpackVersion, other_major_version_is_rejected_and_deleted) {
   for (const std::uint32_t major : {0U, 2U, 4'000'000'000U}) {
     Foreign<DLManagedTensorVersioned> foreign;
     foreign.managed.version = {.major = major, .minor = 7};
@@ -336,7 +338,7 @@ TEST(DlpackVersion, other_major_version_is_refused_and_deleted) {
   EXPECT_TRUE(array.is_read_only && array.is_copied);
 }
 
-TEST(DlpackDevice, places_are_those_that_others_see) {
+TEST(DlpackDevice, places_map_to_dlpack_devices) {
   EXPECT_EQ(to_dlpack(Place::cpu()).device_type, dlpack::kDLCPU);
   const auto gpu = to_dlpack(Place::device(BackendKind::cuda, 5));
   EXPECT_EQ(gpu.device_type, dlpack::kDLCUDA);
@@ -352,7 +354,7 @@ TEST(DlpackDevice, places_are_those_that_others_see) {
   EXPECT_EQ(place(dlpack::kDLCUDAManaged, 2), "cuda:2");
 }
 
-TEST(DlpackDevice, only_host_memory_has_an_address_on_the_host) {
+TEST(DlpackDevice, only_host_memory_has_a_host_address) {
   float number = 0;
   DlpackArray array{.base = address_of(&number)};
   EXPECT_EQ(array.host(), reinterpret_cast<std::byte*>(&number));
@@ -364,12 +366,12 @@ TEST(DlpackDevice, only_host_memory_has_an_address_on_the_host) {
 
 DLManagedTensorVersioned* left_for_the_end = nullptr;
 
-// As the interpreter of another language does while it ends.
+// As interpreters of other languages do during exit.
 DROVER_PEER_BODY(let_go_after_main) {
   const auto memory = std::make_shared<std::int32_t>(peer.rank());
   left_for_the_end = export_dlpack({.layout = TensorLayout::contiguous(DType::int32, {1}),
                                     .base = address_of(memory.get()),
-                                    .keeper = {memory.get(), [memory](void* /*it*/) { ::_exit(7); }}});
+                                    .keep_alive = {memory.get(), [memory](void* /*it*/) { ::_exit(7); }}});
   std::atexit([] { left_for_the_end->deleter(left_for_the_end); });
 }
 

@@ -1,4 +1,4 @@
-// tests/tensor/foreign_support.hpp: memory as another library of the process would have it.
+// tests/tensor/exchange/foreign_support.hpp: memory of another library, imitated.
 #pragma once
 
 #include <atomic>
@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "drover/device/backend.hpp"
-#include "drover/tensor/foreign.hpp"
+#include "drover/tensor/dlpack.hpp"
 
 namespace drover::test {
 
-/// Numbers 0, 1, ... of int32 on a device, which drover knows nothing of: "allocated" as cudaMalloc does it, or
-/// "mapped" as expandable segments are. Counts its keepers.
+/// Numbers 0, 1, ... of int32 on a device, unknown to drover: "allocated" as by cudaMalloc, or "mapped" as expandable
+/// segments are. Counts the `keep_alive` pointers of its arrays.
 class ForeignNumbers {
  public:
   ForeignNumbers(const Place& place, const std::string& kind, std::int64_t count)
@@ -30,14 +30,14 @@ class ForeignNumbers {
     device_.upload(memory_->ptr(), numbers.data(), bytes);
   }
 
-  /// All of them, or as a layout has it from a byte on. Every array has a keeper of its own.
+  /// All of them, or a layout of them from a byte on. Every array has its own `keep_alive`.
   [[nodiscard]] DlpackArray array() { return array(TensorLayout::contiguous(DType::int32, {count_})); }
   [[nodiscard]] DlpackArray array(const TensorLayout& layout, std::uint64_t byte = 0) {
     ++*kept_;
-    std::shared_ptr<void> keeper(nullptr, [memory = memory_, kept = kept_](void*) { --*kept; });
-    return {.layout = layout, .place = place_, .base = memory_->ptr() + byte, .keeper = std::move(keeper)};
+    std::shared_ptr<void> keep_alive(nullptr, [memory = memory_, kept = kept_](void*) { --*kept; });
+    return {.layout = layout, .place = place_, .base = memory_->ptr() + byte, .keep_alive = std::move(keep_alive)};
   }
-  /// Keepers that were made and not yet let go; below 0 if one was let go twice.
+  /// The `keep_alive` pointers not yet released; negative if one was released twice.
   [[nodiscard]] int kept() const { return *kept_; }
   /// Sets one of them.
   void set(std::uint64_t index, std::int32_t number) {
@@ -50,11 +50,11 @@ class ForeignNumbers {
   Place place_;
   Device& device_;
   std::int64_t count_;
-  std::shared_ptr<DeviceMemory> memory_;  // shared: with its keepers, likewise the next
+  std::shared_ptr<DeviceMemory> memory_;  // shared: with its arrays, likewise the next
   std::shared_ptr<std::atomic<int>> kept_ = std::make_shared<std::atomic<int>>(0);
 };
 
-/// How memory of that kind is imported.
+/// The way in which memory of a kind is imported.
 inline ImportWay way_of(const std::string& kind) {
   return kind == "mapped" ? ImportWay::retained : ImportWay::ipc_handle;
 }

@@ -1,5 +1,5 @@
-// Tensors that a session keeps: what an application that was killed had is found by the next one.
-#include "drover/tensor/keep.hpp"
+// Tensors that a session keeps for the next application.
+#include "drover/tensor/send.hpp"
 
 #include <string>
 
@@ -18,15 +18,15 @@
 namespace drover::test {
 namespace {
 
-constexpr std::int64_t kCount = 5'000'000;
+constexpr std::int64_t kKeptCount = 5'000'000;
 
 Tensor make_weights(const Memory& memory, const Place& place) {
-  return random(memory, DType::float32, {kCount / 100, 100}, 42, place);
+  return random(memory, DType::float32, {kKeptCount / 100, 100}, 42, place);
 }
 
 }  // namespace
 
-// An application that keeps a tensor in the session "training", and is killed.
+// An application that keeps a tensor in the session "training", then is killed.
 DROVER_PEER_BODY(tensor_keeper) {
   const Session session = Session::open("training");
   const Memory memory(session);
@@ -57,7 +57,7 @@ class KeptTensor : public PlaceTest {
   OwnRuntimeFolder folder_;
 };
 
-TEST_P(KeptTensor, a_new_application_has_what_a_killed_one_kept) {
+TEST_P(KeptTensor, kept_tensors_survive_a_killed_application) {
   run_application();
   Session session = Session::open("training");
   const Memory memory(session);
@@ -69,10 +69,10 @@ TEST_P(KeptTensor, a_new_application_has_what_a_killed_one_kept) {
   EXPECT_EQ(session.kept()[0].description, "float32[100, 50000] strides [1, 100] at " + GetParam());
   session.drop("weights");
   expect_error(Errc::not_found, [&] { static_cast<void>(recall(memory, "weights")); });
-  EXPECT_TRUE(equal(weights.transpose(0, 1), make_weights(memory, place()))) << "who recalled it has it";
+  EXPECT_TRUE(equal(weights.transpose(0, 1), make_weights(memory, place()))) << "recalled before the drop";
 }
 
-TEST_P(KeptTensor, what_is_kept_is_the_memory_itself) {
+TEST_P(KeptTensor, kept_tensors_share_their_memory) {
   const Session session = Session::open("training");
   const Memory memory(session);
   const Tensor mine = zeros(memory, DType::int32, {1000}, place());
@@ -81,16 +81,16 @@ TEST_P(KeptTensor, what_is_kept_is_the_memory_itself) {
   mine.synchronize();
   EXPECT_EQ(sum(recall(memory, "state")), 3000.0);
   keep("state", full(memory, DType::int32, {10}, 4, place()));
-  EXPECT_EQ(sum(recall(memory, "state")), 40.0) << "it was replaced";
+  EXPECT_EQ(sum(recall(memory, "state")), 40.0) << "replaced";
 }
 
-TEST_P(KeptTensor, only_tensors_are_recalled_as_tensors) {
+TEST_P(KeptTensor, recalling_other_objects_throws) {
   const Session session = Session::open("training");
   const Memory memory(session);
   std::shared_ptr<Membership> member = session;
   member->keep("notes", {}, "", {});
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(recall(memory, "notes")); },
-               {"'notes' is not one tensor"});
+               {"'notes' is not a tensor"});
   expect_error(Errc::invalid_argument, [&] { keep("nothing", Tensor()); });
   expect_error(Errc::invalid_argument, [&] { keep("", zeros(memory, DType::int8, {1}, place())); });
 }
@@ -99,7 +99,7 @@ DROVER_INSTANTIATE_AT_PLACES(KeptTensor);
 
 class KeptOnDevice : public KeptTensor {};
 
-TEST_P(KeptOnDevice, what_is_kept_is_finished) {
+TEST_P(KeptOnDevice, keep_waits_for_work_in_flight) {
   const Session session = Session::open("training");
   const Memory memory(session);
   Gate gate(place());

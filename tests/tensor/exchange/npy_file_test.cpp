@@ -1,4 +1,4 @@
-// .npy files on the disk.
+// .npy files on disk.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -66,7 +66,7 @@ class NpyFiles : public testing::Test {
   const std::vector<std::int32_t> numbers_ = counting(6);
 };
 
-TEST_F(NpyFiles, what_was_written_reads_back) {
+TEST_F(NpyFiles, files_round_trip) {
   write_npy(path(), matrix(), memory());
   const auto file = read_npy(path());
   EXPECT_EQ(file.layout(), matrix());
@@ -75,7 +75,7 @@ TEST_F(NpyFiles, what_was_written_reads_back) {
   EXPECT_EQ(entries(folder()), 1U);
 }
 
-TEST_F(NpyFiles, views_are_written_row_after_row) {
+TEST_F(NpyFiles, views_are_written_in_row_major_order) {
   write_npy(path(), matrix().transpose(0, 1), memory());
   auto file = read_npy(path());
   EXPECT_EQ(file.layout(), TensorLayout::contiguous(DType::int32, {3, 2}));
@@ -85,7 +85,7 @@ TEST_F(NpyFiles, views_are_written_row_after_row) {
   EXPECT_EQ(numbers_in(file), (std::vector<std::int32_t>{4, 5, 6}));
 }
 
-TEST_F(NpyFiles, nothing_and_single_numbers_are_files_too) {
+TEST_F(NpyFiles, empty_tensors_and_scalars_round_trip) {
   write_npy(path(), TensorLayout::contiguous(DType::float64, {0, 3}), {});
   EXPECT_EQ(read_npy(path()).layout(), TensorLayout::contiguous(DType::float64, {0, 3}));
   EXPECT_TRUE(read_npy(path()).data().empty());
@@ -102,7 +102,7 @@ TEST_F(NpyFiles, fortran_order_reads_with_its_strides) {
   EXPECT_EQ(file.data().size(), 4U);
 }
 
-TEST_F(NpyFiles, data_may_be_changed_and_moved) {
+TEST_F(NpyFiles, data_can_be_modified_and_moved) {
   write_npy(path(), matrix(), memory());
   auto file = read_npy(path());
   file.data()[0] = std::byte{9};
@@ -112,7 +112,7 @@ TEST_F(NpyFiles, data_may_be_changed_and_moved) {
   EXPECT_TRUE(file.data().empty());  // NOLINT(bugprone-use-after-move,hicpp-invalid-access-moved): that is the test
 }
 
-TEST_F(NpyFiles, missing_file_and_folder_are_errors) {
+TEST_F(NpyFiles, missing_files_and_folders_throw) {
   expect_error(Errc::not_found, [&] { static_cast<void>(read_npy(path())); }, {path().string()});
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(read_npy(folder())); }, {"is a folder"});
   expect_error(Errc::invalid_argument, [] { static_cast<void>(read_npy("/dev/null")); }, {"device or pipe"});
@@ -120,19 +120,19 @@ TEST_F(NpyFiles, missing_file_and_folder_are_errors) {
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(read_npy(path())); }, {"device or pipe"});
 }
 
-TEST_F(NpyFiles, broken_files_are_errors_that_name_them) {
+TEST_F(NpyFiles, corrupt_files_throw_with_their_path) {
   put(path(), "");
   expect_error(Errc::corrupt, [&] { static_cast<void>(read_npy(path())); }, {path().string(), "is empty"});
   write_npy(path(), matrix(), memory());
   const auto whole = content(path());
   put(path(), whole.substr(0, whole.size() - 1));
   expect_error(Errc::corrupt, [&] { static_cast<void>(read_npy(path())); },
-               {path().string(), "cut off: it has " + std::to_string(whole.size() - 1)});
+               {path().string(), "truncated: it has " + std::to_string(whole.size() - 1)});
   put(path(), "just text");
   expect_error(Errc::corrupt, [&] { static_cast<void>(read_npy(path())); }, {path().string(), "does not begin"});
 }
 
-TEST_F(NpyFiles, reads_and_writes_that_are_interrupted_go_on) {
+TEST_F(NpyFiles, interrupted_reads_and_writes_resume) {
   const FaultSeam first("write", EINTR, {.nth = 1, .times = 2});
   const FaultSeam second("pread", EINTR, {.nth = 1, .times = 2});
   write_npy(path(), matrix(), memory());
@@ -140,7 +140,7 @@ TEST_F(NpyFiles, reads_and_writes_that_are_interrupted_go_on) {
   EXPECT_EQ(first.strikes() + second.strikes(), 4);
 }
 
-TEST_F(NpyFiles, failed_reads_are_errors) {
+TEST_F(NpyFiles, failed_reads_throw) {
   write_npy(path(), matrix(), memory());
   for (const char* const call : {"open", "fstat", "pread"}) {
     const FaultSeam fail(call, EIO);
@@ -150,7 +150,7 @@ TEST_F(NpyFiles, failed_reads_are_errors) {
   expect_error(Errc::system, [&] { static_cast<void>(read_npy(path())); }, {"pread"});
 }
 
-// Whichever step fails: the old file stays as it was, and nothing lies beside it.
+// Whichever step fails, the old file is unchanged, and no other file is left.
 TEST_F(NpyFiles, failed_write_leaves_the_old_file_and_nothing_else) {
   write_npy(path(), matrix(), memory());
   const auto old = content(path());
@@ -168,32 +168,32 @@ TEST_F(NpyFiles, failed_write_leaves_the_old_file_and_nothing_else) {
   EXPECT_EQ(entries(folder()), 1U);
 }
 
-TEST_F(NpyFiles, name_that_is_taken_for_the_new_file_is_passed_over) {
+TEST_F(NpyFiles, existing_temporary_files_are_skipped) {
   const FaultSeam taken("open", EEXIST, {.nth = 1, .times = 1});
   write_npy(path(), matrix(), memory());
   EXPECT_EQ(taken.strikes(), 1);
   EXPECT_EQ(entries(folder()), 1U);
 }
 
-TEST_F(NpyFiles, write_to_what_cannot_be_a_file_is_an_error) {
+TEST_F(NpyFiles, writing_to_an_invalid_path_throws) {
   expect_error(Errc::invalid_argument, [&] { write_npy(folder(), matrix(), memory()); }, {"is a folder"});
   expect_error(Errc::invalid_argument, [&] { write_npy("", matrix(), memory()); }, {"is a folder"});
   expect_error(Errc::not_found, [&] { write_npy(folder() / "no" / "x.npy", matrix(), memory()); }, {"no"});
   expect_error(Errc::unsupported,
                [&] { write_npy(path(), TensorLayout::contiguous(DType::bfloat16, {2}), memory()); }, {"float32"});
   expect_error(Errc::invalid_argument,
-               [&] { write_npy(path(), TensorLayout::contiguous(DType::int32, {7}), memory()); }, {"has 24"});
+               [&] { write_npy(path(), TensorLayout::contiguous(DType::int32, {7}), memory()); }, {"of 24 bytes"});
   EXPECT_EQ(entries(folder()), 0U);
 }
 
-TEST_F(NpyFiles, expanded_tensor_that_fits_no_memory_is_an_error_and_leaves_no_file) {
-  if (test::kIsSanitized) GTEST_SKIP() << "sanitizers end a program that asks for so much";
+TEST_F(NpyFiles, expanded_tensor_larger_than_memory_throws_and_leaves_no_file) {
+  if (test::kIsSanitized) GTEST_SKIP() << "sanitizers abort on allocations of this size";
   const auto huge = TensorLayout::contiguous(DType::int32, {1, 1}).expand({1 << 30, std::int64_t{1} << 28U});
   expect_error(Errc::out_of_memory, [&] { write_npy(path(), huge, memory()); }, {"no memory", "tensor.npy"});
   EXPECT_EQ(entries(folder()), 0U);
 }
 
-TEST_F(NpyFiles, longest_names_and_paths_without_folder_are_written) {
+TEST_F(NpyFiles, longest_names_and_bare_names_are_accepted) {
   const auto longest = folder() / (std::string(251, 'n') + ".npy");
   write_npy(longest, matrix(), memory());
   EXPECT_EQ(numbers_in(read_npy(longest)), counting(6));

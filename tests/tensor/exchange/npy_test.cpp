@@ -1,4 +1,4 @@
-// Headers of .npy files: made by hand from the definition of the format.
+// Headers of .npy files, built from the definition of the format.
 #include "drover/tensor/npy.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/error.hpp"
-#include "drover/tensor/tensor_text.hpp"
+#include "drover/tensor/tensor_layout.hpp"
 #include "support/expect_error.hpp"
 
 namespace drover {
@@ -22,7 +22,7 @@ using namespace std::string_literals;
 
 constexpr const char* kMatrix = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
 
-// A file of a format with this dictionary and data.
+// A file with this format version, dictionary and data.
 std::string file_of(const std::string& dictionary, const std::string& data, char major = 1) {
   std::string text = "\x93NUMPY"s + major + '\0';
   std::size_t length = dictionary.size();
@@ -43,7 +43,7 @@ void expect_refused(Errc code, const std::string& file, const std::vector<std::s
 }
 
 // The file that numpy.save writes for arange(3, dtype='<i2'), byte by byte.
-TEST(Npy, file_of_format_1_is_read) {
+TEST(Npy, format_1_is_read) {
   const std::string file =
       "\x93NUMPY\x01\x00\x76\x00"
       "{'descr': '<i2', 'fortran_order': False, 'shape': (3,), }"s +
@@ -54,7 +54,7 @@ TEST(Npy, file_of_format_1_is_read) {
   EXPECT_EQ(shown(file), "[0, 1, 2]\nint16[3]");
 }
 
-TEST(Npy, files_of_formats_2_and_3_are_read) {
+TEST(Npy, formats_2_and_3_are_read) {
   for (const char major : {'\x02', '\x03'}) {
     const auto header = parse(file_of(kMatrix, std::string(24, '\0'), major));
     EXPECT_EQ(header.layout, TensorLayout::contiguous(DType::float32, {2, 3}));
@@ -62,7 +62,7 @@ TEST(Npy, files_of_formats_2_and_3_are_read) {
   }
 }
 
-TEST(Npy, fortran_order_gives_the_strides) {
+TEST(Npy, fortran_order_sets_the_strides) {
   const auto file =
       file_of("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }\n", "\x01\x04\x02\x05\x03\x06");
   EXPECT_EQ(parse(file).layout, TensorLayout::strided(DType::uint8, {2, 3}, {1, 2}));
@@ -78,7 +78,7 @@ TEST(Npy, booleans_and_complex_numbers_are_read) {
   EXPECT_EQ(shown(file_of("{'descr': '<c16', 'fortran_order': False, 'shape': (), }", data)), "3-4j\ncomplex128[]");
 }
 
-TEST(Npy, dictionary_may_be_written_in_any_way_that_python_reads) {
+TEST(Npy, dictionary_accepts_any_python_formatting) {
   for (const char* const text : {"{'shape':(2,3),'fortran_order':False,'descr':'<f4'}",
                                  "{\"descr\": \"<f4\", 'fortran_order': False, 'shape': (2, 3)}",
                                  " { 'fortran_order' : False , 'shape' : ( 2 , 3 , ) , 'descr' : '<f4' , } \n",
@@ -90,11 +90,11 @@ TEST(Npy, dictionary_may_be_written_in_any_way_that_python_reads) {
   }
 }
 
-TEST(Npy, bytes_behind_the_data_are_let_be) {
+TEST(Npy, bytes_after_the_data_are_ignored) {
   EXPECT_EQ(parse(file_of(kMatrix, std::string(100, '\0'))).layout.bytes(), 24U);
 }
 
-TEST(Npy, every_type_comes_back_from_its_own_header) {
+TEST(Npy, every_type_round_trips) {
   for (const DType dtype : kAllDTypes) {
     if (dtype == DType::bfloat16) continue;
     for (const auto& shape : {std::vector<std::int64_t>{}, {7}, {0}, {2, 3}, {1, 1, 1, 1, 1, 1, 1, 2}}) {
@@ -109,7 +109,7 @@ TEST(Npy, every_type_comes_back_from_its_own_header) {
   }
 }
 
-TEST(Npy, header_is_what_numpy_writes) {
+TEST(Npy, header_matches_numpy) {
   const auto header = npy_header(TensorLayout::contiguous(DType::float32, {2, 3}));
   EXPECT_EQ(header, "\x93NUMPY\x01\x00\x76\x00"s + kMatrix + std::string(58, ' ') + "\n");
   EXPECT_NE(npy_header(TensorLayout::contiguous(DType::boolean, {5})).find("'|b1'"), std::string::npos);
@@ -117,19 +117,19 @@ TEST(Npy, header_is_what_numpy_writes) {
   EXPECT_NE(npy_header(TensorLayout::contiguous(DType::int64, {})).find("()"), std::string::npos);
 }
 
-TEST(Npy, layout_that_the_format_cannot_say_is_an_error) {
+TEST(Npy, unsupported_layouts_throw) {
   expect_error(Errc::unsupported,
                [] { static_cast<void>(npy_header(TensorLayout::contiguous(DType::bfloat16, {2}))); },
                {"bfloat16", "convert it to float32"});
   const auto turned = TensorLayout::contiguous(DType::int8, {2, 3}).transpose(0, 1);
-  expect_error(Errc::invalid_argument, [&] { static_cast<void>(npy_header(turned)); }, {"row after row"});
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(npy_header(turned)); }, {"is not contiguous"});
 }
 
-TEST(Npy, what_is_no_npy_file_is_corrupt) {
+TEST(Npy, other_files_are_corrupt) {
   expect_refused(Errc::corrupt, "", {"is empty"});
   expect_refused(Errc::corrupt, "PK\x03\x04 and so on", {"does not begin"});
   expect_refused(Errc::corrupt, "\x94NUMPY\x01\x00\x00\x00"s, {"does not begin"});
-  expect_refused(Errc::corrupt, "\x93NUMP", {"cut off"});
+  expect_refused(Errc::corrupt, "\x93NUMP", {"truncated"});
 }
 
 TEST(Npy, unknown_formats_are_unsupported) {
@@ -140,22 +140,22 @@ TEST(Npy, unknown_formats_are_unsupported) {
   expect_refused(Errc::unsupported, file, {"1.1"});
 }
 
-TEST(Npy, every_shorter_file_is_cut_off) {
+TEST(Npy, every_truncated_file_is_corrupt) {
   for (const char major : {'\x01', '\x02'}) {
     const auto whole = file_of(kMatrix, std::string(24, 'x'), major);
     static_cast<void>(parse(whole));
     for (std::size_t length = 1; length < whole.size(); ++length) {
-      expect_refused(Errc::corrupt, whole.substr(0, length), {"cut off"});
+      expect_refused(Errc::corrupt, whole.substr(0, length), {"truncated"});
     }
   }
 }
 
-TEST(Npy, header_of_absurd_length_is_refused) {
+TEST(Npy, overlong_headers_are_rejected) {
   expect_refused(Errc::unsupported, "\x93NUMPY\x02\x00\xff\xff\xff\xff"s, {"4294967295 bytes"});
-  expect_refused(Errc::corrupt, "\x93NUMPY\x01\x00\xff\xff"s, {"cut off"});
+  expect_refused(Errc::corrupt, "\x93NUMPY\x01\x00\xff\xff"s, {"truncated"});
 }
 
-TEST(Npy, broken_dictionaries_are_corrupt) {
+TEST(Npy, malformed_dictionaries_are_corrupt) {
   const std::vector<std::string> broken = {
       "",
       "{}",
@@ -195,14 +195,14 @@ TEST(Npy, sizes_that_overflow_are_corrupt) {
                                   "(4611686018427387904, 4611686018427387904, 0)"}) {
     for (const char* const order : {"True", "False"}) {
       const auto text = "{'descr': '<f8', 'fortran_order': "s + order + ", 'shape': " + shape + "}";
-      expect_refused(Errc::corrupt, file_of(text, "12345678"), {"as large as it says", "2^62"});
+      expect_refused(Errc::corrupt, file_of(text, "12345678"), {"impossible size", "2^62"});
     }
   }
   expect_refused(Errc::corrupt, file_of("{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000,)}", ""),
-                 {"cut off", "1000000000077"});
+                 {"truncated", "1000000000077"});
 }
 
-TEST(Npy, elements_that_are_no_numbers_are_unsupported) {
+TEST(Npy, non_numeric_elements_are_unsupported) {
   for (const char* const type :
        {"<U5", "|O", "|S3", "<M8[ns]", "<f16", "|V8", "", "<", "<i3", "f", "<f4 ", "<b2", "\x01"}) {
     const auto text = "{'descr': '"s + type + "', 'fortran_order': False, 'shape': (1,)}";
@@ -212,7 +212,7 @@ TEST(Npy, elements_that_are_no_numbers_are_unsupported) {
                  file_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "1234"), {"structures"});
 }
 
-TEST(Npy, big_endian_numbers_are_unsupported_unless_they_are_bytes) {
+TEST(Npy, big_endian_numbers_are_unsupported_except_single_bytes) {
   for (const char* const type : {">f4", ">i2", ">c16", ">u8"}) {
     const auto text = "{'descr': '"s + type + "', 'fortran_order': False, 'shape': (1,)}";
     expect_refused(Errc::unsupported, file_of(text, std::string(64, '\0')), {"big-endian", "newbyteorder"});
@@ -221,14 +221,14 @@ TEST(Npy, big_endian_numbers_are_unsupported_unless_they_are_bytes) {
             DType::uint8);
 }
 
-TEST(Npy, more_dimensions_than_a_tensor_has_are_unsupported) {
+TEST(Npy, too_many_dimensions_are_unsupported) {
   expect_refused(Errc::unsupported,
                  file_of("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1, 1, 1)}", "x"),
                  {"9 dimensions"});
 }
 
-// Whatever is changed in a file, it is read as something that fits, or refused in an orderly way.
-TEST(Npy, spoiled_files_never_break_it) {
+// Any change of a file gives a valid result or an error.
+TEST(Npy, corrupted_files_are_safe) {
   std::mt19937 random(31);
   const auto whole = file_of(kMatrix, std::string(24, '\0'));
   int read = 0;

@@ -1,4 +1,4 @@
-// Tensors through queues and pipes, between participants in one process, with both ways of ordering.
+// Tensors through queues and pipes, between participants in one process, with both orderings.
 #include "drover/tensor/send.hpp"
 
 #include <chrono>
@@ -28,7 +28,7 @@ using test::expect_error;
 using test::Gate;
 using test::TestSession;
 
-// A place and a way of ordering: "cuda:0", "cuda:0/host".
+// A place and an ordering: "cuda:0", "cuda:0/host".
 class Sending : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -72,7 +72,7 @@ std::string case_name(const ::testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-TEST_P(Sending, elements_and_form_arrive) {
+TEST_P(Sending, elements_and_layout_are_received) {
   const Tensor sent = random(here_, DType::float32, {30, 40}, 1, place());
   ASSERT_EQ(put(queue_, sent), PutResult::put);
   const Tensor got = received();
@@ -81,7 +81,7 @@ TEST_P(Sending, elements_and_form_arrive) {
   EXPECT_TRUE(equal(got, sent));
 }
 
-TEST_P(Sending, views_arrive_as_views) {
+TEST_P(Sending, views_are_received_as_views) {
   const Tensor sent = random(here_, DType::int16, {30, 40}, 1, place());
   ASSERT_EQ(put(queue_, sent.transpose(0, 1).slice(0, 3, 20, 2)), PutResult::put);
   const Tensor got = received();
@@ -89,7 +89,7 @@ TEST_P(Sending, views_arrive_as_views) {
   EXPECT_TRUE(equal(got, sent.transpose(0, 1).slice(0, 3, 20, 2)));
 }
 
-TEST_P(Sending, what_is_shared_is_the_same_memory) {
+TEST_P(Sending, both_sides_share_the_memory) {
   const Tensor sent = zeros(here_, DType::uint8, {100}, place());
   ASSERT_EQ(put(queue_, sent), PutResult::put);
   const Tensor got = received();
@@ -98,16 +98,16 @@ TEST_P(Sending, what_is_shared_is_the_same_memory) {
   EXPECT_EQ(sum(sent), 500.0);
 }
 
-TEST_P(Sending, what_is_sent_away_is_no_longer_here) {
+TEST_P(Sending, a_tensor_sent_away_has_no_memory) {
   Tensor sent = full(here_, DType::uint8, {100}, 2, place());
   const Tensor view = sent.slice(0, 10);
   ASSERT_EQ(put(queue_, std::move(sent)), PutResult::put);
   EXPECT_FALSE(sent.is_open());  // NOLINT(bugprone-use-after-move): that is what it promises
-  EXPECT_EQ(sum(view), 180.0) << "others keep their view";
+  EXPECT_EQ(sum(view), 180.0) << "other views stay valid";
   EXPECT_EQ(sum(received()), 200.0);
 }
 
-TEST_P(Sending, what_could_not_be_put_is_still_here) {
+TEST_P(Sending, a_tensor_that_was_not_put_keeps_its_memory) {
   Queue full_queue(sender_, {.capacity = 1});
   Tensor sent = full(here_, DType::uint8, {100}, 2, place());
   ASSERT_EQ(put(full_queue, sent), PutResult::put);
@@ -115,7 +115,7 @@ TEST_P(Sending, what_could_not_be_put_is_still_here) {
   EXPECT_EQ(sum(sent), 200.0);  // NOLINT(bugprone-use-after-move): it was not moved
 }
 
-TEST_P(Sending, a_copy_is_sent_as_a_copy) {
+TEST_P(Sending, a_sent_copy_is_independent) {
   const Tensor sent = full(here_, DType::uint8, {100}, 2, place());
   ASSERT_EQ(put(queue_, sent.copy()), PutResult::put);
   sent.fill(9);
@@ -123,7 +123,7 @@ TEST_P(Sending, a_copy_is_sent_as_a_copy) {
   EXPECT_EQ(sum(received()), 200.0);
 }
 
-TEST_P(Sending, memory_goes_with_the_last_holder) {
+TEST_P(Sending, memory_is_released_with_the_last_holder) {
   ASSERT_EQ(put(queue_, full(here_, DType::uint8, {100}, 2, place())), PutResult::put);
   EXPECT_TRUE(eventually([&] { return here_.claimed(place()) == 0; }));
   Tensor got = received();
@@ -144,7 +144,7 @@ TEST_P(Sending, pipes_carry_tensors_both_ways) {
   EXPECT_EQ(sum(got), 7.0);
 }
 
-TEST_P(Sending, many_tensors_in_a_row_are_all_right) {
+TEST_P(Sending, many_tensors_are_received_in_order) {
   std::jthread sender([&] {
     for (int nth = 0; nth < 200; ++nth) {
       ASSERT_EQ(put(queue_, full(here_, DType::int32, {1000 + nth}, nth, place())), PutResult::put);
@@ -158,21 +158,21 @@ INSTANTIATE_TEST_SUITE_P(Cuda, Sending, ::testing::Values("cuda:0", "cuda:0/host
 
 class SendingUnfinished : public Sending {};
 
-TEST_P(SendingUnfinished, what_is_not_done_yet_is_waited_for_by_who_needs_it) {
+TEST_P(SendingUnfinished, the_receiver_waits_for_work_in_flight) {
   Gate gate(place());
   const Tensor sent = zeros(here_, DType::uint8, {1000}, place());
   gate.fill(sent, 3);
   ASSERT_EQ(put(queue_, sent), PutResult::put);  // does not wait
   const Tensor got = received();
   EXPECT_FALSE(got.is_ready());
-  const Tensor copied = got.to(Place::cpu());  // neither does this
+  const Tensor copied = got.to(Place::cpu());  // does not wait either
   EXPECT_FALSE(copied.is_ready());
   gate.open();
   EXPECT_EQ(sum(copied), 3000.0);
   EXPECT_EQ(sum(got), 3000.0);
 }
 
-TEST_P(SendingUnfinished, it_can_be_sent_on_at_once) {
+TEST_P(SendingUnfinished, a_pending_tensor_can_be_forwarded) {
   Gate gate(place());
   const Tensor sent = zeros(here_, DType::uint8, {1000}, place());
   gate.fill(sent, 3);
@@ -185,7 +185,7 @@ TEST_P(SendingUnfinished, it_can_be_sent_on_at_once) {
   EXPECT_EQ(sum(got), 3000.0);
 }
 
-TEST_P(SendingUnfinished, a_result_computed_from_it_waits_too) {
+TEST_P(SendingUnfinished, a_result_derived_from_it_waits_too) {
   Gate gate(place());
   const Tensor sent = zeros(here_, DType::uint8, {1000}, place());
   gate.fill(sent, 3);
@@ -198,9 +198,9 @@ TEST_P(SendingUnfinished, a_result_computed_from_it_waits_too) {
   EXPECT_EQ(sum(got), 3000.0);
 }
 
-TEST_P(SendingUnfinished, too_much_to_wait_for_is_waited_for_by_the_sender) {
+TEST_P(SendingUnfinished, the_sender_waits_if_there_are_too_many_points) {
   const Tensor sent = zeros(receiver_.memory, DType::uint8, {1000}, Place::cpu());
-  // From five participants, each with a timeline of its own.
+  // From five participants, each with its own timeline.
   std::vector<Side> sides;
   std::vector<std::unique_ptr<Gate>> gates;
   for (int nth = 0; nth < 5; ++nth) {
@@ -221,7 +221,7 @@ TEST_P(SendingUnfinished, too_much_to_wait_for_is_waited_for_by_the_sender) {
   EXPECT_EQ(sum(got), 200.0 * (1 + 2 + 3 + 4 + 5));
 }
 
-TEST_P(SendingUnfinished, where_ordering_is_by_the_host_the_sender_waits) {
+TEST_P(SendingUnfinished, with_host_ordering_the_sender_waits) {
   Side waiting = join({.budgets = {}, .ordering = Ordering::host});
   Gate gate(place());
   const Tensor sent = zeros(waiting.memory, DType::uint8, {1000}, place());
@@ -236,7 +236,7 @@ TEST_P(SendingUnfinished, where_ordering_is_by_the_host_the_sender_waits) {
   EXPECT_EQ(sum(got), 3000.0);
 }
 
-TEST_P(SendingUnfinished, who_orders_by_the_host_waits_for_those_who_do_not) {
+TEST_P(SendingUnfinished, a_receiver_with_host_ordering_waits_for_timelines) {
   Side waiting = join({.budgets = {}, .ordering = Ordering::host});
   Gate gate(place());
   const Tensor sent = zeros(here_, DType::uint8, {1000}, place());
@@ -251,7 +251,7 @@ TEST_P(SendingUnfinished, who_orders_by_the_host_waits_for_those_who_do_not) {
   EXPECT_EQ(sum(got.copy()), 3000.0);
 }
 
-TEST_P(SendingUnfinished, without_a_session_there_is_an_error_and_no_hang) {
+TEST_P(SendingUnfinished, waiting_after_the_session_ended_throws) {
   auto gate = std::make_unique<Gate>(place());
   const Tensor sent = zeros(here_, DType::uint8, {1000}, place());
   gate->fill(sent, 3);
@@ -261,13 +261,13 @@ TEST_P(SendingUnfinished, without_a_session_there_is_an_error_and_no_hang) {
   session_.end();
   expect_error(Errc::peer_lost, [&] { static_cast<void>(sum(copied)); });
   expect_error(Errc::peer_lost, [&] { got.synchronize(); });
-  EXPECT_FALSE(sent.is_ready()) << "who makes it still does";
+  EXPECT_FALSE(sent.is_ready()) << "its producer is not done";
   gate->open();
   EXPECT_EQ(sum(sent), 3000.0);
-  EXPECT_EQ(sum(copied), 3000.0) << "what was made in the end is right";
+  EXPECT_EQ(sum(copied), 3000.0) << "the final contents are right";
 }
 
-TEST_P(SendingUnfinished, what_another_stream_makes_of_it_is_derived_from_it) {
+TEST_P(SendingUnfinished, results_of_borrowed_streams_are_derived) {
   Gate gate(place());
   const Tensor sent = zeros(here_, DType::uint8, {1000}, place());
   gate.fill(sent, 3);
@@ -300,7 +300,7 @@ TEST_P(SendingUnfinished, tensors_of_two_sessions_are_copied_in_order) {
     gate.open();
   });
   copied.copy_from(got);
-  ASSERT_EQ(put(receiver_.queue, got), PutResult::put);  // what the other session does with it is none of theirs
+  ASSERT_EQ(put(receiver_.queue, got), PutResult::put);  // not affected by work of the other session
   EXPECT_EQ(sum(join().receive()), 3000.0);
   EXPECT_EQ(sum(copied), 3000.0);
   PackedTensor packed = pack(copied);
@@ -309,7 +309,7 @@ TEST_P(SendingUnfinished, tensors_of_two_sessions_are_copied_in_order) {
                {"another session"});
 }
 
-TEST_P(SendingUnfinished, memory_that_goes_gives_nothing_back_that_work_still_uses) {
+TEST_P(SendingUnfinished, destroying_a_memory_waits_for_work_in_flight) {
   ASSERT_EQ(put(queue_, full(here_, DType::uint8, {1000}, 1, place())), PutResult::put);
   ASSERT_EQ(put(queue_, full(here_, DType::uint8, {1000}, 1, place())), PutResult::put);
   Gate gate(place());
@@ -333,26 +333,26 @@ INSTANTIATE_TEST_SUITE_P(Cuda, SendingUnfinished, ::testing::Values("cuda:0"), c
 
 class SentRecords : public ::testing::Test {
  protected:
-  // The record of a good tensor with some bytes changed.
+  // The record of a valid tensor with some bytes changed.
   void expect_corrupt(std::size_t offset, std::uint64_t value, std::size_t bytes, const std::string& text) {
     PackedTensor packed = pack(zeros(memory_, DType::uint8, {100}));
     std::memcpy(packed.record.data() + offset, &value, bytes);
     expect_error(Errc::corrupt, [&] { static_cast<void>(unpack(memory_, packed.record, std::move(packed.lease))); },
                  {text});
-    EXPECT_TRUE(packed.lease.is_open()) << "what was not unpacked is the caller's";
+    EXPECT_TRUE(packed.lease.is_open()) << "the caller keeps the lease";
   }
 
   TestSession session_;
   Memory memory_{session_.join()};
 };
 
-TEST_F(SentRecords, nothing_in_them_is_trusted) {
-  expect_corrupt(0, 0, 4, "does not begin as one");
-  expect_corrupt(4, 99, 2, "another version");
-  expect_corrupt(6, 5, 2, "waits for too much");
-  expect_corrupt(6, 1, 2, "nobody has submitted");
+TEST_F(SentRecords, invalid_records_are_corrupt) {
+  expect_corrupt(0, 0, 4, "wrong magic number");
+  expect_corrupt(4, 99, 2, "unknown version");
+  expect_corrupt(6, 5, 2, "too many points");
+  expect_corrupt(6, 1, 2, "never submitted");
   expect_corrupt(16, 1'000'000, 8, "outside its memory");
-  expect_corrupt(16, ~std::uint64_t{0}, 8, "cannot be");
+  expect_corrupt(16, ~std::uint64_t{0}, 8, "invalid layout");
   PackedTensor packed = pack(zeros(memory_, DType::uint8, {100}));
   expect_error(
       Errc::corrupt,
@@ -360,8 +360,8 @@ TEST_F(SentRecords, nothing_in_them_is_trusted) {
       {"length"});
 }
 
-// A sender gone wild: whatever the record says, it is refused or within its memory.
-TEST_F(SentRecords, random_changes_lead_nowhere_else) {
+// Any record is rejected or describes a tensor within its memory.
+TEST_F(SentRecords, random_changes_are_safe) {
   const Tensor tensor = zeros(memory_, DType::uint8, {10, 10});
   std::minstd_rand random(4711);  // NOLINT(cert-msc32-c,cert-msc51-cpp): repeatable
   int accepted = 0;
@@ -382,17 +382,17 @@ TEST_F(SentRecords, random_changes_lead_nowhere_else) {
   EXPECT_GT(accepted, 0);
 }
 
-TEST_F(SentRecords, a_message_that_is_no_tensor_is_told_so) {
+TEST_F(SentRecords, receiving_another_message_as_a_tensor_throws) {
   Queue queue(session_.join());
   Memory there(session_.join());
   ASSERT_EQ(queue.put("hello"), PutResult::put);
   Tensor got;
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(get(queue, there, got)); },
-               {"a message of 5 bytes with 0 leases came where a tensor was expected"});
+               {"expected a tensor, got a message of 5 bytes with 0 leases"});
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(pack(Tensor())); });
 }
 
-TEST_F(SentRecords, a_lease_is_unpacked_once) {
+TEST_F(SentRecords, a_lease_can_be_unpacked_only_once) {
   PackedTensor packed = pack(zeros(memory_, DType::uint8, {100}));
   const Tensor tensor = unpack(memory_, packed.record, std::move(packed.lease));
   expect_error(Errc::invalid_argument, [&] {

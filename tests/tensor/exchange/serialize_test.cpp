@@ -1,4 +1,4 @@
-// Arrays as bytes: through the writer and back, and made by hand from the definition of the form.
+// Arrays as bytes: round trips, and bytes built from the definition of the format.
 #include "drover/tensor/serialize.hpp"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Short texts, numbers and lists of MessagePack.
+// Short strings, numbers and lists in MessagePack.
 std::string str(std::string_view text) {
   return (text.size() < 32 ? std::string(1, static_cast<char>(0xa0U + text.size()))
                            : "\xd9"s + static_cast<char>(text.size())) +
@@ -50,7 +50,7 @@ std::string list_of(const std::vector<std::string>& items) {
   return text;
 }
 
-// An array's entry, of which a test spoils a part.
+// An array's entry, of which tests corrupt a field.
 struct Entry {
   std::string name = str("a");
   std::string dtype = str("uint8");
@@ -97,16 +97,16 @@ std::vector<std::byte> counted(std::size_t bytes) {
   return memory;
 }
 
-TEST(Serialize, form_is_the_one_that_is_documented) {
+TEST(Serialize, bytes_match_the_documented_format) {
   const auto memory = counted(6);
   const auto layout = TensorLayout::contiguous(DType::int16, {3, 1});
   const auto bytes = serialize(std::array{NamedArray{.name = "a", .layout = layout, .memory = memory}});
-  // Numbers of the writer are as short as they can be.
+  // The writer uses the shortest encoding of numbers.
   const Entry entry{.dtype = str("int16"), .shape = list_of({number(3), number(1)}), .bytes = number(6)};
   EXPECT_EQ(text_of(bytes), frame(Header{.arrays = {entry.text()}}.text(), text_of(memory)));
 }
 
-TEST(Serialize, every_type_and_shape_comes_back) {
+TEST(Serialize, every_type_and_shape_round_trips) {
   for (const DType dtype : kAllDTypes) {
     for (const auto& shape : {std::vector<std::int64_t>{}, {7}, {0}, {2, 3}, {3, 0, 2}, {1, 1, 1, 1, 1, 1, 1, 2}}) {
       const auto layout = TensorLayout::contiguous(dtype, shape);
@@ -121,7 +121,7 @@ TEST(Serialize, every_type_and_shape_comes_back) {
   }
 }
 
-TEST(Serialize, several_arrays_come_back_in_order_without_a_copy_and_aligned) {
+TEST(Serialize, several_arrays_are_read_in_order_aligned_and_without_a_copy) {
   const auto memory = counted(1000);
   std::vector<NamedArray> written;
   for (const std::int64_t size : {1, 64, 65, 0, 100}) {
@@ -141,10 +141,10 @@ TEST(Serialize, several_arrays_come_back_in_order_without_a_copy_and_aligned) {
     EXPECT_EQ(at % 64, 0);
     EXPECT_LE(static_cast<std::size_t>(at) + read[i].memory.size(), bytes.size());
   }
-  EXPECT_TRUE(parse_serialized(serialize({})).empty()) << "no array at all is fine too";
+  EXPECT_TRUE(parse_serialized(serialize({})).empty()) << "no arrays are valid too";
 }
 
-TEST(Serialize, elements_are_put_row_after_row) {
+TEST(Serialize, elements_are_written_in_row_major_order) {
   const auto memory = counted(24);
   const auto whole = TensorLayout::contiguous(DType::uint8, {4, 6});
   const std::array arrays = {
@@ -161,7 +161,7 @@ TEST(Serialize, elements_are_put_row_after_row) {
   EXPECT_EQ(text_of(read.at(3).memory), "\x05\x05\x05"s);
 }
 
-TEST(Serialize, same_arrays_give_the_same_bytes_whatever_was_there) {
+TEST(Serialize, output_is_deterministic) {
   const auto memory = counted(10);
   const auto layout = TensorLayout::contiguous(DType::uint8, {10});
   const std::array arrays = {NamedArray{.name = "a", .layout = layout, .memory = memory},
@@ -173,10 +173,10 @@ TEST(Serialize, same_arrays_give_the_same_bytes_whatever_was_there) {
   EXPECT_EQ(serialize(room, arrays), bytes.size());
   EXPECT_TRUE(std::ranges::equal(bytes, std::span(room).first(bytes.size())));
   EXPECT_TRUE(std::ranges::all_of(std::span(room).last(5), [](auto byte) { return byte == std::byte{0xee}; }));
-  EXPECT_EQ(parse_serialized(room).size(), 2U) << "what lies behind the data is let be";
+  EXPECT_EQ(parse_serialized(room).size(), 2U) << "bytes after the data are ignored";
 }
 
-TEST(Serialize, what_cannot_be_written_is_an_error) {
+TEST(Serialize, invalid_arrays_throw) {
   const auto memory = counted(10);
   const auto layout = TensorLayout::contiguous(DType::uint8, {10});
   const NamedArray array{.name = "a", .layout = layout, .memory = memory};
@@ -184,9 +184,10 @@ TEST(Serialize, what_cannot_be_written_is_an_error) {
     expect_error(Errc::invalid_argument, [&] { static_cast<void>(serialize(arrays)); }, parts);
     expect_error(Errc::invalid_argument, [&] { static_cast<void>(serialized_bytes(arrays)); }, parts);
   };
-  expect_wrong({array, array}, {"two arrays", "'a'", "a name of its own"});
+  expect_wrong({array, array}, {"two arrays", "'a'", "a unique name"});
   expect_wrong({{.name = "a", .layout = layout, .memory = std::span(memory).first(9)}}, {"uint8[10]"});
-  expect_wrong({{.name = std::string(256, 'n'), .layout = layout, .memory = memory}}, {"256 bytes, of 255"});
+  expect_wrong({{.name = std::string(256, 'n'), .layout = layout, .memory = memory}},
+               {"256 bytes", "maximum is 255"});
   expect_wrong(std::vector(16'385, array), {"16385 arrays", "several parts"});
   const auto huge = TensorLayout::contiguous(DType::uint8, {1}).expand({std::int64_t{1} << 62});
   expect_wrong({{.name = "huge", .layout = huge, .memory = memory}, array}, {"2^62"});
@@ -194,15 +195,15 @@ TEST(Serialize, what_cannot_be_written_is_an_error) {
   expect_error(Errc::invalid_argument, [&] { serialize(room, std::array{array}); }, {"room for", "serialized_bytes"});
 }
 
-TEST(Serialize, what_no_memory_can_hold_is_an_error) {
-  if (test::kIsSanitized) GTEST_SKIP() << "sanitizers end a program that asks for so much";
+TEST(Serialize, arrays_larger_than_memory_throw) {
+  if (test::kIsSanitized) GTEST_SKIP() << "sanitizers abort on allocations of this size";
   const auto memory = counted(10);
   const auto huge = TensorLayout::contiguous(DType::uint8, {1}).expand({std::int64_t{1} << 62});
   const std::array arrays{NamedArray{.name = "a", .layout = huge, .memory = memory}};
   expect_error(Errc::out_of_memory, [&] { static_cast<void>(serialize(arrays)); }, {"fewer arrays"});
 }
 
-TEST(Serialize, most_arrays_that_may_be_are_read_again) {
+TEST(Serialize, the_maximum_number_of_arrays_round_trips) {
   std::vector<NamedArray> arrays;
   for (std::size_t i = 0; i < kMostSerializedArrays; ++i) {
     arrays.push_back({.name = fmt::format("{:0>255}", i),
@@ -214,20 +215,20 @@ TEST(Serialize, most_arrays_that_may_be_are_read_again) {
   EXPECT_EQ(read.back().name, arrays.back().name);
 }
 
-TEST(SerializeParse, entries_may_come_in_any_order) {
+TEST(SerializeParse, header_entries_may_be_in_any_order) {
   const auto text = map_of(3) + str("arrays") + list_of({Entry{}.text()}) + str("order") + str("little") +
                     str("alignment") + number(64);
   const auto file = frame(text);
   EXPECT_EQ(text_of(parse_serialized(bytes_of(file)).at(0).memory), "xyz");
 }
 
-TEST(SerializeParse, newer_version_is_not_guessed_at) {
+TEST(SerializeParse, newer_versions_are_unsupported) {
   expect_all_refused(Errc::unsupported, frame("what comes in two years", "", 2), {"version 2", "a later one"});
   expect_all_refused(Errc::corrupt, frame(Header{}.text(), "xyz", 0), {"version 0"});
   expect_all_refused(Errc::unsupported, frame(Header{.order = str("big")}.text()), {"big-endian"});
 }
 
-TEST(SerializeParse, beginning_that_is_another_is_corrupt) {
+TEST(SerializeParse, wrong_magic_bytes_are_corrupt) {
   expect_all_refused(Errc::corrupt, "", {"do not begin"});
   expect_all_refused(Errc::corrupt, "\x93NUMPY\x01 and so on", {"do not begin"});
   auto file = frame(Header{}.text());
@@ -235,25 +236,25 @@ TEST(SerializeParse, beginning_that_is_another_is_corrupt) {
   expect_all_refused(Errc::corrupt, file, {"a header of 21307"});
 }
 
-TEST(SerializeParse, whatever_is_cut_off_is_corrupt) {
+TEST(SerializeParse, truncated_bytes_are_corrupt) {
   const auto file = frame(Header{}.text());
   ASSERT_EQ(parse_serialized(bytes_of(file)).size(), 1U);
   for (std::size_t size = 1; size < file.size(); ++size)
-    expect_all_refused(Errc::corrupt, file.substr(0, size), {"cut off"});
+    expect_all_refused(Errc::corrupt, file.substr(0, size), {"truncated"});
 }
 
-TEST(SerializeParse, header_of_another_form_is_corrupt) {
+TEST(SerializeParse, malformed_headers_are_corrupt) {
   const auto expect_header = [](const Header& header, const std::vector<std::string>& parts) {
     expect_all_refused(Errc::corrupt, frame(header.text()), parts);
   };
-  expect_header({.order = str("middle")}, {"unknown order"});
-  expect_header({.order = number(1)}, {"order that is no text"});
-  expect_header({.alignment = number(128)}, {"another alignment"});
-  expect_header({.alignment = str("64")}, {"alignment that is no number"});
+  expect_header({.order = str("middle")}, {"unknown byte order"});
+  expect_header({.order = number(1)}, {"'order' that is not a string"});
+  expect_header({.alignment = number(128)}, {"alignment other than 64"});
+  expect_header({.alignment = str("64")}, {"'alignment' that is not a number"});
   expect_header({.arrays = {number(1)}}, {"a map of 5 entries"});
-  expect_header({.arrays = {Entry{}.text(), Entry{.offset = number(64), .bytes = number(3)}.text()}}, {"cut off"});
+  expect_header({.arrays = {Entry{}.text(), Entry{.offset = number(64), .bytes = number(3)}.text()}}, {"truncated"});
   const auto text = Header{}.text();
-  expect_all_refused(Errc::corrupt, frame(text + "\x01"), {"something behind"});
+  expect_all_refused(Errc::corrupt, frame(text + "\x01"), {"extra bytes after"});
   expect_all_refused(Errc::corrupt, frame(""), {"broken"});
   expect_all_refused(Errc::corrupt, frame("\xc1"), {"broken"});
   expect_all_refused(Errc::corrupt, frame(list_of({})), {"a map of 3"});
@@ -261,10 +262,10 @@ TEST(SerializeParse, header_of_another_form_is_corrupt) {
                      {"a map of 3"});
   const auto twice = map_of(3) + str("order") + str("little") + str("order") + str("little") + str("arrays") + "\x90";
   expect_all_refused(Errc::corrupt, frame(twice), {"lack the entry 'alignment'"});
-  expect_all_refused(Errc::corrupt, frame(map_of(3) + number(1) + number(2) + text.substr(1)), {"something behind"});
+  expect_all_refused(Errc::corrupt, frame(map_of(3) + number(1) + number(2) + text.substr(1)), {"extra bytes after"});
 }
 
-TEST(SerializeParse, nesting_and_counts_have_an_end) {
+TEST(SerializeParse, nesting_and_counts_are_bounded) {
   expect_all_refused(Errc::corrupt, frame(std::string(100'000, '\x91') + "\x90"), {"broken"});
   expect_all_refused(Errc::corrupt, frame("\xdd\xff\xff\xff\xff"s), {"broken"});
   expect_all_refused(Errc::corrupt, frame("\xdf\xff\xff\xff\xff"s), {"broken"});
@@ -274,25 +275,25 @@ TEST(SerializeParse, nesting_and_counts_have_an_end) {
   expect_corrupt({.name = "\xda\x01\x00"s + name}, {"broken"});
 }
 
-TEST(SerializeParse, array_that_cannot_be_is_corrupt) {
+TEST(SerializeParse, impossible_arrays_are_corrupt) {
   constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
-  expect_corrupt({.name = number(3)}, {"name that is no text"});
-  expect_corrupt({.dtype = str("float8")}, {"cannot be what they say", "float8"});
-  expect_corrupt({.dtype = number(6)}, {"dtype that is no text"});
-  expect_corrupt({.shape = number(3)}, {"shape that is no list"});
-  expect_corrupt({.shape = list_of({str("3")})}, {"size that is no number"});
-  expect_corrupt({.shape = list_of({"\xff"s})}, {"size that is no number"});
-  expect_corrupt({.shape = list_of(std::vector(9, number(1)))}, {"9 dimensions, of 8"});
+  expect_corrupt({.name = number(3)}, {"'name' that is not a string"});
+  expect_corrupt({.dtype = str("float8")}, {"impossible layout", "float8"});
+  expect_corrupt({.dtype = number(6)}, {"'dtype' that is not a string"});
+  expect_corrupt({.shape = number(3)}, {"'shape' that is not a list"});
+  expect_corrupt({.shape = list_of({str("3")})}, {"'size' that is not a number"});
+  expect_corrupt({.shape = list_of({"\xff"s})}, {"'size' that is not a number"});
+  expect_corrupt({.shape = list_of(std::vector(9, number(1)))}, {"9 dimensions", "maximum is 8"});
   expect_corrupt({.shape = list_of({number(kMost)})}, {"a size of 18446744073709551615"});
-  expect_corrupt({.shape = list_of({number(1ULL << 40U), number(1ULL << 40U)})}, {"cannot be what they say"});
-  expect_corrupt({.bytes = number(2)}, {"say 2 bytes of uint8[3]"});
-  expect_corrupt({.bytes = str("3")}, {"bytes that is no number"});
-  expect_corrupt({.offset = number(1)}, {"data at 1, which"});
-  expect_corrupt({.offset = number(64)}, {"cut off"});
-  expect_corrupt({.offset = number(kMost - 63)}, {"no place"});
-  expect_corrupt({.offset = "\xd0\x80"s}, {"offset that is no number"});
+  expect_corrupt({.shape = list_of({number(1ULL << 40U), number(1ULL << 40U)})}, {"impossible layout"});
+  expect_corrupt({.bytes = number(2)}, {"claim 2 bytes for uint8[3]"});
+  expect_corrupt({.bytes = str("3")}, {"'bytes' that is not a number"});
+  expect_corrupt({.offset = number(1)}, {"invalid offset 1"});
+  expect_corrupt({.offset = number(64)}, {"truncated"});
+  expect_corrupt({.offset = number(kMost - 63)}, {"invalid offset"});
+  expect_corrupt({.offset = "\xd0\x80"s}, {"'offset' that is not a number"});
   const auto huge = 1ULL << 62U;
-  expect_corrupt({.shape = list_of({number(huge)}), .bytes = number(huge)}, {"cut off"});
+  expect_corrupt({.shape = list_of({number(huge)}), .bytes = number(huge)}, {"truncated"});
 }
 
 TEST(SerializeParse, arrays_that_overlap_or_share_a_name_are_corrupt) {
@@ -300,14 +301,14 @@ TEST(SerializeParse, arrays_that_overlap_or_share_a_name_are_corrupt) {
   const auto file = [&](const Entry& second) {
     return frame(Header{.arrays = {Entry{}.text(), second.text()}}.text(), data);
   };
-  expect_all_refused(Errc::corrupt, file({.name = str("b")}), {"data at 0, which is no place"});
-  expect_all_refused(Errc::corrupt, file({.name = str("a"), .offset = number(64)}), {"two arrays of one name"});
+  expect_all_refused(Errc::corrupt, file({.name = str("b")}), {"invalid offset 0"});
+  expect_all_refused(Errc::corrupt, file({.name = str("a"), .offset = number(64)}), {"two arrays of the same name"});
   const auto right = file({.name = str("b"), .offset = number(128)});
   EXPECT_EQ(parse_serialized(bytes_of(right)).at(1).memory.size(), 3U);
 }
 
-// Whatever byte is another: an error that is meant, or arrays that lie within.
-TEST(SerializeParse, no_single_byte_leads_outside) {
+// Any changed byte gives an intended error, or arrays within the bytes.
+TEST(SerializeParse, changing_any_byte_is_safe) {
   auto file = frame(Header{.arrays = {Entry{}.text(), Entry{.name = str("b"), .offset = number(64)}.text()}}.text(),
                     std::string(80, 'x'));
   int refused = 0;

@@ -1,4 +1,4 @@
-// Memory that a library allocated in slabs, between real processes: who dies, and what becomes of it.
+// Memory that a library allocated in slabs, between processes that are killed.
 #include <chrono>
 #include <cstdint>
 #include <numeric>
@@ -10,7 +10,7 @@
 #include "drover/device/backend.hpp"
 #include "drover/ipc/queue.hpp"
 #include "drover/session/session.hpp"
-#include "drover/tensor/foreign.hpp"
+#include "drover/tensor/dlpack.hpp"
 #include "drover/tensor/send.hpp"
 #include "drover/tensor/slab_allocator.hpp"
 #include "session/client/session_helpers.hpp"
@@ -24,13 +24,13 @@ constexpr std::int64_t kCount = 100'000;
 constexpr std::uint64_t kBytes = kCount * sizeof(std::int32_t);
 constexpr double kSum = static_cast<double>(kCount) * (kCount - 1) / 2;
 
-// What a library does that works with such memory, and what drover makes of it.
+// An array of a library in such memory, imported as a tensor.
 Tensor numbers_at(const Memory& memory, const Place& place, DevicePtr ptr) {
   std::vector<std::int32_t> numbers(kCount);
   std::iota(numbers.begin(), numbers.end(), 0);
   backend_of(place.backend).open(place.index).upload(ptr, numbers.data(), kBytes);
   const DlpackArray array{
-      .layout = TensorLayout::contiguous(DType::int32, {kCount}), .place = place, .base = ptr, .keeper = {}};
+      .layout = TensorLayout::contiguous(DType::int32, {kCount}), .place = place, .base = ptr, .keep_alive = {}};
   const Imported imported = import_tensor(memory, array);
   EXPECT_EQ(imported.way, ImportWay::own);
   return imported.tensor;
@@ -60,7 +60,7 @@ DROVER_PEER_BODY(slab_consumer) {
   const Tensor tensor = receive_tensor(memory, queue);
   ASSERT_EQ(sum(tensor), kSum);
   peer.reach("got");
-  ASSERT_EQ(sum(tensor), kSum) << "it was given to somebody else";
+  ASSERT_EQ(sum(tensor), kSum) << "the memory was reused";
 }
 
 class SlabAllocatorCrash : public PlaceTest {
@@ -86,7 +86,7 @@ class SlabAllocatorCrash : public PlaceTest {
   Memory memory_{session_};
 };
 
-TEST_P(SlabAllocatorCrash, memory_that_was_sent_outlives_its_library_and_its_process) {
+TEST_P(SlabAllocatorCrash, sent_memory_outlives_its_library_and_process) {
   for (const std::string frees : {"no", "yes"}) {
     auto producer = peer("slab_producer", frees);
     start(producer, "sent");
@@ -95,7 +95,7 @@ TEST_P(SlabAllocatorCrash, memory_that_was_sent_outlives_its_library_and_its_pro
   }
 }
 
-TEST_P(SlabAllocatorCrash, what_a_consumer_has_is_left_alone_and_what_a_killed_one_had_is_used_again) {
+TEST_P(SlabAllocatorCrash, memory_is_reused_after_its_consumer_is_killed_but_not_before) {
   const auto stream = backend_of(place().backend).open(place().index).create_stream();
   SlabAllocator allocator(memory_, {.backend = place().backend, .cached_bytes = {}});
   const auto send = [&] {

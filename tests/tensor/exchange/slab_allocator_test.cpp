@@ -13,7 +13,7 @@
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
 #include "drover/device/backend.hpp"
-#include "drover/tensor/foreign.hpp"
+#include "drover/tensor/dlpack.hpp"
 #include "drover/tensor/send.hpp"
 #include "session/client/session_helpers.hpp"
 #include "support/captured_log.hpp"
@@ -41,11 +41,12 @@ class SlabAllocatorOn : public PlaceTest {
     return {.backend = place().backend, .cached_bytes = cached};
   }
   [[nodiscard]] std::uintptr_t stream() const { return stream_->native(); }
-  // What a library would make of such memory.
+  // An array of a library in such memory.
   [[nodiscard]] DlpackArray array_at(DevicePtr ptr, std::int64_t count) const {
-    return {.layout = TensorLayout::contiguous(DType::int32, {count}), .place = place(), .base = ptr, .keeper = {}};
+    return {
+        .layout = TensorLayout::contiguous(DType::int32, {count}), .place = place(), .base = ptr, .keep_alive = {}};
   }
-  // After a while in which what is done is given back.
+  // Allows time for finished blocks to be released.
   [[nodiscard]] bool are_claimed(SlabAllocator& allocator, std::uint64_t bytes) const {
     return eventually([&] {
       allocator.empty_cache();
@@ -73,7 +74,7 @@ class SlabAllocatorOn : public PlaceTest {
   Queue there_queue_{receiver_, queue_.handle()};
 };
 
-TEST_P(SlabAllocatorOn, gives_out_memory_of_its_own_to_everybody) {
+TEST_P(SlabAllocatorOn, allocations_do_not_overlap) {
   SlabAllocator allocator(here_, options());
   std::set<std::uint64_t> addresses;
   for (const std::uint64_t bytes : {1UL, 512UL, 513UL, 100'000UL, 3 * kMiB}) {
@@ -91,19 +92,19 @@ TEST_P(SlabAllocatorOn, gives_out_memory_of_its_own_to_everybody) {
   allocator.free({});
 }
 
-TEST_P(SlabAllocatorOn, what_was_freed_in_a_stream_is_given_out_again_there_and_not_elsewhere) {
+TEST_P(SlabAllocatorOn, freed_memory_is_reused_only_in_its_stream) {
   SlabAllocator allocator(here_, options());
   const DevicePtr first = allocator.allocate(0, 100'000, stream());
   allocator.free(first);
   EXPECT_EQ(allocator.usage().cached_blocks, 1U);
   EXPECT_NE(allocator.allocate(0, 100'000, other_stream_->native()), first);
   EXPECT_NE(allocator.allocate(0, 200'000, stream()), first);
-  EXPECT_EQ(allocator.allocate(0, 99'000, stream()), first) << "of about that size";
+  EXPECT_EQ(allocator.allocate(0, 99'000, stream()), first) << "similar sizes share blocks";
   EXPECT_EQ(allocator.usage().hits, 1U);
   EXPECT_EQ(allocator.usage().misses, 3U);
 }
 
-TEST_P(SlabAllocatorOn, the_latest_is_reused_first_and_the_oldest_given_back_first) {
+TEST_P(SlabAllocatorOn, the_newest_is_reused_first_and_the_oldest_released_first) {
   SlabAllocator allocator(here_, options(3 * 128 * kKiB));
   std::vector<DevicePtr> all;
   for (int number = 0; number < 5; ++number) all.push_back(allocator.allocate(0, 128 * kKiB, stream()));
@@ -114,14 +115,14 @@ TEST_P(SlabAllocatorOn, the_latest_is_reused_first_and_the_oldest_given_back_fir
   EXPECT_EQ(allocator.allocate(0, 128 * kKiB, stream()), all[2]);
 }
 
-TEST_P(SlabAllocatorOn, what_exceeds_the_reserve_alone_is_given_back) {
+TEST_P(SlabAllocatorOn, blocks_larger_than_the_cache_are_released) {
   SlabAllocator allocator(here_, options(kMiB));
   allocator.free(allocator.allocate(0, 2 * kMiB, stream()));
   EXPECT_EQ(allocator.usage().cached_blocks, 0U);
   EXPECT_TRUE(are_claimed(allocator, 0));
 }
 
-TEST_P(SlabAllocatorOn, empty_cache_and_the_end_give_everything_back) {
+TEST_P(SlabAllocatorOn, empty_cache_and_destruction_release_everything) {
   {
     SlabAllocator allocator(here_, options());
     allocator.free(allocator.allocate(0, 2 * kMiB, stream()));
@@ -135,7 +136,7 @@ TEST_P(SlabAllocatorOn, empty_cache_and_the_end_give_everything_back) {
   EXPECT_EQ(session_.file_count(), 0U);
 }
 
-TEST_P(SlabAllocatorOn, memory_is_not_given_back_before_its_streams_are_done) {
+TEST_P(SlabAllocatorOn, memory_is_released_only_after_its_streams_are_done) {
   SlabAllocator allocator(here_, options(0));
   Gate gate(place());
   const DevicePtr ptr = allocator.allocate(0, 2 * kMiB, stream());
@@ -150,7 +151,7 @@ TEST_P(SlabAllocatorOn, memory_is_not_given_back_before_its_streams_are_done) {
   EXPECT_TRUE(are_claimed(allocator, 0));
 }
 
-TEST_P(SlabAllocatorOn, what_is_done_is_given_back_at_the_next_free_or_hit) {
+TEST_P(SlabAllocatorOn, finished_blocks_are_released_at_the_next_free_or_hit) {
   SlabAllocator allocator(here_, options());
   const DevicePtr kept = allocator.allocate(0, 100'000, stream());
   const std::uint64_t rest = here_.claimed(place());
@@ -172,7 +173,7 @@ TEST_P(SlabAllocatorOn, what_is_done_is_given_back_at_the_next_free_or_hit) {
   }
 }
 
-TEST_P(SlabAllocatorOn, threads_without_memory_all_wait_for_what_was_freed) {
+TEST_P(SlabAllocatorOn, threads_that_need_memory_all_wait_for_freed_blocks) {
   Memory limited(sender_, {.slab_bytes = 2 * kMiB, .budgets = {{place(), 4 * kMiB}}});
   SlabAllocator allocator(limited, options());
   Gate gate(place());
@@ -191,8 +192,8 @@ TEST_P(SlabAllocatorOn, threads_without_memory_all_wait_for_what_was_freed) {
   EXPECT_EQ(allocator.usage().blocks, 2U);
 }
 
-TEST_P(SlabAllocatorOn, what_cannot_be_asked_about_is_not_given_back) {
-  if (place().backend != BackendKind::cuda) GTEST_SKIP() << "others can always be asked";
+TEST_P(SlabAllocatorOn, blocks_with_unknown_ends_are_not_released) {
+  if (place().backend != BackendKind::cuda) GTEST_SKIP() << "only CUDA queries can fail";
   SlabAllocator allocator(here_, options(0));
   Gate gate(place());
   const DevicePtr ptr = allocator.allocate(0, 2 * kMiB, gate.stream().native());
@@ -206,12 +207,12 @@ TEST_P(SlabAllocatorOn, what_cannot_be_asked_about_is_not_given_back) {
   EXPECT_TRUE(are_claimed(allocator, 0));
 }
 
-TEST_P(SlabAllocatorOn, what_another_stream_used_too_is_not_kept) {
+TEST_P(SlabAllocatorOn, blocks_used_in_another_stream_are_not_cached) {
   SlabAllocator allocator(here_, options());
   const DevicePtr ptr = allocator.allocate(0, 2 * kMiB, stream());
   allocator.also_used_in(ptr, stream());
   allocator.free(ptr);
-  EXPECT_EQ(allocator.usage().cached_blocks, 1U) << "its own stream is no other";
+  EXPECT_EQ(allocator.usage().cached_blocks, 1U) << "its own stream does not count";
   EXPECT_EQ(allocator.allocate(0, 2 * kMiB, stream()), ptr);
   allocator.also_used_in(ptr, other_stream_->native());
   allocator.also_used_in({ptr.address + 1}, other_stream_->native());
@@ -219,7 +220,7 @@ TEST_P(SlabAllocatorOn, what_another_stream_used_too_is_not_kept) {
   EXPECT_EQ(allocator.usage().cached_blocks, 0U);
 }
 
-TEST_P(SlabAllocatorOn, arrays_there_are_tensors_already_and_arrive_without_a_copy) {
+TEST_P(SlabAllocatorOn, arrays_in_its_memory_are_sent_without_a_copy) {
   SlabAllocator allocator(here_, options());
   const DevicePtr ptr = allocator.allocate(0, 4000, stream());
   write(ptr, std::vector<std::int32_t>(1000, 5));
@@ -235,13 +236,13 @@ TEST_P(SlabAllocatorOn, arrays_there_are_tensors_already_and_arrive_without_a_co
   EXPECT_EQ(sum(there), 6000);
 }
 
-TEST_P(SlabAllocatorOn, a_block_that_others_have_is_never_given_out_again) {
+TEST_P(SlabAllocatorOn, a_block_that_peers_hold_is_never_reused) {
   SlabAllocator allocator(here_, options());
   const DevicePtr ptr = allocator.allocate(0, 4000, stream());
   write(ptr, std::vector<std::int32_t>(1000, 5));
   ASSERT_EQ(put(queue_, import_tensor(here_, array_at(ptr, 1000)).tensor), PutResult::put);
   allocator.free(ptr);
-  EXPECT_EQ(allocator.usage().cached_blocks, 0U) << "a message has it";
+  EXPECT_EQ(allocator.usage().cached_blocks, 0U) << "a message holds it";
   const DevicePtr next = allocator.allocate(0, 4000, stream());
   EXPECT_NE(next, ptr);
   write(next, std::vector<std::int32_t>(1000, 1));
@@ -249,7 +250,7 @@ TEST_P(SlabAllocatorOn, a_block_that_others_have_is_never_given_out_again) {
   EXPECT_EQ(sum(there), 5000);
 }
 
-TEST_P(SlabAllocatorOn, a_block_that_others_had_is_kept_again) {
+TEST_P(SlabAllocatorOn, a_block_that_peers_released_is_cached) {
   SlabAllocator allocator(here_, options());
   const DevicePtr ptr = allocator.allocate(0, 4000, stream());
   ASSERT_EQ(put(queue_, import_tensor(here_, array_at(ptr, 1000)).tensor), PutResult::put);
@@ -259,7 +260,7 @@ TEST_P(SlabAllocatorOn, a_block_that_others_had_is_kept_again) {
   EXPECT_EQ(allocator.allocate(0, 4000, stream()), ptr);
 }
 
-TEST_P(SlabAllocatorOn, the_reserve_makes_room_when_the_budget_is_used_up) {
+TEST_P(SlabAllocatorOn, an_exhausted_budget_empties_the_cache) {
   Memory limited(sender_, {.slab_bytes = 2 * kMiB, .budgets = {{place(), 5 * kMiB}}});
   SlabAllocator allocator(limited, options());
   allocator.free(allocator.allocate(0, 4 * kMiB, stream()));
@@ -270,27 +271,27 @@ TEST_P(SlabAllocatorOn, the_reserve_makes_room_when_the_budget_is_used_up) {
                {"exceed the budget"});
 }
 
-TEST_P(SlabAllocatorOn, what_was_not_given_out_is_told_and_nothing_is_freed) {
+TEST_P(SlabAllocatorOn, unknown_addresses_are_logged_and_not_freed) {
   const CapturedLog log;
   SlabAllocator allocator(here_, options());
   const DevicePtr ptr = allocator.allocate(0, 1000, stream());
   allocator.free({ptr.address + 8});
-  EXPECT_TRUE(log.contains("which was not given out"));
+  EXPECT_TRUE(log.contains("is not allocated"));
   EXPECT_EQ(allocator.usage(0).blocks, 1U);
   EXPECT_EQ(allocator.usage(5).blocks, 0U);
 }
 
-TEST_P(SlabAllocatorOn, memory_of_a_stream_that_nobody_knows_stays_until_the_end) {
-  if (place().backend == BackendKind::cuda) GTEST_SKIP() << "CUDA does not say which streams there are";
+TEST_P(SlabAllocatorOn, memory_of_an_unknown_stream_stays_until_destruction) {
+  if (place().backend == BackendKind::cuda) GTEST_SKIP() << "CUDA does not validate streams";
   const CapturedLog log;
   SlabAllocator allocator(here_, options(0));
   allocator.free(allocator.allocate(0, 2 * kMiB, 0xdead'beef));
-  EXPECT_TRUE(log.contains("not given back before the end"));
+  EXPECT_TRUE(log.contains("cannot be released before"));
   EXPECT_GE(here_.claimed(place()), 2 * kMiB);
 }
 
-TEST_P(SlabAllocatorOn, threads_share_it) {
-  std::vector<std::unique_ptr<Stream>> streams;  // which outlive what was allocated for them
+TEST_P(SlabAllocatorOn, threads_can_share_an_allocator) {
+  std::vector<std::unique_ptr<Stream>> streams;  // must outlive their allocations
   for (int number = 0; number < 4; ++number) streams.push_back(device_->create_stream());
   SlabAllocator allocator(here_, options(4 * kMiB));
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// Copies between layouts, against one element after the other.
+// Copies between layouts, compared with copies element by element.
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -23,7 +23,7 @@ std::vector<std::byte> random_bytes(Dice& dice, std::size_t count) {
   return bytes;
 }
 
-// A layout of `shape` in which no two elements share a place: dimensions in any order, with gaps.
+// A random layout of `shape`, without overlaps: dimensions in any order, with gaps.
 TensorLayout spread(Dice& dice, DType dtype, const Numbers& shape) {
   Numbers order(shape.size());
   std::iota(order.begin(), order.end(), 0);
@@ -51,7 +51,7 @@ void copy_one_by_one(std::span<std::byte> to, const TensorLayout& to_layout, std
   }
 }
 
-TEST(CopyStrided, random_layouts_of_all_types_are_copied_as_one_by_one) {
+TEST(CopyStrided, random_layouts_of_all_types_match_a_naive_copy) {
   Dice dice(21);
   for (int round = 0; round < 4000; ++round) {
     const DType dtype = kAllDTypes.at(static_cast<std::size_t>(dice.roll(0, kAllDTypes.size() - 1)));
@@ -68,7 +68,7 @@ TEST(CopyStrided, random_layouts_of_all_types_are_copied_as_one_by_one) {
   }
 }
 
-TEST(CopyStrided, transpose_of_a_matrix_is_made_whole) {
+TEST(CopyStrided, transposed_matrix_is_copied_to_contiguous) {
   const std::vector<std::int32_t> from = {1, 2, 3, 4, 5, 6};
   std::vector<std::int32_t> to(6);
   const auto matrix = TensorLayout::contiguous(DType::int32, {2, 3});
@@ -77,7 +77,7 @@ TEST(CopyStrided, transpose_of_a_matrix_is_made_whole) {
   EXPECT_EQ(to, (std::vector<std::int32_t>{1, 4, 2, 5, 3, 6}));
 }
 
-TEST(CopyStrided, single_number_and_nothing_are_copied_too) {
+TEST(CopyStrided, scalars_and_empty_layouts_are_copied) {
   std::vector<std::byte> to(3, std::byte{1});
   const std::vector<std::byte> from(3, std::byte{2});
   copy_strided(to, TensorLayout::strided(DType::uint8, {}, {}, 1), from, TensorLayout::contiguous(DType::uint8, {}));
@@ -87,7 +87,7 @@ TEST(CopyStrided, single_number_and_nothing_are_copied_too) {
   EXPECT_EQ(to[1], std::byte{2});
 }
 
-TEST(CopyStrided, memory_that_is_one_byte_short_is_an_error) {
+TEST(CopyStrided, memory_one_byte_too_short_throws) {
   const auto layout = TensorLayout::strided(DType::int32, {2, 2}, {3, 1}, 1);
   std::vector<std::byte> whole(24);
   std::vector<std::byte> less(23);
@@ -95,11 +95,11 @@ TEST(CopyStrided, memory_that_is_one_byte_short_is_an_error) {
   copy_strided(whole, layout, other, layout);
   EXPECT_EQ(whole[23], std::byte{3});
   expect_error(Errc::invalid_argument, [&] { copy_strided(less, layout, whole, layout); },
-               {"int32[2, 2] strides [3, 1] offset 1 lies in bytes 4 to 24 of a memory that has 23"});
-  expect_error(Errc::invalid_argument, [&] { copy_strided(whole, layout, less, layout); }, {"has 23"});
+               {"int32[2, 2] strides [3, 1] offset 1 spans bytes 4 to 24 of a memory of 23 bytes"});
+  expect_error(Errc::invalid_argument, [&] { copy_strided(whole, layout, less, layout); }, {"of 23 bytes"});
 }
 
-TEST(CopyStrided, layouts_that_do_not_fit_each_other_are_an_error) {
+TEST(CopyStrided, mismatched_layouts_throw) {
   std::vector<std::byte> memory(64);
   const auto layout = TensorLayout::contiguous(DType::int32, {2, 2});
   for (const auto& other :
@@ -109,14 +109,14 @@ TEST(CopyStrided, layouts_that_do_not_fit_each_other_are_an_error) {
   }
 }
 
-TEST(CopyStrided, target_with_one_place_for_many_elements_is_an_error) {
+TEST(CopyStrided, expanded_target_throws) {
   std::vector<std::byte> memory(64);
   const auto wide = TensorLayout::contiguous(DType::int32, {1}).expand({4});
   expect_error(Errc::invalid_argument, [&] { copy_strided(memory, wide, memory, wide); },
                {"one place for the 4 elements of dimension 0"});
 }
 
-TEST(CopyStrided, layout_that_is_none_is_an_error) {
+TEST(CopyStrided, invalid_layout_throws) {
   std::vector<std::byte> memory(64);
   TensorLayout spoiled = TensorLayout::contiguous(DType::int8, {4});
   const std::int64_t negative = -8;

@@ -24,7 +24,7 @@ TEST(DType, numbers_never_change) {
   EXPECT_EQ(static_cast<int>(DType::complex128), 15);
 }
 
-TEST(DType, numbers_from_outside_are_known_or_not) {
+TEST(DType, is_dtype_accepts_exactly_the_known_numbers) {
   for (const DType dtype : kAllDTypes) EXPECT_TRUE(is_dtype(static_cast<std::uint64_t>(dtype)));
   for (const std::uint64_t number :
        {std::uint64_t{0}, std::uint64_t{16}, std::uint64_t{255}, std::uint64_t{268}, ~std::uint64_t{0}}) {
@@ -32,7 +32,7 @@ TEST(DType, numbers_from_outside_are_known_or_not) {
   }
 }
 
-TEST(DType, every_name_is_its_own_and_reads_back) {
+TEST(DType, names_are_unique_and_parse_back) {
   std::set<std::string_view> names;
   for (const DType dtype : kAllDTypes) {
     EXPECT_EQ(parse_dtype(to_string(dtype)), dtype);
@@ -45,10 +45,10 @@ TEST(DType, every_name_is_its_own_and_reads_back) {
   EXPECT_EQ(to_string(static_cast<DType>(200)), "unknown");
 }
 
-TEST(DType, unknown_name_is_an_error_that_lists_the_names) {
+TEST(DType, unknown_name_throws_and_lists_all_names) {
   for (const char* const name : {"", "float", "Float32", "float32 ", "unknown"}) {
     expect_error(Errc::invalid_argument, [&] { static_cast<void>(parse_dtype(name)); },
-                 {"is no type of elements", "boolean, int8, ", "bfloat16", "complex128"});
+                 {"is not a type of elements", "boolean, int8, ", "bfloat16", "complex128"});
   }
 }
 
@@ -59,7 +59,7 @@ void expect_type(DType dtype) {
   EXPECT_EQ(size_of(dtype), sizeof(T)) << to_string(dtype);
 }
 
-TEST(DType, types_of_cpp_have_their_size_and_number) {
+TEST(DType, cpp_types_map_to_dtypes_of_their_size) {
   expect_type<bool>(DType::boolean);
   expect_type<std::int8_t>(DType::int8);
   expect_type<std::int16_t>(DType::int16);
@@ -78,7 +78,7 @@ TEST(DType, types_of_cpp_have_their_size_and_number) {
   expect_type<std::complex<double>>(DType::complex128);
 }
 
-TEST(DType, what_is_no_number_is_no_element) {
+TEST(DType, non_numeric_types_are_not_elements) {
   EXPECT_FALSE(TensorElement<char>);
   EXPECT_FALSE(TensorElement<wchar_t>);
   EXPECT_FALSE(TensorElement<std::byte>);

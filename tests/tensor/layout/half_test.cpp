@@ -1,5 +1,5 @@
-// Floats of 16 bits, against their definition.
-#include "drover/tensor/half.hpp"
+// 16-bit floats, compared with their definition.
+#include "drover/tensor/dtype.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -13,9 +13,9 @@ namespace drover {
 namespace {
 
 constexpr std::uint32_t kPatterns = 65536;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kHalfInfinity = std::numeric_limits<float>::infinity();
 
-// The value that a pattern has by definition: sign, exponent and fraction.
+// The value of a bit pattern by definition: sign, exponent and fraction.
 double defined_value(std::uint32_t bits, int exponent_bits, int fraction_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const auto fraction = static_cast<double>(bits & ((1U << static_cast<unsigned>(fraction_bits)) - 1));
@@ -50,7 +50,7 @@ class Halves : public testing::Test {};
 using BothHalves = testing::Types<Float16, BFloat16>;
 TYPED_TEST_SUITE(Halves, BothHalves);
 
-TYPED_TEST(Halves, every_pattern_has_its_value_and_comes_back) {
+TYPED_TEST(Halves, every_bit_pattern_converts_to_float_and_back) {
   for (std::uint32_t bits = 0; bits < kPatterns; ++bits) {
     const auto half = TypeParam::from_bits(static_cast<std::uint16_t>(bits));
     const auto value = static_cast<float>(half);
@@ -64,15 +64,15 @@ TYPED_TEST(Halves, every_pattern_has_its_value_and_comes_back) {
   }
 }
 
-// All finite values, the largest first; neighbours differ by one in their bits.
+// All finite values, from the largest; the bits of neighbours differ by one.
 template <class Half>
 std::uint32_t first_infinite() {
   return ((1U << static_cast<unsigned>(Form<Half>::kExponentBits)) - 1)
          << static_cast<unsigned>(Form<Half>::kFractionBits);
 }
 
-// Between two neighbours the nearer one wins, and of the middle the even one.
-TYPED_TEST(Halves, what_lies_between_neighbours_goes_to_the_nearer_one) {
+// Between two neighbours the nearer one wins, and in the middle the even one.
+TYPED_TEST(Halves, values_between_neighbours_round_to_the_nearer) {
   const std::uint32_t infinite = first_infinite<TypeParam>();
   for (std::uint32_t bits = 0; bits + 1 < infinite; ++bits) {
     const double low = defined<TypeParam>(bits);
@@ -83,13 +83,13 @@ TYPED_TEST(Halves, what_lies_between_neighbours_goes_to_the_nearer_one) {
     ASSERT_EQ(TypeParam(middle).bits(), even);
     ASSERT_EQ(TypeParam(-middle).bits(), even | 0x8000U);
     ASSERT_EQ(TypeParam(std::nextafter(middle, 0.0F)).bits(), bits);
-    ASSERT_EQ(TypeParam(std::nextafter(middle, kInfinity)).bits(), bits + 1);
-    ASSERT_EQ(TypeParam(std::nextafter(-middle, -kInfinity)).bits(), (bits + 1) | 0x8000U);
+    ASSERT_EQ(TypeParam(std::nextafter(middle, kHalfInfinity)).bits(), bits + 1);
+    ASSERT_EQ(TypeParam(std::nextafter(-middle, -kHalfInfinity)).bits(), (bits + 1) | 0x8000U);
   }
 }
 
-// For any float, by the definition: no other pattern is nearer, and of two as near it is the even one.
-TYPED_TEST(Halves, random_floats_go_to_the_nearest) {
+// By definition: no other pattern is nearer, and of two equally near ones the result is even.
+TYPED_TEST(Halves, random_floats_round_to_nearest) {
   const std::uint32_t infinite = first_infinite<TypeParam>();
   std::mt19937 random(7);
   for (int i = 0; i < 300'000; ++i) {
@@ -113,9 +113,9 @@ TYPED_TEST(Halves, random_floats_go_to_the_nearest) {
   }
 }
 
-TYPED_TEST(Halves, infinities_and_nan_stay_what_they_are) {
-  EXPECT_EQ(static_cast<float>(TypeParam(kInfinity)), kInfinity);
-  EXPECT_EQ(static_cast<float>(TypeParam(-kInfinity)), -kInfinity);
+TYPED_TEST(Halves, infinities_and_nan_are_preserved) {
+  EXPECT_EQ(static_cast<float>(TypeParam(kHalfInfinity)), kHalfInfinity);
+  EXPECT_EQ(static_cast<float>(TypeParam(-kHalfInfinity)), -kHalfInfinity);
   for (const std::uint32_t bits : {0x7f800001U, 0x7fc00000U, 0x7fffffffU, 0xff800001U, 0xffffffffU}) {
     const auto nan = static_cast<float>(TypeParam(std::bit_cast<float>(bits)));
     EXPECT_TRUE(std::isnan(nan)) << bits;
@@ -123,7 +123,7 @@ TYPED_TEST(Halves, infinities_and_nan_stay_what_they_are) {
   }
 }
 
-TYPED_TEST(Halves, compare_as_numbers) {
+TYPED_TEST(Halves, comparison_is_numeric) {
   const auto nan = TypeParam(std::numeric_limits<float>::quiet_NaN());
   EXPECT_FALSE(nan == nan);
   EXPECT_TRUE(TypeParam(0.0F) == TypeParam(-0.0F));
@@ -132,7 +132,7 @@ TYPED_TEST(Halves, compare_as_numbers) {
   EXPECT_EQ(TypeParam().bits(), 0);
 }
 
-TEST(Float16, borders_are_where_the_definition_has_them) {
+TEST(Float16, limits_match_the_definition) {
   EXPECT_EQ(Float16(65504.0F).bits(), 0x7bff);
   EXPECT_EQ(Float16(65519.996F).bits(), 0x7bff);
   EXPECT_EQ(Float16(65520.0F).bits(), 0x7c00);
@@ -145,7 +145,7 @@ TEST(Float16, borders_are_where_the_definition_has_them) {
   static_assert(Float16(1.0F).bits() == 0x3c00);
 }
 
-TEST(BFloat16, borders_are_where_the_definition_has_them) {
+TEST(BFloat16, limits_match_the_definition) {
   EXPECT_EQ(BFloat16(1.0F).bits(), 0x3f80);
   EXPECT_EQ(BFloat16(std::numeric_limits<float>::max()).bits(), 0x7f80);
   EXPECT_EQ(BFloat16(std::bit_cast<float>(0x7f7f7fffU)).bits(), 0x7f7f);

@@ -1,4 +1,4 @@
-// tests/tensor/reference.hpp: layouts the slow way, to compare with.
+// tests/tensor/layout/reference.hpp: a naive model of layouts, to compare with.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace drover::test {
 
-/// A shape and, in row order, the place of every element. Views are made by moving places about.
+/// A shape and, in row-major order, the place of every element. Views permute the places.
 struct Places {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> at;
   bool operator==(const Places&) const = default;
 };
 
-/// The next index in row order; false after the last.
+/// Advances to the next index in row-major order; false after the last.
 inline bool advance(std::vector<std::int64_t>& index, const std::vector<std::int64_t>& shape) {
   for (std::size_t dim = shape.size(); dim-- > 0;) {
     if (++index[dim] < shape[dim]) return true;
@@ -25,7 +25,7 @@ inline bool advance(std::vector<std::int64_t>& index, const std::vector<std::int
   return false;
 }
 
-/// Calls `visit` with every index in row order.
+/// Calls `visit` with every index in row-major order.
 template <class Visit>
 void for_each_index(const std::vector<std::int64_t>& shape, Visit visit) {
   for (const auto size : shape) {
@@ -36,14 +36,14 @@ void for_each_index(const std::vector<std::int64_t>& shape, Visit visit) {
   while (advance(index, shape));
 }
 
-/// The number of an index in row order.
+/// The position of an index in row-major order.
 inline std::size_t row_number(const std::vector<std::int64_t>& index, const std::vector<std::int64_t>& shape) {
   std::int64_t number = 0;
   for (std::size_t dim = 0; dim < shape.size(); ++dim) number = number * shape[dim] + index[dim];
   return static_cast<std::size_t>(number);
 }
 
-/// Where a layout has its elements, by its definition.
+/// The places of a layout's elements, by definition.
 inline Places places_of(const TensorLayout& layout) {
   Places places{.shape = {layout.shape().begin(), layout.shape().end()}, .at = {}};
   for_each_index(places.shape, [&](const std::vector<std::int64_t>& index) {
@@ -64,7 +64,7 @@ Places view_of(const Places& old, const std::vector<std::int64_t>& shape, Source
   return view;
 }
 
-/// The same in every run, so that a failure can be repeated.
+/// Deterministic, so that failures can be reproduced.
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : random_(seed) {}
@@ -72,7 +72,7 @@ class Dice {
   std::int64_t roll(std::int64_t least, std::int64_t most) {
     return least + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(most - least + 1));
   }
-  /// A shape with few elements; now and then a size is 0 or 1.
+  /// A shape with few elements; some sizes are 0 or 1.
   std::vector<std::int64_t> shape(std::int64_t most_rank, std::int64_t most_size) {
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(roll(0, most_rank)));
     for (auto& size : sizes) size = roll(0, 19) == 0 ? 0 : roll(1, most_size);

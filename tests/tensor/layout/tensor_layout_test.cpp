@@ -1,4 +1,4 @@
-// Layouts: what they are, and what they refuse to be.
+// Layouts: properties and errors.
 #include "drover/tensor/tensor_layout.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::vector<std::int64_t> numbers(std::span<const std::int64_t> span) { return {
 
 using Numbers = std::vector<std::int64_t>;
 
-TEST(TensorLayout, contiguous_one_lies_row_after_row) {
+TEST(TensorLayout, contiguous_layout_is_row_major) {
   const auto layout = TensorLayout::contiguous(DType::float32, {2, 3, 4});
   EXPECT_EQ(layout.dtype(), DType::float32);
   EXPECT_EQ(layout.rank(), 3);
@@ -39,7 +39,7 @@ TEST(TensorLayout, contiguous_one_lies_row_after_row) {
   for (std::size_t i = 0; i < places.at.size(); ++i) EXPECT_EQ(places.at[i], static_cast<std::int64_t>(i));
 }
 
-TEST(TensorLayout, single_number_has_no_dimensions) {
+TEST(TensorLayout, scalar_has_no_dimensions) {
   const auto layout = TensorLayout::contiguous(DType::complex128, {});
   EXPECT_EQ(layout.rank(), 0);
   EXPECT_EQ(layout.element_count(), 1);
@@ -47,7 +47,7 @@ TEST(TensorLayout, single_number_has_no_dimensions) {
   EXPECT_TRUE(layout.is_contiguous());
 }
 
-TEST(TensorLayout, one_made_of_nothing_touches_nothing) {
+TEST(TensorLayout, default_layout_is_empty) {
   const TensorLayout layout;
   EXPECT_EQ(layout.element_count(), 0);
   EXPECT_EQ(layout.extent_bytes(), (ByteRange{0, 0}));
@@ -55,7 +55,7 @@ TEST(TensorLayout, one_made_of_nothing_touches_nothing) {
   EXPECT_EQ(layout, TensorLayout::contiguous(DType::uint8, {0}));
 }
 
-TEST(TensorLayout, empty_one_touches_nothing_wherever_it_lies) {
+TEST(TensorLayout, empty_layout_has_no_extent) {
   const auto layout = TensorLayout::strided(DType::int32, {3, 0, 2}, {2, 2, 1}, 100);
   EXPECT_EQ(layout.element_count(), 0);
   EXPECT_EQ(layout.bytes(), 0U);
@@ -63,7 +63,7 @@ TEST(TensorLayout, empty_one_touches_nothing_wherever_it_lies) {
   EXPECT_TRUE(layout.is_contiguous());
 }
 
-TEST(TensorLayout, dims_are_made_of_any_row_of_numbers) {
+TEST(TensorLayout, dims_convert_from_any_sequence) {
   const Numbers vector = {4, 5};
   const std::array<std::int64_t, 2> array = {4, 5};
   const auto layout = TensorLayout::contiguous(DType::int8, vector);
@@ -72,10 +72,10 @@ TEST(TensorLayout, dims_are_made_of_any_row_of_numbers) {
   EXPECT_EQ(layout, TensorLayout::contiguous(DType::int8, layout.shape()));
   EXPECT_EQ(Dims({1, 2, 3}).size(), 3U);
   expect_error(Errc::invalid_argument, [] { static_cast<void>(Dims({1, 1, 1, 1, 1, 1, 1, 1, 1})); },
-               {"9 dimensions were given", "8 at most"});
+               {"9 dimensions", "maximum of 8"});
 }
 
-TEST(TensorLayout, extent_goes_from_the_first_to_past_the_last_byte) {
+TEST(TensorLayout, extent_spans_first_to_last_byte) {
   const auto layout = TensorLayout::strided(DType::int16, {3, 2}, {10, 3}, 7);
   EXPECT_EQ(layout.extent_bytes(), (ByteRange{14, (7 + 20 + 3 + 1) * 2}));
   EXPECT_FALSE(layout.is_contiguous());
@@ -94,7 +94,7 @@ TEST(TensorLayout, extent_goes_from_the_first_to_past_the_last_byte) {
   }
 }
 
-TEST(TensorLayout, is_contiguous_exactly_if_places_follow_each_other) {
+TEST(TensorLayout, is_contiguous_iff_elements_have_no_gaps) {
   Dice dice(2);
   int found = 0;
   for (int i = 0; i < 5000; ++i) {
@@ -112,7 +112,7 @@ TEST(TensorLayout, is_contiguous_exactly_if_places_follow_each_other) {
   EXPECT_LT(found, 4900);
 }
 
-TEST(TensorLayout, numbers_below_zero_are_refused) {
+TEST(TensorLayout, negative_numbers_are_rejected) {
   expect_error(Errc::invalid_argument, [] { static_cast<void>(TensorLayout::contiguous(DType::int8, {2, -1})); },
                {"[2, -1]", "negative size"});
   expect_error(Errc::invalid_argument, [] { static_cast<void>(TensorLayout::strided(DType::int8, {2}, {-1})); },
@@ -120,12 +120,12 @@ TEST(TensorLayout, numbers_below_zero_are_refused) {
   expect_error(Errc::invalid_argument, [] { static_cast<void>(TensorLayout::strided(DType::int8, {2}, {1}, -1)); },
                {"negative offset"});
   expect_error(Errc::invalid_argument, [] { static_cast<void>(TensorLayout::strided(DType::int8, {2, 2}, {1})); },
-               {"2 dimensions was given with 1 strides"});
+               {"2 dimensions has 1 strides"});
   expect_error(Errc::invalid_argument,
                [] { static_cast<void>(TensorLayout::contiguous(static_cast<DType>(99), {2})); }, {"unknown type"});
 }
 
-TEST(TensorLayout, more_than_two_to_the_62_bytes_are_refused) {
+TEST(TensorLayout, more_than_two_to_the_62_bytes_are_rejected) {
   EXPECT_EQ(TensorLayout::contiguous(DType::uint8, {kHuge}).bytes(), std::size_t{1} << 62U);
   EXPECT_EQ(TensorLayout::contiguous(DType::complex128, {kHuge / 16}).bytes(), std::size_t{1} << 62U);
   const std::vector<std::pair<Numbers, Numbers>> refused = {
@@ -145,7 +145,7 @@ TEST(TensorLayout, more_than_two_to_the_62_bytes_are_refused) {
                {"2^62"});
 }
 
-TEST(TensorLayout, equal_ones_have_everything_in_common) {
+TEST(TensorLayout, equality_compares_all_fields) {
   const auto layout = TensorLayout::strided(DType::int8, {2, 2}, {2, 1}, 0);
   EXPECT_EQ(layout, TensorLayout::contiguous(DType::int8, {2, 2}));
   EXPECT_NE(layout, TensorLayout::contiguous(DType::uint8, {2, 2}));
@@ -154,8 +154,8 @@ TEST(TensorLayout, equal_ones_have_everything_in_common) {
   EXPECT_NE(layout, TensorLayout::strided(DType::int8, {2, 2}, {2, 1}, 1));
 }
 
-// Every byte of a layout, set to anything, is noticed or is another layout that keeps the rules.
-TEST(TensorLayout, one_that_came_as_bytes_is_valid_or_not) {
+// Any change of a byte is either detected or gives another valid layout.
+TEST(TensorLayout, is_valid_checks_layouts_from_bytes) {
   const auto layout = TensorLayout::contiguous(DType::float32, {2, 3}).transpose(0, 1);
   std::array<unsigned char, sizeof(TensorLayout)> bytes{};
   std::memcpy(bytes.data(), &layout, sizeof(layout));
@@ -178,7 +178,7 @@ TEST(TensorLayout, one_that_came_as_bytes_is_valid_or_not) {
   EXPECT_TRUE(layout.is_valid());
 }
 
-TEST(TensorLayout, text_has_strides_only_where_they_are_needed) {
+TEST(TensorLayout, text_shows_strides_only_if_not_contiguous) {
   const auto layout = TensorLayout::contiguous(DType::float32, {2, 3});
   EXPECT_EQ(to_string(layout), "float32[2, 3]");
   EXPECT_EQ(to_string(layout.transpose(0, 1)), "float32[3, 2] strides [1, 3]");

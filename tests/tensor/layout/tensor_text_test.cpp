@@ -1,5 +1,5 @@
 // Tensors as text.
-#include "drover/tensor/tensor_text.hpp"
+#include "drover/tensor/tensor_layout.hpp"
 
 #include <algorithm>
 #include <complex>
@@ -33,14 +33,14 @@ std::vector<std::int32_t> counting(std::size_t count) {
   return numbers;
 }
 
-TEST(TensorText, matrix_has_aligned_columns_and_its_form_below) {
+TEST(TensorText, matrix_is_aligned_and_followed_by_its_type) {
   EXPECT_EQ(text_of<std::int32_t>({1, -20, 3, 4, 5, 600}, {2, 3}),
             "[[  1, -20,   3],\n"
             " [  4,   5, 600]]\n"
             "int32[2, 3]");
 }
 
-TEST(TensorText, blocks_are_parted_by_empty_lines) {
+TEST(TensorText, blocks_are_separated_by_empty_lines) {
   EXPECT_EQ(text_of(counting(8), {2, 2, 2}),
             "[[[0, 1],\n"
             "  [2, 3]],\n"
@@ -50,18 +50,18 @@ TEST(TensorText, blocks_are_parted_by_empty_lines) {
             "int32[2, 2, 2]");
 }
 
-TEST(TensorText, single_number_has_no_brackets) {
+TEST(TensorText, scalar_has_no_brackets) {
   EXPECT_EQ(text_of<std::int64_t>({-7}, {}), "-7\nint64[]");
   EXPECT_EQ(text_of<double>({0.5}, {}), "0.5000\nfloat64[]");
 }
 
-TEST(TensorText, empty_ones_are_empty_brackets) {
+TEST(TensorText, empty_tensors_are_empty_brackets) {
   EXPECT_EQ(text_of<float>({}, {0}), "[]\nfloat32[0]");
   EXPECT_EQ(text_of<float>({}, {3, 0}), "[]\nfloat32[3, 0]");
   EXPECT_EQ(text_of<float>({}, {0, std::int64_t{1} << 40U}), "[]\nfloat32[0, 1099511627776]");
 }
 
-TEST(TensorText, floats_have_four_decimals_unless_all_are_whole) {
+TEST(TensorText, floats_have_four_decimals_unless_all_are_integers) {
   EXPECT_EQ(text_of<float>({1, 2.5F, -3}, {3}), "[ 1.0000,  2.5000, -3.0000]\nfloat32[3]");
   EXPECT_EQ(text_of<float>({1, 2, -30}, {3}), "[  1,   2, -30]\nfloat32[3]");
   EXPECT_EQ(text_of<double>({1.0 / 3, 2}, {2}, {.decimals = 2}), "[0.33, 2.00]\nfloat64[2]");
@@ -75,20 +75,20 @@ TEST(TensorText, very_large_and_small_numbers_get_an_exponent) {
   EXPECT_EQ(text_of<double>({0.0001}, {1}), "[0.0001]\nfloat64[1]");
 }
 
-TEST(TensorText, nan_and_infinities_do_not_change_the_others) {
+TEST(TensorText, nan_and_infinities_do_not_affect_the_format) {
   EXPECT_EQ(text_of<double>({kNan, 1, kInfinity, -kInfinity}, {4}), "[ nan,    1,  inf, -inf]\nfloat64[4]");
   EXPECT_EQ(text_of<double>({kNan, 1.5}, {2}), "[   nan, 1.5000]\nfloat64[2]");
   EXPECT_EQ(text_of<double>({kNan, -kNan}, {2}), "[nan, nan]\nfloat64[2]");
 }
 
-TEST(TensorText, booleans_are_true_or_false_whatever_byte_they_are) {
+TEST(TensorText, any_nonzero_byte_is_shown_as_true) {
   const std::vector<std::uint8_t> bytes = {0, 1, 2, 255};
   const auto layout = TensorLayout::contiguous(DType::boolean, {2, 2});
   EXPECT_EQ(format_tensor(layout, std::as_bytes(std::span(bytes))),
             "[[false,  true],\n [ true,  true]]\nboolean[2, 2]");
 }
 
-TEST(TensorText, complex_numbers_have_both_parts) {
+TEST(TensorText, complex_numbers_show_both_parts) {
   using Complex = std::complex<float>;
   EXPECT_EQ(text_of<Complex>({{1, 2}, {-1, -2}}, {2}), "[ 1+2j, -1-2j]\ncomplex64[2]");
   EXPECT_EQ(text_of<Complex>({{1, 0.5F}}, {1}), "[1.0000+0.5000j]\ncomplex64[1]");
@@ -96,7 +96,7 @@ TEST(TensorText, complex_numbers_have_both_parts) {
             "[  0+nanj, inf-infj]\ncomplex128[2]");
 }
 
-TEST(TensorText, every_whole_type_shows_its_extremes) {
+TEST(TensorText, integer_types_show_their_limits) {
   EXPECT_EQ(text_of<std::int8_t>({-128, 127}, {2}), "[-128,  127]\nint8[2]");
   EXPECT_EQ(text_of<std::uint8_t>({0, 255}, {2}), "[  0, 255]\nuint8[2]");
   EXPECT_EQ(text_of<std::int16_t>({-32768}, {1}), "[-32768]\nint16[1]");
@@ -107,12 +107,12 @@ TEST(TensorText, every_whole_type_shows_its_extremes) {
             "18446744073709551615\nuint64[]");
 }
 
-TEST(TensorText, halves_are_shown_as_numbers) {
+TEST(TensorText, half_floats_are_shown_as_numbers) {
   EXPECT_EQ(text_of<Float16>({Float16(0.5F), Float16(2)}, {2}), "[0.5000, 2.0000]\nfloat16[2]");
   EXPECT_EQ(text_of<BFloat16>({BFloat16(-3)}, {1}), "[-3]\nbfloat16[1]");
 }
 
-TEST(TensorText, views_show_their_own_elements) {
+TEST(TensorText, views_show_only_their_elements) {
   const auto numbers = counting(6);
   const auto layout = TensorLayout::contiguous(DType::int32, {2, 3});
   const auto memory = std::as_bytes(std::span(numbers));
@@ -121,7 +121,7 @@ TEST(TensorText, views_show_their_own_elements) {
   EXPECT_EQ(format_tensor(layout.slice(1, 0, 1).expand({2, 3}), memory), "[[0, 0, 0],\n [3, 3, 3]]\nint32[2, 3]");
 }
 
-TEST(TensorText, many_elements_are_shown_by_their_edges) {
+TEST(TensorText, large_tensors_show_only_their_edges) {
   EXPECT_EQ(text_of(counting(1001), {1001}), "[   0,    1,    2, ...,  998,  999, 1000]\nint32[1001]");
   EXPECT_EQ(text_of(counting(40), {10, 4}, {.most_elements = 39, .edge_elements = 1}),
             "[[ 0, ...,  3],\n"
@@ -134,13 +134,13 @@ TEST(TensorText, many_elements_are_shown_by_their_edges) {
             "int32[2, 20]");
 }
 
-TEST(TensorText, a_thousand_elements_are_shown_whole) {
+TEST(TensorText, a_thousand_elements_are_shown_completely) {
   const auto text = text_of(counting(1000), {10, 100});
   EXPECT_EQ(text.find("..."), std::string::npos);
   EXPECT_NE(text.find("999]]"), std::string::npos);
 }
 
-TEST(TensorText, long_rows_go_on_in_the_next_line) {
+TEST(TensorText, long_rows_wrap) {
   EXPECT_EQ(text_of(counting(8), {2, 4}, {.line_width = 9}),
             "[[0, 1,\n"
             "  2, 3],\n"
@@ -159,8 +159,8 @@ TEST(TensorText, long_rows_go_on_in_the_next_line) {
   EXPECT_GT(longest, 70U);
 }
 
-// Eight dimensions have 6^8 elements at their edges: a flood, unless the edges shrink.
-TEST(TensorText, many_dimensions_do_not_flood_the_screen) {
+// Eight dimensions have 6^8 elements at their edges, so the edges must shrink.
+TEST(TensorText, many_dimensions_are_abbreviated_too) {
   const auto layout = TensorLayout::contiguous(DType::uint8, {}).expand({9, 9, 9, 9, 9, 9, 9, 9});
   const std::vector<std::byte> memory(1);
   const auto text = format_tensor(layout, memory);
@@ -168,8 +168,8 @@ TEST(TensorText, many_dimensions_do_not_flood_the_screen) {
   EXPECT_LT(text.size(), 10'000U);
 }
 
-// The middle of this memory cannot be read at all.
-TEST(TensorText, what_is_not_shown_is_not_read) {
+// The middle of this memory is not readable.
+TEST(TensorText, hidden_elements_are_not_read) {
   constexpr std::size_t kPages = std::size_t{1} << 24U;
   void* const memory = ::mmap(nullptr, kPages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
@@ -180,16 +180,16 @@ TEST(TensorText, what_is_not_shown_is_not_read) {
   EXPECT_EQ(::munmap(memory, kPages), 0);
 }
 
-TEST(TensorText, memory_that_is_too_short_and_strange_options_are_errors) {
+TEST(TensorText, short_memory_and_invalid_options_throw) {
   const std::vector<std::byte> memory(7);
   const auto layout = TensorLayout::contiguous(DType::int32, {2});
-  expect_error(Errc::invalid_argument, [&] { static_cast<void>(format_tensor(layout, memory)); }, {"has 7"});
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(format_tensor(layout, memory)); }, {"of 7 bytes"});
   const auto none = TensorLayout();
   for (const TensorTextOptions& options :
        {TensorTextOptions{.decimals = -1}, TensorTextOptions{.decimals = 18}, TensorTextOptions{.most_elements = -1},
         TensorTextOptions{.most_elements = 1'000'001}, TensorTextOptions{.edge_elements = 0},
         TensorTextOptions{.line_width = 0}}) {
-    expect_error(Errc::invalid_argument, [&] { static_cast<void>(format_tensor(none, memory, options)); }, {"give"});
+    expect_error(Errc::invalid_argument, [&] { static_cast<void>(format_tensor(none, memory, options)); }, {"out of range"});
   }
 }
 

@@ -1,4 +1,4 @@
-// tests/tensor/gate.hpp: work on a device that is not done before the test says so.
+// tests/tensor/memory/gate.hpp: device work that waits for the test.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace drover::test {
 
-/// A stream of a device that stands before a gate until it is opened, at the latest by the destructor.
+/// A stream whose work waits until the gate is opened, at the latest by the destructor.
 class Gate {
  public:
   explicit Gate(const Place& place)
@@ -29,18 +29,18 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  /// Sets every byte of a tensor, behind the gate.
+  /// Sets every byte of a tensor, after the gate.
   void fill(const Tensor& tensor, std::uint8_t value) {
     tensor.begin_use(*stream_);
     stream_->fill(tensor.device_ptr(), value, tensor.bytes());
     tensor.end_use(*stream_);
   }
-  /// Reads nothing, but uses the tensor behind the gate.
+  /// Uses the tensor after the gate, without work.
   void hold(const Tensor& tensor) {
     tensor.begin_use(*stream_);
     tensor.end_use(*stream_);
   }
-  /// The stream, for work behind the gate.
+  /// The stream, for work after the gate.
   [[nodiscard]] Stream& stream() noexcept { return *stream_; }
   void open() { timeline_store(page_->word, 1); }
 

@@ -1,4 +1,4 @@
-// Blocks between real processes of a real session: who dies, where, and what the others find.
+// Blocks between processes of a session that are killed.
 #include <csignal>
 #include <cstdint>
 #include <string>
@@ -33,7 +33,7 @@ void send_marked(Memory& memory, Queue& queue, const Place& place) {
   ASSERT_EQ(queue.put({}, leases), PutResult::put);
 }
 
-// Takes one message and opens the block that came with it.
+// Receives a message and opens its block.
 Block receive_block(Memory& memory, Queue& queue) {
   Message message;
   if (queue.get(message, Deadline::after(std::chrono::seconds(60))) != GetResult::got) return {};
@@ -42,7 +42,7 @@ Block receive_block(Memory& memory, Queue& queue) {
 
 }  // namespace
 
-// Makes a block, sends it, stays until killed.
+// Makes a block, sends it, then waits to be killed.
 DROVER_PEER_BODY(block_producer) {
   std::string handle;
   const Session session = accept_session(peer, &handle);
@@ -53,7 +53,7 @@ DROVER_PEER_BODY(block_producer) {
   peer.reach("sent");
 }
 
-// Gets a block, checks it, sends it on or keeps it, stays until killed.
+// Receives a block, checks it, forwards or keeps it, then waits to be killed.
 DROVER_PEER_BODY(block_consumer) {
   std::string handle;
   const Session session = accept_session(peer, &handle);
@@ -77,11 +77,11 @@ class MemoryCrash : public PlaceTest {
     if (place().is_device) static_cast<void>(backend_of(place().backend).open(place().index));  // its context stays
     used_before_ = used();
   }
-  // Also after a failure: the next test must not begin with memory that is still on its way back.
+  // Also after a failure, so that the next test starts with all memory free.
   void TearDown() override {
     if (IsSkipped()) return;
     const std::uint64_t slack = place().backend == BackendKind::cuda ? kSlack : 0;
-    EXPECT_TRUE(eventually([&] { return used() <= used_before_ + slack; })) << "memory was left behind";
+    EXPECT_TRUE(eventually([&] { return used() <= used_before_ + slack; })) << "memory was leaked";
   }
 
   [[nodiscard]] static std::uint64_t used() {
@@ -90,7 +90,7 @@ class MemoryCrash : public PlaceTest {
   [[nodiscard]] static PeerGroup peer(const char* body, const char* does = "") {
     return PeerGroup(body, {.mode = PeerMode::processes, .size = 1}, {{"place", GetParam()}, {"does", does}});
   }
-  // Starts a peer, kills it at a point, and waits until the keeper knows.
+  // Starts a peer, kills it at a point, and waits until the keeper has noticed.
   static void run_until_killed(PeerGroup& group, const char* point, Session& session, const Queue& queue) {
     const std::uint64_t before = session.population().departed;
     group.kill_at(0, point);
@@ -124,7 +124,7 @@ TEST_P(MemoryCrash, a_producer_killed_before_it_sends_leaves_nothing) {
   EXPECT_EQ(queue.size(), 0U);
 }
 
-TEST_P(MemoryCrash, a_consumer_killed_with_a_block_gives_it_back) {
+TEST_P(MemoryCrash, a_killed_consumer_releases_its_block) {
   Session session = Session::start();
   Queue queue(session);
   Memory memory(session);
@@ -137,7 +137,7 @@ TEST_P(MemoryCrash, a_consumer_killed_with_a_block_gives_it_back) {
   }));
 }
 
-TEST_P(MemoryCrash, a_block_is_sent_on_by_one_who_dies) {
+TEST_P(MemoryCrash, a_block_can_be_forwarded_by_a_process_that_dies) {
   Session session = Session::start();
   Queue queue(session);
   auto producer = peer("block_producer");
@@ -148,7 +148,7 @@ TEST_P(MemoryCrash, a_block_is_sent_on_by_one_who_dies) {
   EXPECT_EQ(read_number(receive_block(memory, queue)), kMark);
 }
 
-TEST_P(MemoryCrash, without_a_keeper_there_is_an_error_and_what_is_mapped_stays) {
+TEST_P(MemoryCrash, without_a_keeper_allocation_throws_and_mappings_stay_valid) {
   Session session = Session::start();
   Memory memory(session);
   const Block block = memory.allocate(place(), kBytes);
@@ -162,8 +162,8 @@ TEST_P(MemoryCrash, without_a_keeper_there_is_an_error_and_what_is_mapped_stays)
 
 DROVER_INSTANTIATE_AT_PLACES(MemoryCrash);
 
-// A device that is full of what this process keeps for its next block; the keeper lets go of that a moment later.
-TEST(MemoryOfASession, what_was_given_back_is_found_by_who_needs_it) {
+// The device is full of memory that this process keeps; the keeper closes it a moment after it was given back.
+TEST(MemoryOfASession, memory_that_was_given_back_can_be_allocated_again) {
   ASSERT_EQ(reason_to_skip(BackendKind::host), "");
   const Place place = Place::parse("host:0");
   const std::uint64_t all = backend_of(BackendKind::host).memory_info(0).free;

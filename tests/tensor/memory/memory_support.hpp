@@ -1,4 +1,4 @@
-// tests/tensor/memory_support.hpp: tests that run at every place, and numbers in blocks.
+// tests/tensor/memory/memory_support.hpp: tests that run at every place, and numbers in blocks.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace drover::test {
 
-/// Writes a number at the start of a block, wherever it lies.
+/// Writes a number to the start of a block at any place.
 inline void write_number(const Block& block, std::uint64_t number) {
   if (block.place().is_device) {
     backend_of(block.place().backend).open(block.place().index).upload(block.device_ptr(), &number, sizeof(number));
@@ -26,7 +26,7 @@ inline void write_number(const Block& block, std::uint64_t number) {
   }
 }
 
-/// Reads it.
+/// Reads the number back.
 inline std::uint64_t read_number(const Block& block) {
   std::uint64_t number = 0;
   if (block.place().is_device) {
@@ -37,14 +37,14 @@ inline std::uint64_t read_number(const Block& block) {
   return number;
 }
 
-/// The next tensor of a queue; it must come within a minute.
+/// Receives a tensor within a minute.
 inline Tensor receive_tensor(const Memory& memory, Queue& queue) {
   Tensor tensor;
   EXPECT_EQ(get(queue, memory, tensor, Deadline::after(std::chrono::seconds(60))), GetResult::got);
   return tensor;
 }
 
-/// Runs at the place that the parameter names; skipped, with the reason, where there is no such device.
+/// Runs at the place that the parameter names; skipped if there is no such device.
 class PlaceTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -54,7 +54,7 @@ class PlaceTest : public ::testing::TestWithParam<std::string> {
   [[nodiscard]] static Place place() { return Place::parse(GetParam()); }
 };
 
-/// "cuda:0" as part of a test's name.
+/// The place as part of a test name.
 inline std::string place_name(const ::testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
   std::erase(name, ':');

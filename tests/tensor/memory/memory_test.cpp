@@ -30,7 +30,7 @@ using test::read_number;
 using test::TestSession;
 using test::write_number;
 
-// Nothing is kept when it is empty but for one slab: what is kept for a while is in memory_idle_test.cpp.
+// Only one empty slab is kept here; idle_slabs_test.cpp tests slabs that are kept for a while.
 MemoryOptions small_slabs() { return {.slab_bytes = 2 * kMiB, .budgets = {}, .idle_bytes = 0}; }
 
 class MemoryAt : public test::PlaceTest {
@@ -41,7 +41,7 @@ class MemoryAt : public test::PlaceTest {
   std::shared_ptr<Membership> self_ = session_.join();
 };
 
-TEST_P(MemoryAt, blocks_hold_what_is_written) {
+TEST_P(MemoryAt, blocks_hold_what_was_written) {
   Memory memory(self_, small_slabs());
   std::vector<Block> blocks;
   for (std::uint64_t number = 0; number < 50; ++number) {
@@ -67,7 +67,7 @@ TEST_P(MemoryAt, claims_are_counted) {
   EXPECT_EQ(memory.claimed(place()), 0U);
 }
 
-TEST_P(MemoryAt, slabs_come_as_needed_and_go_when_empty_but_for_one) {
+TEST_P(MemoryAt, slabs_are_made_as_needed_and_all_but_one_are_given_back) {
   Memory memory(self_, small_slabs());
   std::vector<Block> blocks;
   for (int number = 0; number < 12; ++number) blocks.push_back(memory.allocate(place(), 700 * kKiB));
@@ -81,7 +81,7 @@ TEST_P(MemoryAt, slabs_come_as_needed_and_go_when_empty_but_for_one) {
   EXPECT_EQ(session_.file_count(), 0U);
 }
 
-TEST_P(MemoryAt, what_needs_half_a_slab_has_its_own) {
+TEST_P(MemoryAt, blocks_over_half_a_slab_get_their_own) {
   Memory memory(self_, small_slabs());
   const Block large = memory.allocate(place(), 5 * kMiB + 1);
   const Block small = memory.allocate(place(), 10);
@@ -89,7 +89,7 @@ TEST_P(MemoryAt, what_needs_half_a_slab_has_its_own) {
   EXPECT_LE(memory.usage().at(0).bytes, 8 * kMiB);
 }
 
-TEST_P(MemoryAt, budgets_hold_and_say_what_is_claimed) {
+TEST_P(MemoryAt, budgets_are_enforced_and_name_the_claims) {
   Memory memory(self_, {.slab_bytes = 2 * kMiB, .budgets = {{place(), 3000}}});
   Block first = memory.allocate(place(), 2048);
   expect_error(Errc::limit_reached, [&] { static_cast<void>(memory.allocate(place(), 1000)); },
@@ -99,7 +99,7 @@ TEST_P(MemoryAt, budgets_hold_and_say_what_is_claimed) {
   EXPECT_TRUE(memory.allocate(place(), 1000).is_open());
 }
 
-TEST_P(MemoryAt, another_participant_opens_what_it_was_sent) {
+TEST_P(MemoryAt, another_participant_opens_a_sent_block) {
   Memory mine(self_, small_slabs());
   const auto other = session_.join();
   Memory theirs(other, small_slabs());
@@ -118,13 +118,13 @@ TEST_P(MemoryAt, another_participant_opens_what_it_was_sent) {
     const Block received = theirs.open(std::move(message.take_leases().at(0)));
     EXPECT_EQ(received.place(), place());
     EXPECT_EQ(read_number(received), round);
-    EXPECT_EQ(slabs_in(theirs), 1U) << "it is mapped once";
+    EXPECT_EQ(slabs_in(theirs), 1U) << "mapped once";
   }
   EXPECT_EQ(mine.claimed(place()), 0U);
   EXPECT_EQ(theirs.claimed(place()), 0U);
 }
 
-TEST_P(MemoryAt, a_received_slab_is_let_go_when_its_maker_has) {
+TEST_P(MemoryAt, a_received_slab_is_unmapped_after_its_owner_drops_it) {
   const auto other = session_.join();
   Memory theirs(other, small_slabs());
   Block received;
@@ -164,7 +164,7 @@ TEST_P(MemoryAt, usage_names_the_holders) {
   EXPECT_EQ(usage.holders[2].bytes, 1024U);
 }
 
-TEST_P(MemoryAt, threads_share_one_memory) {
+TEST_P(MemoryAt, threads_can_share_a_memory) {
   Memory memory(self_, small_slabs());
   std::vector<std::thread> threads;
   for (std::uint64_t number = 0; number < 4; ++number) {
@@ -182,7 +182,7 @@ TEST_P(MemoryAt, threads_share_one_memory) {
   EXPECT_EQ(memory.claimed(place()), 0U);
 }
 
-TEST_P(MemoryAt, bytes_are_of_the_host_and_addresses_of_devices) {
+TEST_P(MemoryAt, bytes_require_host_memory_and_addresses_a_device) {
   Memory memory(self_, small_slabs());
   const Block block = memory.allocate(place(), 1000);
   if (place().is_device) {
@@ -194,8 +194,8 @@ TEST_P(MemoryAt, bytes_are_of_the_host_and_addresses_of_devices) {
   }
 }
 
-// A large slab that others sent goes with this process's last block in it, though its maker still has it open.
-TEST_P(MemoryAt, large_slabs_of_others_are_let_go_when_they_are_empty) {
+// A large received slab is unmapped with this process's last block, although its owner still has it open.
+TEST_P(MemoryAt, large_slabs_of_peers_are_unmapped_when_empty) {
   const auto other = session_.join();
   Memory mine(self_, small_slabs());
   Memory theirs(other, small_slabs());
@@ -210,8 +210,8 @@ TEST_P(MemoryAt, large_slabs_of_others_are_let_go_when_they_are_empty) {
   EXPECT_TRUE(theirs.usage().empty());
 }
 
-// What was kept for more to come goes when all its blocks have ended and something new comes.
-TEST_P(MemoryAt, slabs_of_others_do_not_pile_up) {
+// A slab that was kept for later blocks is unmapped when it is empty and a new one arrives.
+TEST_P(MemoryAt, slabs_of_peers_do_not_accumulate) {
   const auto other = session_.join();
   Memory theirs(other, small_slabs());
   for (int round = 0; round < 5; ++round) {
@@ -222,22 +222,22 @@ TEST_P(MemoryAt, slabs_of_others_do_not_pile_up) {
     SlabBook::begin_sending(sent);
     SlabBook::sent(sent);
     EXPECT_TRUE(theirs.open(SlabBook::receive(other, words)).is_open());
-    EXPECT_EQ(theirs.usage().size(), 1U) << "it is still in use by its maker";
+    EXPECT_EQ(theirs.usage().size(), 1U) << "its owner still uses it";
   }
   EXPECT_EQ(session_.file_count(), 1U);
 }
 
 DROVER_INSTANTIATE_AT_PLACES(MemoryAt);
 
-TEST(Memory, sizes_about_the_steps_of_the_ledger_have_their_slab) {
+TEST(Memory, sizes_around_the_ledger_steps_are_allocated) {
   TestSession session;
   Memory memory(session.join());
   for (const std::uint64_t bytes : {kGiB + 1, 3'000'000'000UL, 4 * kGiB - 1, 4 * kGiB + 4097, 9 * kGiB + 5}) {
-    EXPECT_GE(memory.allocate(Place::cpu(), bytes).size(), bytes);  // files without pages: they cost nothing
+    EXPECT_GE(memory.allocate(Place::cpu(), bytes).size(), bytes);  // files without pages cost nothing
   }
 }
 
-TEST(Memory, a_lease_of_another_session_is_refused_and_stays_its_owner_s) {
+TEST(Memory, a_lease_of_another_session_is_rejected_and_kept_by_the_caller) {
   TestSession one;
   TestSession other;
   Memory memory(one.join());
@@ -250,7 +250,7 @@ TEST(Memory, a_lease_of_another_session_is_refused_and_stays_its_owner_s) {
   EXPECT_TRUE(lease.is_open());  // NOLINT(bugprone-use-after-move): nothing was taken
 }
 
-TEST(Memory, a_ledger_in_which_somebody_stands_still_holds_nobody_up) {
+TEST(Memory, a_locked_ledger_blocks_no_allocation) {
   TestSession session;
   const auto self = session.join();
   Memory memory(self, small_slabs());
@@ -267,7 +267,7 @@ TEST(Memory, a_ledger_in_which_somebody_stands_still_holds_nobody_up) {
   recover(view.pool.header.lock, 700);
 }
 
-TEST(Memory, a_spoilt_slab_is_not_used_again) {
+TEST(Memory, a_corrupt_slab_is_not_used_again) {
   const test::CapturedLog log;
   TestSession session;
   const auto self = session.join();
@@ -280,7 +280,7 @@ TEST(Memory, a_spoilt_slab_is_not_used_again) {
   EXPECT_TRUE(log.contains("is spoiled"));
 }
 
-TEST(Memory, misuse_is_an_error_that_says_so) {
+TEST(Memory, misuse_throws) {
   TestSession session;
   Memory memory(session.join());
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(memory.allocate(Place::cpu(), 0)); });
@@ -288,7 +288,7 @@ TEST(Memory, misuse_is_an_error_that_says_so) {
   expect_error(Errc::not_found, [&] { static_cast<void>(memory.allocate(Place::parse("host:99"), 1)); },
                {"no device host:99", "drover devices"});
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(memory.allocate(Place::cpu(), ~std::uint64_t{0})); },
-               {"at most 4.0 TiB"});
+               {"maximum of 4.0 TiB"});
   expect_error(Errc::invalid_argument, [] { static_cast<void>(Block().bytes()); });
   expect_error(Errc::invalid_argument, [] { static_cast<void>(Block().device_ptr()); });
   expect_error(Errc::invalid_argument, [] { static_cast<void>(Block().place()); });
@@ -296,7 +296,7 @@ TEST(Memory, misuse_is_an_error_that_says_so) {
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(Memory(session.join(), {.slab_bytes = 100})); });
 }
 
-TEST(Memory, exhaustion_says_who_holds_what) {
+TEST(Memory, exhaustion_names_the_holders) {
   TestSession session;
   Memory memory(session.join(), small_slabs());
   const Block held = memory.allocate(Place::cpu(), 1500 * kKiB);
@@ -305,7 +305,7 @@ TEST(Memory, exhaustion_says_who_holds_what) {
                {"slabs mapped here at cpu", "participant 1 has 1.5 MiB", "release what is no longer used"});
 }
 
-TEST(Memory, a_slab_whose_file_is_not_what_its_ledger_says_is_corrupt) {
+TEST(Memory, a_slab_whose_file_has_the_wrong_size_is_corrupt) {
   TestSession session;
   const auto maker = session.join();
   const auto other = session.join();
@@ -316,17 +316,18 @@ TEST(Memory, a_slab_whose_file_is_not_what_its_ledger_says_is_corrupt) {
   SlabBook::sent(lease);
   Memory memory(other);
   Lease received = SlabBook::receive(other, words);
-  expect_error(Errc::corrupt, [&] { static_cast<void>(memory.open(std::move(received))); }, {"another size"});
+  expect_error(Errc::corrupt, [&] { static_cast<void>(memory.open(std::move(received))); }, {"a different size"});
 }
 
-TEST(Memory, a_slab_of_an_unknown_device_is_an_error) {
+TEST(Memory, a_slab_of_an_unknown_device_throws) {
   TestSession session;
   const auto maker = session.join();
   const auto book = SlabBook::make(maker, 2 * kMiB, make_memory_file("elsewhere", 2 * kMiB), {1, 77, 78});
   Memory memory(maker);
   expect_error(Errc::not_found, [&] { static_cast<void>(memory.open(book->allocate(100))); });
   const auto nonsense = SlabBook::make(maker, 2 * kMiB, make_memory_file("nonsense", 2 * kMiB), {9, 0, 0});
-  expect_error(Errc::corrupt, [&] { static_cast<void>(memory.open(nonsense->allocate(100))); }, {"which is none"});
+  expect_error(Errc::corrupt, [&] { static_cast<void>(memory.open(nonsense->allocate(100))); },
+               {"unknown backend 8"});
 }
 
 }  // namespace

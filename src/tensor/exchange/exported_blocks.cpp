@@ -1,0 +1,45 @@
+#include "tensor/exchange/exported_blocks.hpp"
+
+#include <limits>
+#include <utility>
+
+#include "tensor/memory/tensor_storage.hpp"
+
+namespace drover {
+
+ExportedBlocks& ExportedBlocks::instance() {
+  static auto* const made = new ExportedBlocks();  // never freed: libraries may release blocks during process exit
+  return *made;
+}
+
+ExportedBlocks::Entry::Entry(const std::shared_ptr<TensorStorage>& storage)
+    : begin_(storage->block().device_ptr().address) {
+  ExportedBlocks& all = instance();
+  const MutexLock lock(all.mutex_);
+  number_ = all.next_++;
+  all.regions_.try_emplace({begin_, number_},
+                           Region{.place = storage->place(), .bytes = storage->block().size(), .storage = storage});
+}
+
+ExportedBlocks::Entry::~Entry() {
+  ExportedBlocks& all = instance();
+  const MutexLock lock(all.mutex_);
+  all.regions_.erase({begin_, number_});
+}
+
+// Blocks do not overlap, so only entries of the nearest block at or below `begin` can match.
+std::shared_ptr<TensorStorage> ExportedBlocks::find(const Place& place, DevicePtr begin, std::uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  auto next = regions_.upper_bound({begin.address, std::numeric_limits<std::uint64_t>::max()});
+  if (next == regions_.begin()) return nullptr;
+  const std::uint64_t start = std::prev(next)->first.first;
+  while (next != regions_.begin() && std::prev(next)->first.first == start) {
+    const Region& region = (--next)->second;
+    const std::uint64_t offset = begin.address - start;
+    if (region.place != place || offset > region.bytes || bytes > region.bytes - offset) continue;
+    if (auto storage = region.storage.lock()) return storage;
+  }
+  return nullptr;
+}
+
+}  // namespace drover

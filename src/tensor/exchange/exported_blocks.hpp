@@ -1,0 +1,54 @@
+// tensor/exchange/exported_blocks.hpp: device blocks that other libraries of this process use, by address.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "drover/base/mutex.hpp"
+#include "drover/device/memory.hpp"
+#include "drover/tensor/memory.hpp"
+
+namespace drover {
+
+class TensorStorage;
+
+/// Maps device addresses to the storage they belong to, while another library has them: an array at such an address
+/// is already a tensor, and is sent as one. One per process. Safe for all threads.
+class ExportedBlocks {
+ public:
+  [[nodiscard]] static ExportedBlocks& instance();
+
+  /// Registers a block for as long as the entry lives. Requires: destroyed before the storage, in the process that
+  /// made it.
+  class Entry {
+   public:
+    explicit Entry(const std::shared_ptr<TensorStorage>& storage);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    std::uint64_t begin_ = 0;
+    std::uint64_t number_ = 0;
+  };
+
+  /// The storage whose block contains all these bytes, the latest if there are several; null if there is none.
+  [[nodiscard]] std::shared_ptr<TensorStorage> find(const Place& place, DevicePtr begin, std::uint64_t bytes)
+      DROVER_EXCLUDES(mutex_);
+
+ private:
+  struct Region {
+    Place place;
+    std::uint64_t bytes = 0;
+    std::weak_ptr<TensorStorage> storage;  // that of the latest entry
+  };
+
+  Mutex mutex_;
+  // By address, then by order of registration.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Region> regions_ DROVER_GUARDED_BY(mutex_);
+  std::uint64_t next_ DROVER_GUARDED_BY(mutex_) = 1;
+};
+
+}  // namespace drover

@@ -1,0 +1,74 @@
+#include "tensor/memory/deferred_releases.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+#include "drover/base/log.hpp"
+#include "tensor/tensor_access.hpp"
+
+namespace drover {
+namespace {
+
+// Handles up to this are default streams, whose work is ordered with that of other streams.
+constexpr std::uintptr_t kLastDefaultStream = 2;
+// How long a release waits for work that seems to be done.
+constexpr std::chrono::microseconds kReleasePatience{20};
+
+bool seems_capturing(const Stream& stream) noexcept {
+  try {
+    return stream.is_capturing();
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, error.what());
+    return false;
+  }
+}
+
+bool seems_idle(const Stream& stream) noexcept {
+  try {
+    return stream.is_idle();
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, error.what());
+    return false;
+  }
+}
+
+void release_now(const Tensor& tensor, Stream& stream) noexcept {
+  const bool is_idle = seems_idle(stream);
+  if (is_idle && stream.native() > kLastDefaultStream) return;
+  try {
+    tensor.end_use(stream);
+    if (is_idle) static_cast<void>(TensorAccess::storage(tensor)->wait(Deadline::after(kReleasePatience)));
+  } catch (const std::exception& error) {  // the deleter that calls this must not throw
+    log(LogLevel::warn, error.what());
+  }
+}
+
+}  // namespace
+
+DeferredReleases& DeferredReleases::instance() {
+  static auto* const all = new DeferredReleases;  // never destroyed: tensors may be released during process exit
+  return *all;
+}
+
+void DeferredReleases::release(const Tensor& tensor, std::unique_ptr<Stream> stream) noexcept {
+  if (!seems_capturing(*stream)) return release_now(tensor, *stream);
+  const MutexLock lock(mutex_);
+  uses_.push_back({tensor, std::move(stream)});
+  has_any_ = true;
+}
+
+// Asks streams without the mutex, so that a child forked meanwhile does not inherit it locked.
+void DeferredReleases::retry() noexcept {
+  if (!has_any_) return;
+  for (Use& use : take_all()) release(use.tensor, std::move(use.stream));
+}
+
+std::vector<DeferredReleases::Use> DeferredReleases::take_all() {
+  const MutexLock lock(mutex_);
+  has_any_ = false;
+  return std::exchange(uses_, {});
+}
+
+}  // namespace drover

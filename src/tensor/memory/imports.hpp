@@ -1,0 +1,43 @@
+// tensor/memory/imports.hpp: memory of other libraries as slabs.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "drover/ipc/lease.hpp"
+#include "tensor/memory/slab_table.hpp"
+
+namespace drover {
+
+/// Makes memory of other libraries a slab, once for all its uses, and gives it back when no process uses it any more.
+/// What keeps such memory alive belongs to the other library, whose deleter may do anything: it is released without
+/// the mutex. Safe for all threads.
+class Imports {
+ public:
+  /// `table` must outlive this.
+  Imports(std::shared_ptr<Membership> membership, SlabTable& table)
+      : membership_(std::move(membership)), table_(table) {}
+
+  /// A lease on a whole allocation, and its slab, which is in the table. Holds `kept` until no process has a lease on
+  /// the block any more, or has it open. Throws as `MappedSlab::make`.
+  [[nodiscard]] std::pair<Lease, std::shared_ptr<MappedSlab>> open(const ForeignMemory& memory, const KeptBytes& kept)
+      DROVER_EXCLUDES(table_.mutex);
+  /// Removes imports that no process uses any more, for the caller to destroy.
+  [[nodiscard]] std::vector<SlabEntry> take_unused() DROVER_EXCLUDES(table_.mutex);
+  /// Closes what this process has opened by a handle and does not use: the owner may wait for that. Then gives peers
+  /// 250 ms to close their handles to our imports.
+  void await_peers() noexcept DROVER_EXCLUDES(table_.mutex);
+  /// Logs a warning for each import that other processes still use.
+  void warn_of_used() const noexcept DROVER_EXCLUDES(table_.mutex);
+
+ private:
+  [[nodiscard]] std::pair<Lease, std::shared_ptr<MappedSlab>> reopen(const ForeignMemory& memory,
+                                                                     const KeptBytes& kept)
+      DROVER_EXCLUDES(table_.mutex);
+
+  const std::shared_ptr<Membership> membership_;
+  SlabTable& table_;
+};
+
+}  // namespace drover

@@ -1,0 +1,102 @@
+#include "tensor/memory/retired_blocks.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+
+#include "drover/base/log.hpp"
+
+namespace drover {
+namespace {
+
+void wait_for_end(const WorkTicket& use, Deadline deadline) noexcept {
+  try {
+    static_cast<void>(use.work->wait(use.ticket, deadline));
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, error.what());
+  }
+}
+
+void finish(DeviceWork& work) noexcept {
+  try {
+    work.finish();
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, error.what());
+  }
+}
+
+}  // namespace
+
+// In a forked child another thread may have held the mutex, which then stays locked, and deleters of other libraries
+// must not run.
+RetiredBlocks::~RetiredBlocks() DROVER_NO_THREAD_ANALYSIS {
+  if (membership_->self() == kNobody) {
+    // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the child ends here
+    static_cast<void>(new std::vector<RetiredBlock>(std::move(blocks_)));
+    return;
+  }
+  for (const auto& block : take_all()) {
+    for (const auto& use : block.uses) finish(*use.work);
+  }
+}
+
+void RetiredBlocks::add(RetiredBlock block) {
+  const MutexLock lock(mutex_);
+  blocks_.push_back(std::move(block));
+  count_ = blocks_.size();
+}
+
+// Checks and waits without mutex_, which threads need to retire blocks.
+std::vector<RetiredBlock> RetiredBlocks::take_ended(Deadline patience) {
+  if (patience.has_passed()) {
+    if (!checking_.try_lock()) return {};
+  } else {
+    checking_.lock();
+  }
+  const std::scoped_lock lock(std::adopt_lock, checking_);
+  auto [ended, pending] = sort_out(take_all(), patience);
+  put_back(std::move(pending));
+  return std::move(ended);
+}
+
+bool RetiredBlocks::release_pollable(const std::function<void(RetiredBlock&)>& release) {
+  if (!checking_.try_lock()) return true;
+  const std::scoped_lock lock(std::adopt_lock, checking_);
+  auto blocks = take_all();
+  const auto pollable =
+      std::ranges::partition(blocks, [](const RetiredBlock& block) { return !block.is_pollable(); });
+  auto [ended, pending] = sort_out(
+      {std::make_move_iterator(pollable.begin()), std::make_move_iterator(pollable.end())}, Deadline::after({}));
+  blocks.erase(pollable.begin(), pollable.end());
+  std::ranges::for_each(ended, release);
+  const bool has_more = !pending.empty();
+  std::ranges::move(pending, std::back_inserter(blocks));
+  put_back(std::move(blocks));
+  return has_more;
+}
+
+RetiredBlocks::Sorted RetiredBlocks::sort_out(std::vector<RetiredBlock> blocks, Deadline patience) {
+  const bool is_patient = !patience.has_passed();
+  Sorted sorted;
+  for (RetiredBlock& block : blocks) {
+    if (is_patient) std::ranges::for_each(block.uses, [&](const auto& use) { wait_for_end(use, patience); });
+    auto& into = std::ranges::all_of(block.uses, has_ended) ? sorted.ended : sorted.pending;
+    into.push_back(std::move(block));
+  }
+  return sorted;
+}
+
+// The count still includes what is taken, so that a thread that needs memory waits for the thread that checks it.
+std::vector<RetiredBlock> RetiredBlocks::take_all() {
+  const MutexLock lock(mutex_);
+  count_ = blocks_.size();
+  return std::exchange(blocks_, {});
+}
+
+void RetiredBlocks::put_back(std::vector<RetiredBlock> blocks) {
+  const MutexLock lock(mutex_);
+  std::ranges::move(blocks, std::back_inserter(blocks_));
+  count_ = blocks_.size();
+}
+
+}  // namespace drover

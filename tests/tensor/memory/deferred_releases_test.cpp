@@ -1,0 +1,81 @@
+// Tensors on streams that capture graphs, which only GPUs can do.
+#include <chrono>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "drover/base/error.hpp"
+#include "drover/tensor/dlpack.hpp"
+#include "drover/tensor/tensor.hpp"
+#include "session/client/session_helpers.hpp"
+#include "support/expect_error.hpp"
+#include "support/gpu_capture.hpp"
+#include "support/test_session.hpp"
+#include "tensor/memory/gate.hpp"
+#include "tensor/memory/memory_support.hpp"
+
+namespace drover {
+namespace {
+
+class CapturedTensor : public test::PlaceTest {
+ protected:
+  static Device& device() { return backend_of(BackendKind::cuda).open(0); }
+
+  test::TestSession session_;
+  Memory memory_{session_.join()};
+};
+
+TEST_P(CapturedTensor, begin_use_during_a_capture_waits_for_the_elements) {
+  const auto captured = device().create_stream();
+  test::Gate gate(place());
+  const Tensor tensor = zeros(memory_, DType::uint8, {1000}, place());
+  gate.fill(tensor, 3);
+  const test::GpuCapture capture(*captured);
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    gate.open();
+  });
+  tensor.begin_use(*captured);
+  EXPECT_TRUE(tensor.is_ready()) << "a graph cannot wait for it";
+  opener.join();
+  EXPECT_TRUE(capture.end());
+  EXPECT_EQ(sum(tensor), 3000.0);
+}
+
+TEST_P(CapturedTensor, end_use_during_a_capture_throws) {
+  const auto captured = device().create_stream();
+  const Tensor tensor = full(memory_, DType::uint8, {1000}, 2, place());
+  const test::GpuCapture capture(*captured);
+  test::expect_error(Errc::invalid_argument, [&] { tensor.end_use(*captured); },
+                     {"captures a graph", "before or after the capture"});
+  EXPECT_EQ(sum(tensor), 2000.0) << "drover's own streams are not in the capture";
+  EXPECT_TRUE(capture.end());
+  tensor.end_use(*captured);
+  EXPECT_EQ(sum(tensor), 2000.0);
+}
+
+TEST_P(CapturedTensor, release_during_a_capture_takes_effect_after_it) {
+  const auto theirs = device().create_stream();
+  const auto native = static_cast<DlpackStream>(theirs->native());
+  Tensor tensor = zeros(memory_, DType::uint8, {1000}, place());
+  tensor.synchronize();
+  test::Gate gate(place());
+  DlpackArray array = to_dlpack(tensor, native);
+  tensor = Tensor();
+  const auto before = device().create_event();
+  gate.stream().record(*before);
+  theirs->wait(*before);  // work from before the capture, still in flight
+  theirs->fill(array.base, 1, 1000);
+  const test::GpuCapture capture(*theirs);
+  array = {};
+  EXPECT_EQ(memory_.claimed(place()), 1024U) << "the work from before the capture still uses it";
+  EXPECT_TRUE(capture.end());
+  EXPECT_EQ(memory_.claimed(place()), 1024U) << "likewise";
+  gate.open();
+  EXPECT_TRUE(test::eventually([&] { return memory_.claimed(place()) == 0; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, CapturedTensor, ::testing::Values("cuda:0"), test::place_name);
+
+}  // namespace
+}  // namespace drover
