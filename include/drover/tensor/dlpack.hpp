@@ -72,8 +72,7 @@ struct DLPackVersion {
   std::uint32_t minor;  ///< changes with the constants
 };
 
-/// An array with its owner, from DLPack 1.0 on. If the `major` version differs, only the first three fields are
-/// valid.
+/// An array with its owner, from DLPack 1.0 on. If `major` differs, only the first three fields are valid.
 struct DLManagedTensorVersioned {
   DLPackVersion version;                       ///< version of this structure
   void* manager_ctx;                           ///< for the owner

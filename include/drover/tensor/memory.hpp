@@ -36,8 +36,7 @@ struct Place {
   [[nodiscard]] static Place device(BackendKind backend, int index) noexcept {
     return {.is_device = true, .backend = backend, .index = index};
   }
-  /// Parses "cpu", "cuda:0" or "host:1"; throws `Errc::invalid_argument` for anything else. Does not check that the
-  /// device exists.
+  /// Parses "cpu", "cuda:0" or "host:1"; throws `Errc::invalid_argument` otherwise. The device need not exist.
   [[nodiscard]] static Place parse(std::string_view text);
 
   /// Same place.
@@ -160,8 +159,7 @@ class Memory {
   /// All slabs that are mapped here. Waits up to 100 ms for each ledger that is locked.
   [[nodiscard]] std::vector<SlabUsage> usage() const;
   /// Gives imported memory that no process uses any more back to its library, as every other method does too. Returns
-  /// at once if there is none, and asks no device. For programs that send such memory, then do something else for
-  /// long.
+  /// at once if there is none, and asks no device. For programs that stop using Memory after they sent such memory.
   void collect() const noexcept;
   /// Gives back every own slab that is empty, and unmaps every other one in which this process has no block.
   void trim();

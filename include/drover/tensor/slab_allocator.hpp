@@ -47,14 +47,12 @@ class SlabAllocator {
   /// At least `bytes` on a device for use in `stream`, aligned to 512; address 0 for 0 bytes. If the device or the
   /// budget has no more, empties the cache and waits for streams, then retries. Throws as `Memory::allocate`.
   [[nodiscard]] DevicePtr allocate(int device, std::uint64_t bytes, std::uintptr_t stream);
-  /// Records that `stream` uses the memory too: it is not reused before `stream` has done what it was given until
-  /// `free`.
+  /// Records that `stream` uses the memory too: it is reused only after what `stream` was given until `free` is done.
   void also_used_in(DevicePtr ptr, std::uintptr_t stream) noexcept;
   /// Frees the memory; what the streams were given until now may still use it. Logs an error for an unknown address.
   /// Does nothing in a forked child.
   void free(DevicePtr ptr) noexcept;
-  /// Releases the cache, and what was freed but cannot be reused: now if its streams are done, otherwise in a later
-  /// call.
+  /// Releases the cache, and freed memory that cannot be reused: now if its streams are done, or in a later call.
   void empty_cache() noexcept;
   /// Usage of one device, or of all.
   [[nodiscard]] SlabAllocatorUsage usage(std::optional<int> device = std::nullopt) const;

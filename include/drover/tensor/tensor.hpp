@@ -42,8 +42,7 @@ class TensorStorage;
 /// Work on a device is submitted in the order of the calls and done later; work on the CPU is done on return. Reading
 /// elements on the CPU waits for all work in flight on them, in this process or the one they came from. If that
 /// process died before its work was done, the reader gets `Errc::peer_lost`, never partial results. Different
-/// tensors, even views of the same elements, may be used from different threads; one Tensor object by one thread at a
-/// time.
+/// tensors, even views of the same elements, may be used from different threads; one object by one at a time.
 ///
 /// Only sending orders a write in one process with reads in another: docs/ownership.md.
 class Tensor {
@@ -183,7 +182,7 @@ template <TensorElement Element>
 /// The sum of all elements, on the host, to which this and the functions below copy elements of devices. Integers are
 /// summed modulo 2^64. Throws `Errc::unsupported` for complex types.
 [[nodiscard]] double sum(const Tensor& tensor);
-/// The elementwise sum, at the place of the first. Integers wrap. Throws `Errc::invalid_argument` if type or shape
+/// The elementwise sum, at the place of `one`. Integers wrap. Throws `Errc::invalid_argument` if types or shapes
 /// differ.
 [[nodiscard]] Tensor add(const Tensor& one, const Tensor& other);
 /// Every element times a number, which is converted to the tensor's type first.

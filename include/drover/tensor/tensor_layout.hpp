@@ -111,8 +111,7 @@ class TensorLayout {
   [[nodiscard]] TensorLayout squeeze(int dim) const;
   /// Repeats dimensions of size 1 (with stride 0) to the sizes of `shape`, which may add dimensions in front.
   [[nodiscard]] TensorLayout expand(const Dims& shape) const;
-  /// Parts along a dimension whose sizes differ by at most one, the larger ones first. Requires: 1 to a million
-  /// parts.
+  /// Parts along a dimension whose sizes differ by at most one, the larger ones first. At most a million parts.
   [[nodiscard]] std::vector<TensorLayout> split(int parts, int dim) const;
 
   /// Same type, shape, strides and offset.

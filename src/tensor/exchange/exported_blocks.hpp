@@ -20,8 +20,7 @@ class ExportedBlocks {
  public:
   [[nodiscard]] static ExportedBlocks& instance();
 
-  /// Registers a block for as long as the entry lives. Requires: destroyed before the storage, in the process that
-  /// made it.
+  /// Registers a block while the entry lives. Requires: destroyed before the storage, in the same process.
   class Entry {
    public:
     explicit Entry(const std::shared_ptr<TensorStorage>& storage);

@@ -21,8 +21,7 @@ WaitResult wait_for_point(TimelineTable& timelines, const TimelinePoint& point, 
                           Deadline deadline);
 
 /// One stream of a device, its timeline, and tickets: when a ticket is done, so is everything that was submitted
-/// before it was issued. All work of a `Memory` on a device goes through one of these, and so is ordered. Safe for
-/// all threads.
+/// before it was issued. Orders all work of a `Memory` on a device. Safe for all threads.
 ///
 /// With `Ordering::host` there is no timeline: nothing leaves the process before the stream is done with it, and
 /// nothing is submitted before its input is ready.
@@ -45,8 +44,7 @@ class DeviceWork {
   [[nodiscard]] const Membership& session() const noexcept { return *membership_; }
   /// Waits until the stream is idle. Meanwhile calls `reap_without_keeper`.
   void finish() DROVER_EXCLUDES(mutex_);
-  /// Frees the points of dead processes that the stream waits for, as the keeper does; does nothing while there is a
-  /// keeper.
+  /// Without a keeper, frees the points of dead processes that the stream waits for, as a keeper does.
   void reap_without_keeper() noexcept DROVER_EXCLUDES(mutex_);
   /// Whether other processes can wait for its points.
   [[nodiscard]] bool has_timeline() const noexcept { return slot_.has_value(); }

@@ -1,5 +1,4 @@
-// tensor/memory/foreign_memory.hpp: device memory of other libraries as slabs, and the files of slabs shared by a
-// handle.
+// tensor/memory/foreign_memory.hpp: device memory of other libraries, and files of slabs shared by a handle.
 #pragma once
 
 #include <cstdint>

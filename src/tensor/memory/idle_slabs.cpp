@@ -81,8 +81,7 @@ bool IdleSlabs::may_become_idle(const SlabTable& table, const SlabEntry& entry) 
   if (entry.claims > 0 || entry.imported) return false;
   if (slab.is_by_handle()) return idle_bytes_ > 0;
   if (slab.place().is_device) return false;
-  // Also where nothing is kept: the owner may still have blocks in it. More blocks arrive in slabs of the common
-  // size.
+  // Also where nothing is kept, since its owner may still use it. Slabs of the common size stay for later blocks.
   if (!slab.is_own()) return slab.bytes() != options_.slab_bytes;
   return keeps_at(slab.place()) && (slab.is_for_one() || has_other_common(table, slab));
 }

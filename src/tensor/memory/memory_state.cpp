@@ -303,8 +303,7 @@ void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint
 }
 
 // Returns whether a poller must check the slab later. Emptied slabs are dropped here, when a block ends after new
-// slabs were mapped, and not when they are mapped: to unmap large memory takes long, and the caller waits for the new
-// block.
+// slabs were mapped, and not when they are mapped: to unmap takes long, and the caller waits for the new block.
 bool MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
   // Only for large blocks: small ones end often, and must not wait until files are read.
   const bool is_large = slab->is_for_one() || (!slab->is_own() && slab->bytes() > options_.slab_bytes);
