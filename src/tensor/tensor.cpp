@@ -43,19 +43,19 @@ Memory Tensor::memory() const { return TensorAccess::storage(*this)->memory(); }
 
 std::vector<Tensor> Tensor::split(int parts, int dim) const {
   std::vector<Tensor> tensors;
-  for (const auto& layout : layout_.split(parts, dim)) tensors.push_back(view(layout));
+  for (const auto& layout : layout_.split(parts, dim)) tensors.push_back({storage_, layout});
   return tensors;
 }
 
 Tensor Tensor::reshape(const Dims& shape) const {
   try {
-    return view(layout_.reshape(shape));
+    return {storage_, layout_.reshape(shape)};
   } catch (const Error& error) {
     if (layout_.is_contiguous() || storage_ == nullptr) throw;
   }
   // Throws before anything is copied if the shape is impossible.
   const auto reshaped = TensorLayout::contiguous(dtype(), this->shape()).reshape(shape);
-  return copy().view(reshaped);
+  return {copy().storage_, reshaped};
 }
 
 Tensor Tensor::contiguous() const { return layout_.is_contiguous() ? *this : copy(); }
@@ -76,14 +76,6 @@ Tensor Tensor::to(const Place& place) const {
   return made;
 }
 
-void Tensor::check_dtype(DType dtype) const {
-  if (dtype == this->dtype()) return;
-  throw Error(
-      Errc::invalid_argument,
-      fmt::format("cannot access {} as elements of type {}", drover::to_string(layout_), drover::to_string(dtype)),
-      "use the type of the tensor");
-}
-
 std::span<std::byte> Tensor::element_bytes(Deadline deadline) const {
   const auto& storage = TensorAccess::storage(*this);
   if (!layout_.is_contiguous()) {
@@ -99,7 +91,15 @@ std::span<std::byte> Tensor::element_bytes(Deadline deadline) const {
   return storage->block().bytes().subspan(layout_.extent_bytes().begin, bytes());
 }
 
-void Tensor::read_item(DType dtype, std::span<std::byte> element) const {
+std::span<std::byte> Tensor::element_bytes(DType dtype, Deadline deadline) const {
+  if (dtype == this->dtype()) return element_bytes(deadline);
+  throw Error(
+      Errc::invalid_argument,
+      fmt::format("cannot access {} as elements of type {}", drover::to_string(layout_), drover::to_string(dtype)),
+      "use the type of the tensor");
+}
+
+void Tensor::item(DType dtype, std::span<std::byte> element) const {
   const auto& storage = TensorAccess::storage(*this);
   if (element_count() != 1 || dtype != this->dtype()) {
     throw Error(Errc::invalid_argument,

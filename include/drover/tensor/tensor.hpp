@@ -70,21 +70,21 @@ class Tensor {
   // Views: other layouts of the same elements. See TensorLayout.
 
   /// One index of a dimension, which is removed.
-  [[nodiscard]] Tensor select(int dim, std::int64_t index) const { return view(layout_.select(dim, index)); }
-  /// Every `step`th index from `begin` to before `end`.
+  [[nodiscard]] Tensor select(int dim, std::int64_t index) const { return {storage_, layout_.select(dim, index)}; }
+  /// Every `step`th index from `begin` up to `end`.
   [[nodiscard]] Tensor slice(int dim, std::int64_t begin, std::int64_t end = kToEnd, std::int64_t step = 1) const {
-    return view(layout_.slice(dim, begin, end, step));
+    return {storage_, layout_.slice(dim, begin, end, step)};
   }
   /// Dimension i becomes what dimension order[i] was.
-  [[nodiscard]] Tensor permute(const Dims& order) const { return view(layout_.permute(order)); }
+  [[nodiscard]] Tensor permute(const Dims& order) const { return {storage_, layout_.permute(order)}; }
   /// Swaps two dimensions.
-  [[nodiscard]] Tensor transpose(int a, int b) const { return view(layout_.transpose(a, b)); }
+  [[nodiscard]] Tensor transpose(int a, int b) const { return {storage_, layout_.transpose(a, b)}; }
   /// Adds a dimension of size 1 before `dim`.
-  [[nodiscard]] Tensor unsqueeze(int dim) const { return view(layout_.unsqueeze(dim)); }
+  [[nodiscard]] Tensor unsqueeze(int dim) const { return {storage_, layout_.unsqueeze(dim)}; }
   /// Removes a dimension of size 1.
-  [[nodiscard]] Tensor squeeze(int dim) const { return view(layout_.squeeze(dim)); }
+  [[nodiscard]] Tensor squeeze(int dim) const { return {storage_, layout_.squeeze(dim)}; }
   /// Repeats dimensions of size 1.
-  [[nodiscard]] Tensor expand(const Dims& shape) const { return view(layout_.expand(shape)); }
+  [[nodiscard]] Tensor expand(const Dims& shape) const { return {storage_, layout_.expand(shape)}; }
   /// Parts along a dimension, whose sizes differ by at most one.
   [[nodiscard]] std::vector<Tensor> split(int parts, int dim = 0) const;
   /// The same elements in another shape: a view if strides can express it, otherwise of a copy.
@@ -107,8 +107,7 @@ class Tensor {
   /// tensor is not contiguous, or it lies on a device.
   template <TensorElement Element>
   [[nodiscard]] std::span<Element> elements(Deadline deadline = Deadline::never()) const {
-    check_dtype(dtype_of<Element>());
-    const auto bytes = element_bytes(deadline);
+    const auto bytes = element_bytes(dtype_of<Element>(), deadline);
     return {reinterpret_cast<Element*>(bytes.data()), bytes.size() / sizeof(Element)};
   }
   /// The same as bytes, for any type, e.g. for `serialize` and `write_npy`. Their layout is
@@ -119,7 +118,7 @@ class Tensor {
   template <TensorElement Element>
   [[nodiscard]] Element item() const {
     Element element{};
-    read_item(dtype_of<Element>(), std::as_writable_bytes(std::span(&element, 1)));
+    item(dtype_of<Element>(), std::as_writable_bytes(std::span(&element, 1)));
     return element;
   }
   /// The address of the first element on its device, for work between `begin_use` and `end_use`. Throws
@@ -145,9 +144,9 @@ class Tensor {
   friend class TensorAccess;
   Tensor(std::shared_ptr<TensorStorage> storage, const TensorLayout& layout) noexcept
       : storage_(std::move(storage)), layout_(layout) {}
-  [[nodiscard]] Tensor view(const TensorLayout& layout) const { return {storage_, layout}; }
-  void check_dtype(DType dtype) const;
-  void read_item(DType dtype, std::span<std::byte> element) const;
+  // Both require that the tensor has this type.
+  [[nodiscard]] std::span<std::byte> element_bytes(DType dtype, Deadline deadline) const;
+  void item(DType dtype, std::span<std::byte> element) const;
 
   std::shared_ptr<TensorStorage> storage_;  // shared: by all views
   TensorLayout layout_;

@@ -180,13 +180,13 @@ void DeviceWork::finish() {
     return is_stream_idle();
   };
   while (!is_idle()) {
-    reap_without_keeper();
+    recover_without_keeper();
     static_cast<void>(stream_->synchronize(Deadline::after(kWorkPause)));
   }
 }
 
 // The keeper frees streams that wait for dead processes. Without a keeper, each process frees its own.
-void DeviceWork::reap_without_keeper() noexcept {
+void DeviceWork::recover_without_keeper() noexcept {
   try {
     membership_->check();
   } catch (const Error&) {

@@ -42,10 +42,10 @@ class DeviceWork {
   }
   /// The session whose points it can wait for.
   [[nodiscard]] const Membership& session() const noexcept { return *membership_; }
-  /// Waits until the stream is idle. Meanwhile calls `reap_without_keeper`.
+  /// Waits until the stream is idle. Meanwhile calls `recover_without_keeper`.
   void finish() DROVER_EXCLUDES(mutex_);
   /// Without a keeper, frees the points of dead processes that the stream waits for, as a keeper does.
-  void reap_without_keeper() noexcept DROVER_EXCLUDES(mutex_);
+  void recover_without_keeper() noexcept DROVER_EXCLUDES(mutex_);
   /// Whether other processes can wait for its points.
   [[nodiscard]] bool has_timeline() const noexcept { return slot_.has_value(); }
 

@@ -7,13 +7,13 @@
 
 namespace drover {
 
-void DeviceWorks::reap_without_keeper() noexcept {
+void DeviceWorks::recover_without_keeper() noexcept {
   std::vector<std::shared_ptr<DeviceWork>> works;
   {
     const MutexLock lock(mutex_);
     for (const auto& [place, work] : works_) works.push_back(work);
   }
-  for (const auto& work : works) work->reap_without_keeper();
+  for (const auto& work : works) work->recover_without_keeper();
 }
 
 std::shared_ptr<TimelineTable> DeviceWorks::timelines() {

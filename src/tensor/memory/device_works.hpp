@@ -20,8 +20,8 @@ class DeviceWorks {
   [[nodiscard]] std::shared_ptr<DeviceWork> at(const Place& place) DROVER_EXCLUDES(mutex_);
   /// The timelines of the session; opened on first use.
   [[nodiscard]] std::shared_ptr<TimelineTable> timelines() DROVER_EXCLUDES(timelines_mutex_);
-  /// Calls DeviceWork::reap_without_keeper for all: before a caller waits for a whole device.
-  void reap_without_keeper() noexcept DROVER_EXCLUDES(mutex_);
+  /// Calls DeviceWork::recover_without_keeper for all: before a caller waits for a whole device.
+  void recover_without_keeper() noexcept DROVER_EXCLUDES(mutex_);
 
  private:
   const std::shared_ptr<Membership> membership_;

@@ -197,7 +197,7 @@ Block MemoryState::allocate_in_new(const Place& place, std::uint64_t bytes) {
     std::vector<SlabEntry> dropped;
     const MutexLock lock(table_.mutex);
     dropped = idle_.take_surplus(table_, place, bytes);
-    if (!dropped.empty()) works_.reap_without_keeper();
+    if (!dropped.empty()) works_.recover_without_keeper();
   }
   const auto slab = make_slab(place, bytes);
   Lease lease = slab->book().allocate(bytes);
@@ -326,7 +326,7 @@ bool MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64
       return &entry == own || (may_be_emptied && is_emptied(entry) && entry.idle_since == Clock::time_point());
     });
   }
-  if (!dropped.empty() || !surplus.empty()) works_.reap_without_keeper();
+  if (!dropped.empty() || !surplus.empty()) works_.recover_without_keeper();
   return is_for_later && !is_surplus;
 }
 
@@ -359,7 +359,7 @@ void MemoryState::release_retired(Deadline patience) noexcept {
 void MemoryState::end_imports() noexcept {
   if (table_.import_count == 0 || membership_->self() == kNobody) return;
   const std::vector<SlabEntry> unused = imports_.take_unused();
-  if (!unused.empty()) works_.reap_without_keeper();
+  if (!unused.empty()) works_.recover_without_keeper();
 }
 
 bool MemoryState::trim() {
@@ -371,7 +371,7 @@ bool MemoryState::trim() {
     if (entry.imported) return entry.is_import_unused();
     return entry.claims == 0 && (!entry.slab->is_own() || entry.slab->is_empty());
   });
-  if (!dropped.empty()) works_.reap_without_keeper();
+  if (!dropped.empty()) works_.recover_without_keeper();
   return !dropped.empty();
 }
 
@@ -382,7 +382,7 @@ bool MemoryState::poll_idle(bool is_by_handle) noexcept {
   IdleSlabs::Expired expired;
   const MutexLock lock(table_.mutex);
   expired = idle_.take_expired(table_, is_by_handle, is_short);
-  if (!expired.slabs.empty()) works_.reap_without_keeper();
+  if (!expired.slabs.empty()) works_.recover_without_keeper();
   return expired.has_more;
 }
 
