@@ -193,12 +193,12 @@ Block MemoryState::allocate_in_mapped(const Place& place, std::uint64_t bytes) {
 }
 
 Block MemoryState::allocate_in_new(const Place& place, std::uint64_t bytes) {
+  std::vector<SlabEntry> surplus;
   {
-    std::vector<SlabEntry> dropped;
     const MutexLock lock(table_.mutex);
-    dropped = idle_.take_surplus(table_, place, bytes);
-    if (!dropped.empty()) works_.recover_without_keeper();
+    surplus = idle_.take_surplus(table_, place, bytes);
   }
+  drop(std::move(surplus));
   const auto slab = make_slab(place, bytes);
   Lease lease = slab->book().allocate(bytes);
   if (!lease.is_open()) {
@@ -308,26 +308,38 @@ bool MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64
   // Only for large blocks: small ones end often, and must not wait until files are read.
   const bool is_large = slab->is_for_one() || (!slab->is_own() && slab->bytes() > options_.slab_bytes);
   const bool is_short = is_large && idle_.keeps_at(slab->place()) && is_host_short_of_memory_cached();
-  std::vector<SlabEntry> dropped;  // destroyed, and so unmapped, after the mutex is unlocked
   std::vector<SlabEntry> surplus;
-  const MutexLock lock(table_.mutex);
-  table_.claimed[slab->place()] -= bytes;
-  const auto at = table_.entries.find(slab->generation());
-  const bool has_ended = at != table_.entries.end() && --at->second.claims == 0;
-  const bool is_for_later = has_ended && idle_.may_become_idle(table_, at->second);
-  const bool may_stay = is_for_later && !is_short;
-  const bool is_surplus =
-      has_ended && idle_.is_idle(table_, at->second) && !(may_stay && idle_.keep(table_, at->second));
-  if (is_for_later && !is_surplus) surplus = idle_.take_surplus(table_, slab->place());
-  const SlabEntry* const own = is_surplus ? &at->second : nullptr;
-  const bool may_be_emptied = std::exchange(has_new_slabs_, false);
-  if (is_surplus || may_be_emptied) {
-    dropped = table_.take_if([&](const SlabEntry& entry) {
-      return &entry == own || (may_be_emptied && is_emptied(entry) && entry.idle_since == Clock::time_point());
-    });
+  std::vector<SlabEntry> emptied;
+  bool needs_poll = false;
+  {
+    const MutexLock lock(table_.mutex);
+    table_.claimed[slab->place()] -= bytes;
+    const auto at = table_.entries.find(slab->generation());
+    const bool has_ended = at != table_.entries.end() && --at->second.claims == 0;
+    const bool is_for_later = has_ended && idle_.may_become_idle(table_, at->second);
+    const bool may_stay = is_for_later && !is_short;
+    const bool is_dropped =
+        has_ended && idle_.is_idle(table_, at->second) && !(may_stay && idle_.keep(table_, at->second));
+    needs_poll = is_for_later && !is_dropped;
+    if (needs_poll) surplus = idle_.take_surplus(table_, slab->place());
+    const SlabEntry* const own = is_dropped ? &at->second : nullptr;
+    const bool may_be_emptied = std::exchange(has_new_slabs_, false);
+    if (is_dropped || may_be_emptied) {
+      emptied = table_.take_if([&](const SlabEntry& entry) {
+        return &entry == own || (may_be_emptied && is_emptied(entry) && entry.idle_since == Clock::time_point());
+      });
+    }
   }
-  if (!dropped.empty() || !surplus.empty()) works_.recover_without_keeper();
-  return is_for_later && !is_surplus;
+  drop(std::move(surplus));
+  drop(std::move(emptied));
+  return needs_poll;
+}
+
+// To unmap may wait for a whole device, and so for streams that wait for dead processes.
+void MemoryState::drop(std::vector<SlabEntry> slabs) noexcept {
+  if (slabs.empty()) return;
+  works_.recover_without_keeper();
+  slabs.clear();
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): its parts are
@@ -358,21 +370,23 @@ void MemoryState::release_retired(Deadline patience) noexcept {
 
 void MemoryState::end_imports() noexcept {
   if (table_.import_count == 0 || membership_->self() == kNobody) return;
-  const std::vector<SlabEntry> unused = imports_.take_unused();
-  if (!unused.empty()) works_.recover_without_keeper();
+  drop(imports_.take_unused());
 }
 
 bool MemoryState::trim() {
   static_cast<void>(membership_->require_self());
   release_retired(Deadline::after({}));
-  std::vector<SlabEntry> dropped;
-  const MutexLock lock(table_.mutex);
-  dropped = table_.take_if([](const SlabEntry& entry) {
-    if (entry.imported) return entry.is_import_unused();
-    return entry.claims == 0 && (!entry.slab->is_own() || entry.slab->is_empty());
-  });
-  if (!dropped.empty()) works_.recover_without_keeper();
-  return !dropped.empty();
+  std::vector<SlabEntry> unused;
+  {
+    const MutexLock lock(table_.mutex);
+    unused = table_.take_if([](const SlabEntry& entry) {
+      if (entry.imported) return entry.is_import_unused();
+      return entry.claims == 0 && (!entry.slab->is_own() || entry.slab->is_empty());
+    });
+  }
+  const bool has_any = !unused.empty();
+  drop(std::move(unused));
+  return has_any;
 }
 
 // Neither poll may release what keeps another library's memory alive: its deleter may want a lock (such as Python's)
@@ -380,9 +394,11 @@ bool MemoryState::trim() {
 bool MemoryState::poll_idle(bool is_by_handle) noexcept {
   const bool is_short = !is_by_handle && is_host_short_of_memory();
   IdleSlabs::Expired expired;
-  const MutexLock lock(table_.mutex);
-  expired = idle_.take_expired(table_, is_by_handle, is_short);
-  if (!expired.slabs.empty()) works_.recover_without_keeper();
+  {
+    const MutexLock lock(table_.mutex);
+    expired = idle_.take_expired(table_, is_by_handle, is_short);
+  }
+  drop(std::move(expired.slabs));
   return expired.has_more;
 }
 

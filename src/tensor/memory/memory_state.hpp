@@ -73,6 +73,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] Block claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) DROVER_REQUIRES(table_.mutex);
   [[nodiscard]] bool end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept
       DROVER_EXCLUDES(table_.mutex);
+  void drop(std::vector<SlabEntry> slabs) noexcept DROVER_EXCLUDES(table_.mutex);
   bool poll_idle(bool is_by_handle) noexcept DROVER_EXCLUDES(table_.mutex);
   bool poll_retired() noexcept;
   [[noreturn]] void throw_exhausted(const Error& error, const Place& place) const DROVER_EXCLUDES(table_.mutex);

@@ -189,7 +189,8 @@ TEST(TensorText, short_memory_and_invalid_options_throw) {
        {TensorTextOptions{.decimals = -1}, TensorTextOptions{.decimals = 18}, TensorTextOptions{.most_elements = -1},
         TensorTextOptions{.most_elements = 1'000'001}, TensorTextOptions{.edge_elements = 0},
         TensorTextOptions{.line_width = 0}}) {
-    expect_error(Errc::invalid_argument, [&] { static_cast<void>(format_tensor(none, memory, options)); }, {"out of range"});
+    expect_error(Errc::invalid_argument, [&] { static_cast<void>(format_tensor(none, memory, options)); },
+                 {"out of range"});
   }
 }
 
