@@ -7,7 +7,7 @@
 #include "calls.hpp"
 #include "drover/base/clock.hpp"
 #include "drover/base/error.hpp"
-#include "drover/pool/progress.hpp"
+#include "drover/pool/results.hpp"
 #include "support.hpp"
 
 namespace drover::python {

@@ -3,7 +3,6 @@
 #include <csignal>
 
 #include "drover/base/error.hpp"
-#include "drover/pool/stack_text.hpp"
 #include "drover/pool/this_worker.hpp"
 #include "plain.hpp"
 #include "support.hpp"

@@ -91,7 +91,7 @@ class FutureValue : public FutureState {
 };
 
 /// Whether this thread completes futures: it must not wait for one.
-[[nodiscard]] bool is_completing_thread() noexcept;
+[[nodiscard]] bool is_callback_thread() noexcept;
 /// Throws `Errc::invalid_argument` if it does.
 void check_may_wait();
 

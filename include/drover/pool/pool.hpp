@@ -16,8 +16,6 @@
 #include "drover/pool/future.hpp"
 #include "drover/pool/results.hpp"
 #include "drover/pool/task.hpp"
-#include "drover/pool/task_call.hpp"
-#include "drover/pool/task_options.hpp"
 #include "drover/pool/worker_plan.hpp"
 #include "drover/session/process.hpp"
 #include "drover/session/session.hpp"

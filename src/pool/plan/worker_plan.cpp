@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "pool/plan/worker_plan_admission.hpp"
-#include "pool/plan/worker_plan_cpus.hpp"
-#include "pool/plan/worker_plan_devices.hpp"
-#include "pool/plan/worker_plan_environment.hpp"
+#include "pool/plan/admission.hpp"
+#include "pool/plan/cpus.hpp"
+#include "pool/plan/devices.hpp"
+#include "pool/plan/environment.hpp"
 
 namespace drover {
 namespace {

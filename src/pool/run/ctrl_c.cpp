@@ -10,16 +10,15 @@
 #include <cstdint>
 
 #include "drover/base/mutex.hpp"
-#include "pool/run/pool_core.hpp"
 
 namespace drover::ctrl_c {
 namespace {
 
-constexpr std::size_t kMostPools = 64;  // more pools than that at a time are not told
+constexpr std::size_t kMostPools = 64;  // further pools are not woken
 constexpr int kNone = 0;
 
 std::atomic<int> pressed{0};
-// Descriptors that wake the pools, plus one so that 0 is none; read by the handler.
+// The eventfds plus one, so that 0 is none. The handler reads them.
 std::array<std::atomic<int>, kMostPools> wake_fds{};
 
 struct Installed {
@@ -29,7 +28,7 @@ struct Installed {
 };
 
 Installed& installed() {
-  static auto* const made = new Installed;  // never destroyed: pools may be globals
+  static auto* const made = new Installed;  // never destroyed, because pools may be globals
   return *made;
 }
 
@@ -47,30 +46,30 @@ void on_interrupt(int /*signal*/) {
 
 }  // namespace
 
-void add(const std::shared_ptr<PoolCore>& pool) {
+void add(int wake) {
   Installed& all = installed();
   const MutexLock lock(all.mutex);
   bool is_added = false;
   for (std::size_t i = 0; i < wake_fds.size() && !is_added; ++i) {
     int none = kNone;
-    is_added = wake_fds.at(i).compare_exchange_strong(none, pool->wake_fd() + 1);
+    is_added = wake_fds.at(i).compare_exchange_strong(none, wake + 1);
   }
   if (!is_added || all.pools++ > 0) return;
   pressed = 0;
   struct sigaction current{};
   ::sigaction(SIGINT, nullptr, &current);
-  if (current.sa_handler != SIG_DFL) return;  // the program has its own way
+  if (current.sa_handler != SIG_DFL) return;  // the program has its own handler
   struct sigaction ours{};
   ours.sa_handler = on_interrupt;
   ours.sa_flags = SA_RESTART;
   all.is_ours = ::sigaction(SIGINT, &ours, nullptr) == 0;
 }
 
-void remove(const PoolCore& pool) noexcept {
+void remove(int wake) noexcept {
   Installed& all = installed();
   const MutexLock lock(all.mutex);
   for (auto& fd : wake_fds) {
-    int number = pool.wake_fd() + 1;
+    int number = wake + 1;
     if (!fd.compare_exchange_strong(number, kNone)) continue;
     if (--all.pools > 0 || !all.is_ours) return;
     all.is_ours = false;

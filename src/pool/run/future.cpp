@@ -14,7 +14,7 @@
 #include "drover/base/error.hpp"
 #include "ipc/wake/bell.hpp"
 #include "ipc/wake/futex.hpp"
-#include "pool/run/completing.hpp"
+#include "pool/run/callback_thread.hpp"
 
 namespace drover::detail {
 namespace {
@@ -47,9 +47,9 @@ void run_all(Calls calls) noexcept {
 
 }  // namespace
 
-CompletingThread::CompletingThread() noexcept { completes_here = true; }
-CompletingThread::~CompletingThread() { completes_here = false; }
-bool is_completing_thread() noexcept { return completes_here; }
+CallbackThread::CallbackThread() noexcept { completes_here = true; }
+CallbackThread::~CallbackThread() { completes_here = false; }
+bool is_callback_thread() noexcept { return completes_here; }
 
 void check_may_wait() {
   require(!completes_here, "a result was waited for by the thread that takes results in, which would wait for ever",

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "drover/pool/task_call.hpp"
+#include "drover/pool/task.hpp"
 
 namespace drover {
 

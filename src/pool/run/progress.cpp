@@ -1,4 +1,4 @@
-#include "drover/pool/progress.hpp"
+#include "drover/pool/results.hpp"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -127,12 +127,12 @@ PoolWorkerArguments PoolWorkerArguments::parse(const std::vector<std::string>& a
 class WorkerLoop {
  public:
   explicit WorkerLoop(Worker& worker)
-      : told_(PoolWorkerArguments::parse(worker.arguments())),
-        inbox_(worker.session(), told_.inbox),
-        results_(worker.session(), told_.results),
-        board_(open_board(worker.session().fetch(told_.board)).worker(told_.slot)),
-        self_(told_.slot, worker.name(), told_.place, worker.session(),
-              Memory(worker.session(), memory_options(told_))) {}
+      : arguments_(PoolWorkerArguments::parse(worker.arguments())),
+        inbox_(worker.session(), arguments_.inbox),
+        results_(worker.session(), arguments_.results),
+        board_(open_board(worker.session().fetch(arguments_.board)).worker(arguments_.slot)),
+        self_(arguments_.slot, worker.name(), arguments_.place, worker.session(),
+              Memory(worker.session(), memory_options(arguments_))) {}
 
   void run() {
     prepare();
@@ -162,7 +162,7 @@ class WorkerLoop {
     self_.show_title_ = [&board = board_](std::string_view title) { show_title(board, title); };
     current_worker = &self_;
     TaskTable::instance().close();
-    if (TaskTable::instance().fingerprint() != told_.fingerprint) {
+    if (TaskTable::instance().fingerprint() != arguments_.fingerprint) {
       throw Error(
           Errc::invalid_argument, "this worker knows other tasks than the application",
           "make tasks known unconditionally, before main, so that every process of the program has the same; do "
@@ -176,17 +176,17 @@ class WorkerLoop {
 
   // Before the first task, which then does not pay for it; and a device that cannot be used is known at once.
   void open_device() {
-    if (!told_.place.is_device) return;
-    Backend& backend = backend_of(told_.place.backend);
-    const auto info = backend.devices().at(static_cast<std::size_t>(told_.place.index));
+    if (!arguments_.place.is_device) return;
+    Backend& backend = backend_of(arguments_.place.backend);
+    const auto info = backend.devices().at(static_cast<std::size_t>(arguments_.place.index));
     set_text(board_.device, uuid_text(info));
-    if (uuid_text(info) != told_.uuid) {
+    if (uuid_text(info) != arguments_.uuid) {
       throw Error(Errc::not_found,
-                  fmt::format("{} is the device {} in this worker, where {} was to be", told_.uuid,
-                              to_string(told_.place), uuid_text(info)),
+                  fmt::format("{} is the device {} in this worker, where {} was to be", arguments_.uuid,
+                              to_string(arguments_.place), uuid_text(info)),
                   "let the program not change CUDA_VISIBLE_DEVICES before drover::init");
     }
-    if (told_.opens_device) static_cast<void>(backend.open(told_.place.index));
+    if (arguments_.opens_device) static_cast<void>(backend.open(arguments_.place.index));
   }
 
   void read_calls() {
@@ -285,8 +285,8 @@ class WorkerLoop {
 
   // A value lies in the writer already, but for its header.
   void say(ResultHeader header, const Encoder& result) {
-    header.slot = static_cast<std::uint16_t>(told_.slot);
-    header.starts = told_.starts;
+    header.slot = static_cast<std::uint16_t>(arguments_.slot);
+    header.starts = arguments_.starts;
     header.bytes = static_cast<std::uint32_t>(result.bytes().size());
     header.tensors = static_cast<std::uint16_t>(result.tensors().size());
     if (header.kind == ResultKind::value) {
@@ -302,7 +302,7 @@ class WorkerLoop {
     }
   }
 
-  PoolWorkerArguments told_;
+  PoolWorkerArguments arguments_;
   Queue inbox_;
   Queue results_;
   BoardWorker& board_;

@@ -1,4 +1,4 @@
-// pool/run/worker_slot.hpp: a worker as its pool knows it.
+// pool/run/worker_slot.hpp: a worker as its pool sees it.
 #pragma once
 
 #include <algorithm>
@@ -18,43 +18,43 @@
 
 namespace drover {
 
-/// Tasks that went to a worker in one message.
+/// Tasks that a worker was sent in one message.
 struct Batch {
-  std::uint32_t sequence = 0;  ///< of the batches of its worker
+  std::uint32_t sequence = 0;  ///< among the batches of its worker
   std::vector<TaskPtr> tasks;  ///< as sent
-  std::uint16_t limit = 0;     ///< those from here on were taken back
-  std::uint16_t finished = 0;  ///< those before have come back
-  bool is_tiny = false;        ///< whether its tasks are known to take next to no time
+  std::uint16_t limit = 0;     ///< tasks from this index on were taken back
+  std::uint16_t finished = 0;  ///< tasks before this index have returned
+  bool is_tiny = false;        ///< whether its tasks are expected to be very short
 };
 
-/// How a worker is.
+/// The state of a slot's process.
 enum class SlotState : std::uint8_t {
   absent,    ///< there is no process
-  starting,  ///< there is one, which is not ready
+  starting,  ///< the process is not ready yet
   ready,     ///< it takes tasks
-  ending,    ///< it was told to end
+  ending,    ///< it was asked to exit
 };
 
-/// A number of a pool, and the process that has it now.
+/// A worker number of a pool and the process that currently has it.
 struct WorkerSlot {
   std::size_t index = 0;
   WorkerPlan plan;
   BoardWorker* board = nullptr;
   SlotState state = SlotState::absent;
-  bool is_wanted = true;              ///< whether a process that ends is replaced
-  int failed_starts = 0;              ///< processes in a row that ended before they were ready
-  Clock::time_point start_at;         ///< not before that
-  Clock::time_point began;            ///< when `state` began
+  bool is_wanted = true;              ///< whether a process that exits is replaced
+  int failed_starts = 0;              ///< consecutive processes that exited before they were ready
+  Clock::time_point start_at;         ///< earliest time of the next start
+  Clock::time_point began;            ///< when `state` was entered
   std::optional<Queue> inbox;         ///< of this process
-  std::uint32_t next_sequence = 1;    ///< of batches
-  std::deque<Batch> batches;          ///< with tasks that have not come back
-  std::size_t outstanding = 0;        ///< such tasks
-  std::uint64_t done_by_process = 0;  ///< tasks that came back from this process
-  std::vector<std::size_t> lanes;     ///< of pending tasks that it may take
-  std::size_t own_lane = 0;           ///< of tasks that only it may take
-  std::uint64_t seen_in = 0;          ///< the task in which it was asked where it is, before it was killed
-  std::string seen_at;                ///< what it said
-  bool sees_others = false;           ///< whether it can open tensors on all devices, and has one of its own
+  std::uint32_t next_sequence = 1;    ///< of the next batch
+  std::deque<Batch> batches;          ///< with tasks that have not returned
+  std::size_t outstanding = 0;        ///< number of those tasks
+  std::uint64_t done_by_process = 0;  ///< tasks that this process has returned
+  std::vector<std::size_t> lanes;     ///< lanes of pending tasks that it serves
+  std::size_t own_lane = 0;           ///< lane of tasks that only it may run
+  std::uint64_t sampled_task = 0;     ///< the overdue task during which its stack was sampled
+  std::string sampled_stack;          ///< that stack
+  bool sees_others = false;           ///< whether it has a device and can open tensors on all others
 
   [[nodiscard]] std::uint32_t starts() const noexcept { return board->starts.load(std::memory_order_relaxed); }
   [[nodiscard]] std::string place() const { return plan.device ? device_id(plan.device->info) : "cpu"; }
@@ -62,11 +62,10 @@ struct WorkerSlot {
   [[nodiscard]] Place device_place() const {
     return plan.device ? Place::device(plan.device->info.backend, plan.device->info.index) : Place::cpu();
   }
-  /// Whether tasks of this lane are for it.
   [[nodiscard]] bool serves(std::size_t lane) const { return std::ranges::find(lanes, lane) != lanes.end(); }
   /// "worker-2 (process 71, cuda:0)".
   [[nodiscard]] std::string describe() const;
-  /// Forgets the process: for the next one.
+  /// Clears what belongs to the process, for the next one.
   void reset();
 };
 

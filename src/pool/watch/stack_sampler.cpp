@@ -25,7 +25,7 @@
 
 #include "base/sys.hpp"
 #include "drover/base/error.hpp"
-#include "drover/pool/stack_text.hpp"
+#include "drover/pool/this_worker.hpp"
 #include "process/inspect/proc_files.hpp"
 #include "process/inspect/process_facts.hpp"
 #include "process/inspect/symbols.hpp"

@@ -15,7 +15,7 @@
 
 #include "drover/device/backend.hpp"
 #include "drover/pool/worker_plan.hpp"
-#include "pool/plan/worker_plan_users.hpp"
+#include "pool/plan/machine.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
 #include "support/peer_group.hpp"

@@ -10,7 +10,7 @@
 
 #include "drover/base/bytes.hpp"
 #include "drover/device/backend.hpp"
-#include "pool/plan/worker_plan_users.hpp"
+#include "pool/plan/machine.hpp"
 #include "support/expect_error.hpp"
 #include "support/peer_group.hpp"
 #include "support/scoped_environment.hpp"

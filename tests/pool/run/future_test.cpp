@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/error.hpp"
-#include "pool/run/completing.hpp"
+#include "pool/run/callback_thread.hpp"
 #include "pool/run/future_support.hpp"
 #include "pool/run/pool_support.hpp"
 #include "support/captured_log.hpp"
@@ -22,7 +22,7 @@
 namespace drover {
 namespace {
 
-using detail::CompletingThread;
+using detail::CallbackThread;
 using test::expect_error;
 using test::expect_throws;
 using test::failure;
@@ -124,7 +124,7 @@ TEST(Future, what_a_call_throws_is_logged_and_the_next_is_made) {
   EXPECT_TRUE(is_called);
   to.future.on_done([](const Future<int>&) { throw std::runtime_error("in a late call"); });
   EXPECT_TRUE(log.contains("in the first call"));
-  EXPECT_TRUE(log.contains("no std::exception"));
+  EXPECT_TRUE(log.contains("other than a std::exception"));
   EXPECT_TRUE(log.contains("in a late call"));
 }
 
@@ -229,8 +229,8 @@ TEST(Future, the_thread_that_takes_results_in_must_not_wait) {
   const To<int> to;
   auto done = as_completed<int>({to.future});
   {
-    const CompletingThread here;
-    EXPECT_TRUE(detail::is_completing_thread());
+    const CallbackThread here;
+    EXPECT_TRUE(detail::is_callback_thread());
     expect_error(Errc::invalid_argument, [&] { static_cast<void>(to.future.wait()); }, {"wait for ever", "then"});
     expect_error(Errc::invalid_argument, [&] { static_cast<void>(to.future.get()); });
     expect_error(Errc::invalid_argument, [&] { static_cast<void>(done.next()); });
@@ -238,7 +238,7 @@ TEST(Future, the_thread_that_takes_results_in_must_not_wait) {
     EXPECT_EQ(to.future.get(), 1);
     EXPECT_TRUE(done.next().has_value());
   }
-  EXPECT_FALSE(detail::is_completing_thread());
+  EXPECT_FALSE(detail::is_callback_thread());
 }
 
 TEST(Future, many_threads_wait_for_one_result) {

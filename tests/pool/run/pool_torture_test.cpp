@@ -41,7 +41,7 @@ std::uint64_t stirred(std::uint64_t x) {
 const auto torture_stir = task("torture_stir", [](std::uint64_t x) { return stirred(x); });
 const auto torture_tensor = task("torture_tensor", [](std::int64_t base, const Tensor& numbers) {
   const Tensor made = full(this_worker().memory(), DType::int64, {64}, base);
-  return add(made, numbers);
+  return drover::add(made, numbers);
 });
 
 // Kills workers of a pool at random until it is told to stop or has killed enough.

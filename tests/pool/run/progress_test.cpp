@@ -1,5 +1,5 @@
 // What a bar says of work on many tasks.
-#include "drover/pool/progress.hpp"
+#include "drover/pool/results.hpp"
 
 #include <unistd.h>
 

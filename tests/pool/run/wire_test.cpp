@@ -99,8 +99,8 @@ TEST_F(Wire, a_message_that_is_cut_off_is_corrupt) {
   writer_.add(ResultHeader{.number = 1, .bytes = 100});
   Message cut = passed(writer_.bytes().first(8));
   expect_error(Errc::corrupt, [&] { static_cast<void>(WireReader::peek<ResultHeader>(cut)); }, {"cut off"});
-  WireReader nothing(cut);
-  expect_error(Errc::corrupt, [&] { static_cast<void>(nothing.header<ResultHeader>()); });
+  WireReader cut_reader(cut);
+  expect_error(Errc::corrupt, [&] { static_cast<void>(cut_reader.header<ResultHeader>()); });
   Message message = passed();
   WireReader reader(message);
   const auto header = reader.header<ResultHeader>();

@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-#include "drover/pool/stack_text.hpp"
+#include "drover/pool/this_worker.hpp"
 #include "pool/watch/board_support.hpp"
 #include "process/inspect/symbols.hpp"
 #include "support/build.hpp"

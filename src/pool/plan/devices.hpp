@@ -1,4 +1,4 @@
-// pool/plan/worker_plan_devices.hpp: which device each worker gets.
+// pool/plan/devices.hpp: which device each worker gets.
 #pragma once
 
 #include <string>

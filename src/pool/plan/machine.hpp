@@ -1,4 +1,4 @@
-// pool/plan/worker_plan_users.hpp: who uses a device, by name.
+// pool/plan/machine.hpp: devices with the processes that use them.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace drover {
 
-/// These processes with the names of their programs, where they are visible from here.
+/// Adds the names of programs, where these processes are visible from here.
 [[nodiscard]] std::vector<DeviceUser> users_of(const std::vector<GpuProcess>& processes);
 
-/// The machine as it would be without these processes: they use no device, and what they have of its memory is free.
+/// The machine without these processes: they use no device, and their memory is free.
 [[nodiscard]] Machine without(Machine machine, const std::vector<pid_t>& processes);
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-#include "pool/plan/worker_plan_admission.hpp"
+#include "pool/plan/admission.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,6 @@
-#include "pool/plan/worker_plan_users.hpp"
+#include "pool/plan/machine.hpp"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -7,8 +9,23 @@
 
 #include <fmt/format.h>
 
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "drover/device/backend.hpp"
+#include "pool/plan/environment.hpp"
+#include "pool/plan/topology.hpp"
+
 namespace drover {
 namespace {
+
+std::optional<MemoryInfo> memory_of(const Backend& backend, int device) {
+  try {
+    return backend.memory_info(device);
+  } catch (const Error& error) {
+    log(LogLevel::debug, error.message());
+    return std::nullopt;
+  }
+}
 
 std::string program_of(pid_t pid) {
   std::string name;
@@ -18,6 +35,23 @@ std::string program_of(pid_t pid) {
 }
 
 }  // namespace
+
+Machine look_at_machine(const std::string& sysfs) {
+  const Backend& backend = select_backend().backend;
+  Machine machine;
+  for (const auto& info : backend.devices()) {
+    machine.devices.push_back({.info = info,
+                               .memory = memory_of(backend, info.index),
+                               .users = users_of(gpu_processes(info)),
+                               .near_cpus = cpus_near(info.pci, sysfs)});
+  }
+  machine.cpus = allowed_cpus();
+  machine.cores = group_by_core(machine.cpus, sysfs);
+  machine.nodes = group_by_node(machine.cpus, sysfs);
+  machine.set = placement_variables();
+  machine.process = ::getpid();
+  return machine;
+}
 
 std::vector<DeviceUser> users_of(const std::vector<GpuProcess>& processes) {
   std::vector<DeviceUser> users;

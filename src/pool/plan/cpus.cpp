@@ -1,4 +1,4 @@
-#include "pool/plan/worker_plan_cpus.hpp"
+#include "pool/plan/cpus.hpp"
 
 #include <algorithm>
 #include <iterator>

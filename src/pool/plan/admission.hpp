@@ -1,9 +1,9 @@
-// pool/plan/worker_plan_admission.hpp: whether the devices can take the workers.
+// pool/plan/admission.hpp: whether the devices can take the workers.
 #pragma once
 
 #include <vector>
 
-#include "pool/plan/worker_plan_devices.hpp"
+#include "pool/plan/devices.hpp"
 
 namespace drover {
 

@@ -1,4 +1,4 @@
-#include "pool/plan/worker_plan_devices.hpp"
+#include "pool/plan/devices.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -1,9 +1,9 @@
-// pool/plan/worker_plan_cpus.hpp: which CPUs each worker gets, and how many threads.
+// pool/plan/cpus.hpp: which CPUs each worker gets, and how many threads.
 #pragma once
 
 #include <vector>
 
-#include "pool/plan/worker_plan_devices.hpp"
+#include "pool/plan/devices.hpp"
 
 namespace drover {
 

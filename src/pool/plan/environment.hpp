@@ -1,10 +1,10 @@
-// pool/plan/worker_plan_environment.hpp: which variables a worker is given.
+// pool/plan/environment.hpp: which variables a worker is given.
 #pragma once
 
 #include <map>
 #include <string>
 
-#include "pool/plan/worker_plan_cpus.hpp"
+#include "pool/plan/cpus.hpp"
 
 namespace drover {
 

@@ -1,4 +1,4 @@
-#include "pool/plan/worker_plan_environment.hpp"
+#include "pool/plan/environment.hpp"
 
 #include <algorithm>
 #include <array>

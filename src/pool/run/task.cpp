@@ -1,4 +1,4 @@
-#include "drover/pool/task_call.hpp"
+#include "drover/pool/task.hpp"
 
 #include <utility>
 

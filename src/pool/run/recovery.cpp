@@ -1,0 +1,174 @@
+#include "pool/run/recovery.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "pool/run/claim.hpp"
+
+namespace drover {
+namespace {
+
+constexpr int kMostFailedStarts = 3;
+// Workers that die for other reasons may happen to have the same task next, but not this often.
+constexpr int kMostUntaken = 5;
+constexpr std::chrono::milliseconds kFirstBackoff{150};
+constexpr std::chrono::seconds kShortLife{1};
+
+std::exception_ptr error_of(Errc code, const std::string& message, const std::string& remedy) {
+  return std::make_exception_ptr(Error(code, message, remedy));
+}
+
+void clear_process(BoardWorker& board) {
+  board.state.store(WorkerState::dead, std::memory_order_relaxed);
+  board.task.store(0, std::memory_order_relaxed);
+  board.interrupt.store(0, std::memory_order_relaxed);
+  board.titled.store(0, std::memory_order_relaxed);
+  board.stack_helper.store(0, std::memory_order_relaxed);
+  board.pid.store(0, std::memory_order_relaxed);
+  board.activity.since.store(0, std::memory_order_relaxed);
+  set_text(board.device, "");
+}
+
+}  // namespace
+
+std::exception_ptr timeout_error(const detail::TaskCall& task, const std::string& what) {
+  const std::chrono::duration<double> timeout = task.options().timeout;
+  return error_of(
+      Errc::timed_out,
+      fmt::format("{} took longer than its {:.3g} s; {}", task.describe_call(), timeout.count(), what),
+      "give it more time with TaskOptions::timeout; a task that checks this_worker().is_interrupted() can stop by "
+      "itself");
+}
+
+// All results of the worker have been received. Of the tasks left in its batches, those below the claim had begun.
+void Recovery::handle_death(WorkerSlot& slot, const std::string& how) {
+  const bool was_starting = slot.state == SlotState::starting;
+  const bool was_ending = slot.state == SlotState::ending;
+  const Claim claim = Claim::of(slot.board->claim.load(std::memory_order_acquire));
+  const std::string name = slot.describe();
+  std::size_t begun = 0;
+  for (const auto& batch : slot.batches) {
+    for (std::size_t i = batch.finished; i < batch.limit; ++i) {
+      const bool has_begun = batch.sequence < claim.sequence || (batch.sequence == claim.sequence && i < claim.next);
+      if (slot.state == SlotState::ready && !has_begun && begun == 0 && &batch == &slot.batches.front() &&
+          i == batch.finished)
+        ++batch.tasks[i]->untaken;  // the worker was about to begin it
+      begun += has_begun ? 1 : 0;
+      has_begun ? lose_begun(slot, batch.tasks[i], how) : lose_waiting(slot, batch.tasks[i], how);
+    }
+  }
+  // Delay the replacement of a worker that dies as soon as it is ready.
+  const bool was_short = slot.done_by_process == 0 && begun == 0 && Clock::now() - slot.began < kShortLife;
+  slot.start_at = was_short ? Clock::now() + kFirstBackoff : Clock::time_point();
+  slot.reset();
+  slot.began = Clock::now();
+  clear_process(*slot.board);
+  if (was_starting) {
+    handle_failed_start(slot, how);
+  } else if (!was_ending) {
+    ++state_.statistics.restarts;
+    log(LogLevel::warn, fmt::format("{} of the pool '{}' is replaced: {}{}", name, pool_name_, how,
+                                    begun == 0 ? "; it ran no task" : ""));
+  }
+}
+
+// Retries with exponential backoff, then gives the worker up.
+void Recovery::handle_failed_start(WorkerSlot& slot, const std::string& how) {
+  ++slot.failed_starts;
+  slot.start_at = Clock::now() + kFirstBackoff * (1 << std::min(slot.failed_starts, 6));
+  if (slot.failed_starts < kMostFailedStarts) {
+    log(LogLevel::warn, fmt::format("{} did not become ready and is started again: {}", slot.plan.name, how));
+    return;
+  }
+  slot.is_wanted = false;
+  const bool has_others = std::ranges::any_of(state_.slots, [](const auto& one) {
+    return one->state == SlotState::ready || (one->is_wanted && one->failed_starts < kMostFailedStarts);
+  });
+  const auto message = fmt::format("{} on {} failed to start {} times in a row: {}", slot.plan.name, slot.place(),
+                                   slot.failed_starts, how);
+  if (has_others) {
+    log(LogLevel::error, message);
+    state_.refuse_unserved();
+    return;
+  }
+  if (state_.broken) return;
+  state_.broken = error_of(Errc::peer_lost, message, "its output says why; `drover doctor` checks the machine");
+  state_.closed_why = "its workers cannot be started";
+  for (auto& task : state_.pending.take_all()) state_.refuse(std::move(task), state_.broken);
+}
+
+void Recovery::lose_begun(const WorkerSlot& slot, const TaskPtr& task, const std::string& how) {
+  ++task->deaths;
+  const auto what = fmt::format("{} was lost: {} ran it and ended: {}", task->describe_call(), slot.describe(), how);
+  if (task->has_timed_out) {
+    const bool has_stack = slot.sampled_task == task->number && !slot.sampled_stack.empty();
+    state_.refuse(task, timeout_error(*task, slot.describe() + " was killed for that" +
+                                                 (has_stack ? "; where it was then:\n" + slot.sampled_stack : "")));
+    return;
+  }
+  const bool is_quarantined = options_.quarantine_after > 0 && task->deaths >= options_.quarantine_after;
+  if (task->deaths <= task->options().retry.count() && !is_quarantined && !task->is_cancel_asked &&
+      state_.can_requeue(*task)) {
+    ++state_.statistics.retried;
+    state_.pending.push_again(task);
+    return;
+  }
+  const auto arguments = describe_values(std::as_bytes(std::span(task->arguments())), task->tensors());
+  if (is_quarantined) {
+    state_.refuse(task,
+                  error_of(Errc::task_failed,
+                           fmt::format("{} is in quarantine: {} workers died while they ran it; its arguments: ({}). "
+                                       "The last: {}",
+                                       task->describe_call(), task->deaths, arguments, what),
+                           "run it alone with these arguments under a debugger; see PoolOptions::quarantine_after"));
+    return;
+  }
+  state_.refuse(task, error_of(Errc::peer_lost, fmt::format("{}; its arguments: ({})", what, arguments),
+                               "if the task may be run twice, give it TaskOptions{.retry = Retry::times(n)}"));
+}
+
+void Recovery::lose_waiting(const WorkerSlot& slot, const TaskPtr& task, const std::string& how) {
+  if (task->untaken >= kMostUntaken) {
+    state_.refuse(task,
+                  error_of(Errc::task_failed,
+                           fmt::format("{} is not retried: {} workers ended just before they began it. The last: {} "
+                                       "ended: {}",
+                                       task->describe_call(), task->untaken, slot.describe(), how),
+                           "their output says why; limits of memory or open files are the usual reasons"));
+    return;
+  }
+  if (task->options().retry.is_moved() && state_.can_requeue(*task)) {
+    state_.pending.push_again(task);
+    return;
+  }
+  state_.refuse(task, error_of(Errc::peer_lost,
+                               fmt::format("{} was lost before it began: {} had it and ended: {}",
+                                           task->describe_call(), slot.describe(), how),
+                               "submit it again; with Retry::if_not_started() the pool does so"));
+}
+
+void Recovery::keep_home(const WorkerSlot& slot, const TaskPtr& task) {
+  task->is_kept_home = true;
+  if (task->has_timed_out) {
+    state_.refuse(task, timeout_error(*task, slot.describe() + " could not bring its tensors to its device"));
+    return;
+  }
+  if (task->is_cancel_asked) {
+    state_.refuse(
+        task, error_of(Errc::cancelled, fmt::format("{} was cancelled before it began", task->describe_call()), ""));
+    return;
+  }
+  if (state_.is_ending || state_.broken) {
+    state_.refuse_cancelled(task, kEndedBeforeItBegan);
+    return;
+  }
+  state_.pending.push_again(task);
+  state_.refuse_unserved();
+}
+
+}  // namespace drover
