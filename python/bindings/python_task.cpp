@@ -68,7 +68,7 @@ void write_stacks_by(int signal) {
   if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
     throw Error(Errc::invalid_argument, "faulthandler is not registered for this signal");
   }
-  tell_stack_text(action.sa_handler, signal);
+  set_stack_text_writer(action.sa_handler, signal);
 }
 
 Answer run_with_lock(const Packet& packet) {

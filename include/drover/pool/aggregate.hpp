@@ -1,4 +1,4 @@
-// drover/pool/aggregate.hpp: the fields of plain structs, so that tasks take and return them as they are.
+// drover/pool/aggregate.hpp: the fields of plain structs, which tasks take and return.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@ namespace drover::detail {
 
 inline constexpr std::size_t kMostFields = 16;
 
-// Converts to whatever a field is. Never called; it has a body because clang asks for one where a field is an
-// optional of a struct without linkage.
+// Converts to any field. Never called, but clang requires a body where a field is an optional of a struct without
+// linkage.
 struct AnyField {
   template <class Field>
   operator Field() const {  // NOLINT(google-explicit-constructor): stands for an initialiser of any type
@@ -38,7 +38,7 @@ consteval std::size_t count_fields() {
   }
 }
 
-// Converts to the bases of a struct only.
+// Converts only to the bases of a struct.
 template <class Struct>
 struct AnyBase {
   template <class Base>
@@ -49,7 +49,7 @@ struct AnyBase {
 template <class Struct>
 concept HasBase = requires { Struct{AnyBase<Struct>{}}; };
 
-/// A struct with 1 to 16 public fields, without bases, constructors and C arrays.
+/// A struct with 1 to 16 public fields, and no bases, constructors or C arrays.
 template <class Type>
 concept Aggregate = std::is_class_v<Type> && std::is_aggregate_v<Type> && (count_fields<Type>() > 0) &&
                     !takes_fields<Type>(std::make_index_sequence<kMostFields + 1>()) && !HasBase<Type>;

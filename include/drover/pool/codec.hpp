@@ -27,29 +27,29 @@ namespace detail {
 class ValueText;
 }  // namespace detail
 
-/// Most tensors of one task, and of one result.
+/// Most tensors in the arguments of a task, and in its result.
 inline constexpr std::size_t kMostTaskTensors = 32;
 
-/// Writes values one after the other, in MessagePack; tensors beside the bytes. Throws `Errc::limit_reached` beyond
-/// 4 GiB or `kMostTaskTensors`, and `Errc::invalid_argument` for a tensor without memory.
+/// Writes values as MessagePack, and tensors in a separate list. Throws `Errc::limit_reached` beyond 4 GiB or
+/// `kMostTaskTensors`, and `Errc::invalid_argument` for a tensor without memory.
 class Encoder {
  public:
   void write(bool value);                              ///< true or false
-  void write(std::int64_t value);                      ///< a number with a sign
-  void write(std::uint64_t value);                     ///< a number without a sign
+  void write(std::int64_t value);                      ///< a signed integer
+  void write(std::uint64_t value);                     ///< an unsigned integer
   void write(double value);                            ///< a real number
   void write(std::string_view value);                  ///< text, or any bytes
-  void write(const Tensor& tensor);                    ///< by reference: it stays where it is
+  void write(const Tensor& tensor);                    ///< by reference, without a copy
   void write_nothing();                                ///< an absent value
-  void write_bytes(std::span<const std::byte> bytes);  ///< bytes as they are
-  void begin_list(std::size_t count);                  ///< so many values follow
-  void begin_map(std::size_t count);                   ///< so many pairs of values follow
+  void write_bytes(std::span<const std::byte> bytes);  ///< raw bytes
+  void begin_list(std::size_t count);                  ///< `count` values follow
+  void begin_map(std::size_t count);                   ///< `count` pairs of values follow
 
-  /// What was written.
+  /// The bytes written.
   [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }
   /// The tensors, in the order written.
   [[nodiscard]] const std::vector<Tensor>& tensors() const noexcept { return tensors_; }
-  /// Takes both out; the encoder is empty afterwards.
+  /// Moves both out and leaves the encoder empty.
   [[nodiscard]] std::pair<std::string, std::vector<Tensor>> take() noexcept {
     return {std::exchange(bytes_, {}), std::exchange(tensors_, {})};
   }
@@ -59,23 +59,23 @@ class Encoder {
   std::vector<Tensor> tensors_;
 };
 
-/// Reads what an Encoder wrote. Nothing is trusted: what is no such value, or cut off, is `Errc::corrupt`.
+/// Reads what an Encoder wrote. Throws `Errc::corrupt` for anything else, including truncated input.
 class Decoder {
  public:
   /// Requires: both outlive this.
   explicit Decoder(std::span<const std::byte> bytes, std::span<const Tensor> tensors = {}) noexcept
       : rest_(bytes), tensors_(tensors) {}
 
-  [[nodiscard]] bool read_bool();               ///< true or false
-  [[nodiscard]] std::int64_t read_signed();     ///< any whole number that fits
-  [[nodiscard]] std::uint64_t read_unsigned();  ///< any whole number that fits
-  [[nodiscard]] double read_real();             ///< any number
-  [[nodiscard]] std::string_view read_text();   ///< valid as long as the bytes
-  [[nodiscard]] Tensor read_tensor();           ///< shares its memory
-  [[nodiscard]] bool read_nothing();            ///< whether the next value is an absent one, which is skipped then
+  [[nodiscard]] bool read_bool();                         ///< true or false
+  [[nodiscard]] std::int64_t read_signed();               ///< any integer that fits
+  [[nodiscard]] std::uint64_t read_unsigned();            ///< any integer that fits
+  [[nodiscard]] double read_real();                       ///< any number
+  [[nodiscard]] std::string_view read_text();             ///< valid as long as the bytes
+  [[nodiscard]] Tensor read_tensor();                     ///< shares its memory
+  [[nodiscard]] bool read_nothing();                      ///< whether the next value is absent; skips it if so
   [[nodiscard]] std::span<const std::byte> read_bytes();  ///< valid as long as the bytes
-  [[nodiscard]] std::size_t read_list();                  ///< how many values follow
-  [[nodiscard]] std::size_t read_map();                   ///< how many pairs follow
+  [[nodiscard]] std::size_t read_list();                  ///< number of values that follow
+  [[nodiscard]] std::size_t read_map();                   ///< number of pairs that follow
   /// Whether everything was read.
   [[nodiscard]] bool is_done() const noexcept { return rest_.empty(); }
   /// Throws `Errc::corrupt` unless `holds`.
@@ -93,14 +93,14 @@ class Decoder {
   std::span<const Tensor> tensors_;
 };
 
-/// Values that an Encoder wrote, for people: `3, "abc", [1, 2, ...], tensor float32[2, 3]`; cut after `most`
-/// characters. Never throws for what is broken: says so.
+/// Values that an Encoder wrote, as text: `3, "abc", [1, 2, ...], tensor float32[2, 3]`, truncated to `most`
+/// characters. Corrupt input gives "(broken)" instead of an error.
 [[nodiscard]] std::string describe_values(std::span<const std::byte> bytes, std::span<const Tensor> tensors,
                                           std::size_t most = 200);
 
-/// How a type travels: `write`, `read`, and `name` for signatures. Numbers, enums, text, `std::vector`, `std::array`,
-/// `std::map`, `std::unordered_map`, `std::pair`, `std::tuple`, `std::optional`, tensors, and plain structs of up to
-/// 16 such fields are known. A program may specialise it for types of its own; `write` must write at least one value.
+/// Sends values of a type: `write`, `read`, and `name` for signatures. Supports numbers, enums, text, `std::vector`,
+/// `std::array`, `std::map`, `std::unordered_map`, `std::pair`, `std::tuple`, `std::optional`, tensors, and plain
+/// structs of up to 16 such fields. Programs may specialise it; `write` must write at least one value.
 template <class Type>
 struct Codec;
 
@@ -109,7 +109,7 @@ namespace detail {
 template <class Type>
 concept Number = std::is_arithmetic_v<Type> && !std::same_as<Type, bool> && !std::same_as<Type, long double>;
 
-// What lies in memory as it travels.
+// Types that are sent as they lie in memory.
 template <class Type>
 concept Plain = Number<Type> || std::same_as<Type, std::byte>;
 
@@ -119,16 +119,15 @@ std::string number_name() {
   return kind + std::to_string(8 * sizeof(Type));
 }
 
-// Numbers that lie side by side travel as they lie in memory.
 template <Plain Type>
 void write_numbers(Encoder& to, std::span<const Type> numbers) {
   to.write_bytes(std::as_bytes(numbers));
 }
 
-// Throws `Errc::corrupt` unless the bytes are whole numbers of that size; copies them to `numbers`.
+// Throws `Errc::corrupt` unless the sizes are equal.
 void copy_numbers(std::span<const std::byte> from, std::span<std::byte> to);
 
-// How many items to make room for before they are read: a count that is a lie shall cost nothing.
+// Items to reserve memory for before they are read: a corrupt count must not exhaust memory.
 template <class Item>
 std::size_t room_for(std::size_t count) {
   constexpr std::size_t kMost = (std::size_t{1} << 20) / sizeof(Item);
@@ -145,7 +144,7 @@ concept Codable = requires(Encoder& to, Decoder& from, const Type& value) {
   { Codec<Type>::name() } -> std::convertible_to<std::string>;
 };
 
-/// \cond one line for each of the types that are known, all with the three functions of Codec
+/// \cond specialisations for the supported types, each with the three functions of Codec
 
 template <>
 struct Codec<bool> {
@@ -292,7 +291,7 @@ struct TupleCodec {
   }
   static std::tuple<Items...> read(Decoder& from) {
     Decoder::check(from.read_list() == sizeof...(Items));
-    return std::tuple<Items...>{Codec<Items>::read(from)...};  // in order, being in braces
+    return std::tuple<Items...>{Codec<Items>::read(from)...};  // braces evaluate in order
   }
 };
 
@@ -332,7 +331,7 @@ inline constexpr bool kIsOptional<std::optional<Item>> = true;
 
 template <Codable Item>
 struct Codec<std::optional<Item>> {
-  // One in another is in a list, or nobody could tell which of them is absent.
+  // A nested optional is in a list, to tell which of the two is absent.
   static constexpr bool kIsInList = detail::kIsOptional<Item>;
   static void write(Encoder& to, const std::optional<Item>& value) {
     if (value) {
@@ -369,7 +368,8 @@ struct Codec<Struct> {
   static std::string name() {
     Struct* const unused = nullptr;
     return [&]<class... Fields>(std::tuple<Fields&...>* /*fields*/) {
-      static_assert((Codable<Fields> && ...), "a field of this struct is of a type that drover::Codec does not know");
+      static_assert((Codable<Fields> && ...),
+                    "a field of this struct has a type that drover::Codec does not support");
       return detail::names_of<Fields...>("{", "}");
     }(static_cast<decltype(detail::fields_of(*unused))*>(nullptr));
   }

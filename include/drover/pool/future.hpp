@@ -1,4 +1,4 @@
-// drover/pool/future.hpp: results that are to come.
+// drover/pool/future.hpp: results of asynchronous work.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace drover {
 
 namespace detail {
 
-/// What futures share: whether the result is there, and who wants to know. Safe for all threads.
+/// The shared state of futures: whether the result is ready, and its callbacks. Thread-safe.
 class FutureState {
  public:
   FutureState() = default;
@@ -32,23 +32,23 @@ class FutureState {
 
   [[nodiscard]] bool is_done() const noexcept { return status_.load(std::memory_order_acquire) == kDone; }
   WaitResult wait(Deadline deadline);
-  /// Waits; throws the error, if it is one, and `Errc::timed_out`.
+  /// Waits. Throws the error, if there is one, or `Errc::timed_out`.
   void await_value(Deadline deadline);
-  /// Called when done, by the thread that makes it so; at once if it is. What it throws is logged.
+  /// Runs `call` when done, on the thread that completes it; immediately if it is done. Exceptions are logged.
   void on_done(std::function<void()> call);
-  /// Ends it with an error, unless it is done. Returns whether it did.
+  /// Completes it with an error, unless it is done. Returns whether it did.
   bool fail(std::exception_ptr error) noexcept;
-  /// Tries to keep it from being run; true if it never will.
+  /// Tries to cancel; true if the task will never run.
   virtual bool cancel() { return false; }
-  /// For errors: "task 17 'sum'".
+  /// For error messages: "task 17 'sum'".
   [[nodiscard]] virtual std::string describe() const;
-  /// What it failed with; nothing if it has a value or is not done.
+  /// The error it failed with; nullptr if it has a value or is not done.
   [[nodiscard]] std::exception_ptr error() const noexcept { return is_done() ? error_ : nullptr; }
 
  protected:
-  /// Whether the caller may set the result, being the first; then it must call `finish`.
+  /// Whether the caller is the first to set the result; then it must call `finish`.
   [[nodiscard]] bool begin_finish() noexcept;
-  /// With what it failed, if it did.
+  /// Completes it, with its error if it failed.
   void finish(std::exception_ptr error = nullptr) noexcept;
 
  private:
@@ -66,11 +66,11 @@ class FutureState {
 template <class Result>
 using Stored = std::conditional_t<std::is_void_v<Result>, std::monostate, Result>;
 
-/// The same with a value.
+/// A future state with a value.
 template <class Result>
 class FutureValue : public FutureState {
  public:
-  /// Ends it with a value, unless it is done; with what making the value throws, if it does.
+  /// Completes it with a value, unless it is done. If constructing the value throws, completes it with that error.
   template <class... Given>
   bool set(Given&&... given) noexcept {
     if (!begin_finish()) return false;
@@ -90,62 +90,62 @@ class FutureValue : public FutureState {
   std::optional<Stored<Result>> value_;
 };
 
-/// Whether this thread completes futures: it must not wait for one.
+/// Whether this thread completes futures, and so must not wait for one.
 [[nodiscard]] bool is_callback_thread() noexcept;
-/// Throws `Errc::invalid_argument` if it does.
+/// Throws `Errc::invalid_argument` on such a thread.
 void check_may_wait();
 
 }  // namespace detail
 
-/// A result to come, of a task or of what is made from tasks. A handle: copies refer to the same. Safe for all
-/// threads.
+/// The future result of a task, or of a function of other results. A handle: copies refer to the same result.
+/// Thread-safe.
 template <class Result>
 class Future {
  public:
   struct promise_type;  // NOLINT(readability-identifier-naming): the language's name
 
-  /// Of nothing; only to be assigned to.
+  /// Not valid; can only be assigned to.
   Future() = default;
-  /// Made by pools.
+  /// Pools make futures.
   explicit Future(std::shared_ptr<detail::FutureValue<Result>> state) noexcept : state_(std::move(state)) {}
 
-  /// Whether it is of something.
+  /// Whether it refers to a result.
   [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
-  /// The same for copies, different for others that exist at the same time.
+  /// Equal for copies, and unique among the results that exist at a time.
   [[nodiscard]] const void* id() const noexcept { return state_.get(); }
-  /// Whether the result, or an error, is there.
+  /// Whether the result, or an error, is available.
   [[nodiscard]] bool is_done() const noexcept { return state_->is_done(); }
-  /// Waits until it is. Never call it from `then`, on whose thread results come in: that is `Errc::invalid_argument`.
+  /// Waits until done. Throws `Errc::invalid_argument` in a callback of `then`, which runs on the completing thread.
   WaitResult wait(Deadline deadline = Deadline::never()) const { return state_->wait(deadline); }
-  /// Waits for the result and gives a copy of it, or throws what the task threw; `Errc::timed_out` if it is not there
-  /// by then, though the task goes on; `Errc::cancelled`; `Errc::peer_lost` if its worker died.
+  /// Waits and returns a copy of the result, or throws what the task threw. Throws `Errc::timed_out` at the deadline,
+  /// while the task goes on, `Errc::cancelled`, and `Errc::peer_lost` if its worker died.
   Result get(Deadline deadline = Deadline::never()) const& {  // NOLINT(modernize-use-nodiscard): often for its errors
     state_->await_value(deadline);
     if constexpr (!std::is_void_v<Result>) return state_->value();
   }
-  /// The same, but moves the result out: for a future that nobody else asks.
+  /// Moves the result out, for a future without other users.
   Result get(Deadline deadline = Deadline::never()) && {
     state_->await_value(deadline);
     if constexpr (!std::is_void_v<Result>) return std::move(state_->value());
   }
-  /// What it failed with; nothing if it has a result or is not done.
+  /// The error it failed with; nullptr if it has a result or is not done.
   [[nodiscard]] std::exception_ptr error() const noexcept { return state_->error(); }
-  /// Keeps the task from being run, if it has not begun; true if it never will. One that runs is asked to stop
+  /// Cancels the task if it has not begun; true if it will never run. A running task is asked to stop
   /// (`this_worker().is_interrupted()`).
   bool cancel() const { return state_->cancel(); }  // NOLINT(modernize-use-nodiscard): often only tried
 
-  /// The future of `function(result)`, which is called when the result is there, by a thread of the pool: it should
-  /// be quick. The result is the same for all who ask, so it is handed over as const. An error goes on to the new
-  /// future, and `function` is not called.
+  /// The future of `function(result)`. A thread of the pool calls it when the result is available, so it should be
+  /// quick. It gets the result as const, because others may use it too. An error passes on to the new future, and
+  /// `function` is not called.
   template <class Function>
   auto then(Function function) const;
-  /// Calls `call(future)` when done, whatever came of it; as above. What it throws is logged.
+  /// Calls `call(future)` when done, with a result or an error, on the same thread as `then`. Exceptions are logged.
   template <class Call>
   void on_done(Call call) const {
     state_->on_done([state = state_, call = std::move(call)]() mutable { call(Future(state)); });
   }
 
-  /// For co_await: goes on when the result is there, on a thread of the pool.
+  /// For co_await, which resumes on a thread of the pool when the result is available.
   [[nodiscard]] bool await_ready() const noexcept { return is_done(); }
   /// As above.
   void await_suspend(std::coroutine_handle<> waiting) const {
@@ -155,7 +155,7 @@ class Future {
   Result await_resume() const { return get(); }  // NOLINT(modernize-use-nodiscard): as above
 
  private:
-  std::shared_ptr<detail::FutureValue<Result>> state_;  // shared: with the pool until it is done
+  std::shared_ptr<detail::FutureValue<Result>> state_;  // shared with the pool until done
 };
 
 namespace detail {
@@ -169,7 +169,7 @@ struct ThenResult<void, Function> {
   using Type = std::invoke_result_t<Function&>;
 };
 
-// Sets a future to what a call gives or throws.
+// Completes a future with what `call` returns or throws.
 template <class Result, class Call>
 void set_from(FutureValue<Result>& state, const Call& call) noexcept {
   try {
@@ -184,7 +184,6 @@ void set_from(FutureValue<Result>& state, const Call& call) noexcept {
   }
 }
 
-// What coroutines that return a Future have in common.
 template <class Result>
 struct PromiseBase {
   std::shared_ptr<FutureValue<Result>> state = std::make_shared<FutureValue<Result>>();
@@ -208,8 +207,8 @@ struct Promise<void> : PromiseBase<void> {
 
 }  // namespace detail
 
-/// A function that returns a Future may be a coroutine, and `co_await` others. It runs where it is called up to the
-/// first result that is not there yet, and goes on where that comes in.
+/// A function that returns a Future may be a coroutine and `co_await` others. It runs on the caller's thread until
+/// the first result that is not available, and resumes on the thread that completes that result.
 template <class Result>
 struct Future<Result>::promise_type  // NOLINT(readability-identifier-naming): as above
     : detail::Promise<Result> {};
@@ -235,7 +234,7 @@ auto Future<Result>::then(Function function) const {
   return Future<Next>(next);
 }
 
-/// The results of all, in their order, when the last one is there; the first error if one fails.
+/// All results, in the order of `futures`, or the first error.
 template <class Result>
   requires(!std::is_void_v<Result>)
 [[nodiscard]] Future<std::vector<Result>> when_all(std::vector<Future<Result>> futures) {
@@ -266,11 +265,11 @@ template <class Result>
   return Future<std::vector<Result>>(all);
 }
 
-/// Futures in the order in which they are done. Move-only; belongs to one thread.
+/// Futures in the order in which they complete. Move-only; for one thread.
 template <class Result>
 class Completions {
  public:
-  /// Made by `as_completed`.
+  /// See `as_completed`.
   explicit Completions(const std::vector<Future<Result>>& futures) {
     for (const auto& future : futures) add(future);
   }
@@ -281,7 +280,7 @@ class Completions {
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
   ~Completions() = default;
-  /// One more to wait for.
+  /// Adds a future.
   void add(const Future<Result>& future) {
     ++left_;
     future.on_done([arrivals = arrivals_](const Future<Result>& done) {
@@ -290,9 +289,9 @@ class Completions {
       arrivals->came.notify_one();
     });
   }
-  /// How many have not been given yet.
+  /// Number of futures that `next` has not returned.
   [[nodiscard]] std::size_t left() const noexcept { return left_; }
-  /// The next that is done; nothing if all were given or the deadline passes. Where Future::wait is refused, this is.
+  /// The next one that is done; nullopt after the last one, or at the deadline. Throws as Future::wait.
   [[nodiscard]] std::optional<Future<Result>> next(Deadline deadline = Deadline::never()) {
     if (left_ == 0) return std::nullopt;
     const MutexLock lock(arrivals_->mutex);
@@ -317,11 +316,12 @@ class Completions {
     ConditionVariable came;
     std::deque<Future<Result>> done DROVER_GUARDED_BY(mutex);
   };
-  std::shared_ptr<Arrivals> arrivals_ = std::make_shared<Arrivals>();  // shared: with futures that are not done yet
+  std::shared_ptr<Arrivals> arrivals_ =
+      std::make_shared<Arrivals>();  // shared with callbacks of futures that are not done
   std::size_t left_ = 0;
 };
 
-/// To take futures as they are done: `auto done = as_completed(futures); while (auto one = done.next()) ...`.
+/// Yields futures as they complete: `auto done = as_completed(futures); while (auto one = done.next()) ...`.
 template <class Result>
 [[nodiscard]] Completions<Result> as_completed(const std::vector<Future<Result>>& futures) {
   return Completions<Result>(futures);

@@ -1,4 +1,4 @@
-// drover/pool/pool.hpp: workers that run tasks.
+// drover/pool/pool.hpp: a pool of worker processes.
 #pragma once
 
 #include <chrono>
@@ -23,12 +23,12 @@
 
 namespace drover {
 
-/// A task with its arguments, to be run later or elsewhere: what a pool does at each worker's start and end.
+/// A task with its arguments, which a pool runs when a worker starts or ends.
 class Call {
  public:
   /// Does nothing.
   Call() = default;
-  /// A task without arguments, as it is.
+  /// A task without arguments.
   template <class Result>
   Call(const Task<Result()>& task)
       : task_(&task.registered()) {}  // NOLINT(google-explicit-constructor): .init = load
@@ -40,11 +40,11 @@ class Call {
     arguments_ = task.encode(std::forward<First>(first), std::forward<Given>(more)...);
   }
 
-  /// Whether it does something.
+  /// Whether it has a task.
   [[nodiscard]] bool is_open() const noexcept { return task_ != nullptr; }
-  /// What is called. Requires: is_open().
+  /// The task. Requires: is_open().
   [[nodiscard]] const RegisteredTask& task() const noexcept { return *task_; }
-  /// With what.
+  /// Its arguments.
   [[nodiscard]] const Encoder& arguments() const noexcept { return arguments_; }
 
  private:
@@ -54,89 +54,101 @@ class Call {
 
 /// How a pool behaves.
 struct PoolOptions {
-  std::string name;  ///< for people; empty: "pool"
-  Call init;         ///< run by every worker before its first task, with its device known; its state: this_worker()
-  Call teardown;     ///< run by every worker that ends in peace
-  TaskOptions task;  ///< for tasks that are submitted without options of their own
-  bool opens_device = true;                 ///< a worker opens its device before it is ready, not when it needs it
+  std::string name;                         ///< shown in reports; empty: "pool"
+  Call init;                                ///< run by every worker before its first task; see this_worker()
+  Call teardown;                            ///< run by every worker that exits normally
+  TaskOptions task;                         ///< for tasks submitted without options
+  bool opens_device = true;                 ///< a worker opens its device before it is ready, not at first use
   bool batching = true;                     ///< send tiny tasks together
-  int quarantine_after = 2;                 ///< a task that killed so many workers is not begun again; 0: no
-  std::uint64_t recycle_after = 0;          ///< a worker is replaced after so many tasks; 0: never
-  std::uint64_t recycle_memory = 0;         ///< or when it has so many bytes of host memory; 0: never
-  std::chrono::milliseconds idle_limit{0};  ///< workers end when there was no task for so long; 0: never
-  std::chrono::milliseconds start_limit{60000};  ///< one that is not ready, or not gone, by then is killed; 0: never
-  std::chrono::milliseconds stall_report_after{60000};  ///< a report on standard error when nothing moves; 0: none
+  int quarantine_after = 2;                 ///< a task is not retried after it killed so many workers; 0: no limit
+  std::uint64_t recycle_after = 0;          ///< replace a worker after so many tasks; 0: never
+  std::uint64_t recycle_memory = 0;         ///< replace a worker that has more bytes of host memory; 0: never
+  std::chrono::milliseconds idle_limit{0};  ///< workers end after so long without a task; 0: never
+  std::chrono::milliseconds start_limit{60000};  ///< kill a worker that takes longer to start or exit; 0: never
+  std::chrono::milliseconds stall_report_after{60000};  ///< log a report when no task finishes for so long; 0: never
   bool handles_interrupts = true;                       ///< Ctrl-C ends the pool's work; see docs/pool.md
-  WorkerOutput output = WorkerOutput::forwarded();      ///< where what workers print goes
+  WorkerOutput output = WorkerOutput::forwarded();      ///< where the output of workers goes
 };
 
 /// What a pool has done so far.
 struct PoolStatistics {
-  std::uint64_t pending = 0;    ///< tasks no worker has yet
-  std::uint64_t in_flight = 0;  ///< tasks that workers have
+  std::uint64_t pending = 0;    ///< tasks not sent to a worker yet
+  std::uint64_t in_flight = 0;  ///< tasks sent to workers
   std::uint64_t finished = 0;   ///< tasks with a result or an error
-  std::uint64_t failed = 0;     ///< those with an error
-  std::uint64_t retried = 0;    ///< times that a task was begun again
+  std::uint64_t failed = 0;     ///< tasks with an error
+  std::uint64_t retried = 0;    ///< retries of tasks that had begun
   std::uint64_t restarts = 0;   ///< workers that were replaced
-  std::uint64_t moved = 0;      ///< tasks that were taken from a busy worker for an idle one
-  std::uint64_t relocated = 0;  ///< tasks that ran on another device than their tensors', which were copied there
+  std::uint64_t moved = 0;      ///< tasks moved from a busy worker to an idle one
+  std::uint64_t relocated = 0;  ///< tasks that ran on another device, with copies of their tensors
 };
 
 /// A worker as its pool sees it.
 struct PoolWorkerInfo {
-  std::size_t index = 0;  ///< its number
-  std::string name;       ///< "worker-2"
-  pid_t pid = 0;          ///< 0 while there is no process
-  std::string place;      ///< "cuda:1" as this process numbers devices, or "cpu"
-  std::string
-      device_uuid;        ///< of the device it really got, as it says itself; empty without one or before it is ready
-  bool is_ready = false;  ///< whether it takes tasks
-  std::uint64_t done = 0;    ///< tasks it has finished, and those before it
-  std::uint32_t starts = 0;  ///< processes that had this number
-  std::uint64_t task = 0;    ///< the number of the task that it runs; 0: none
+  std::size_t index = 0;     ///< its number
+  std::string name;          ///< "worker-2"
+  pid_t pid = 0;             ///< 0 while there is no process
+  std::string place;         ///< "cuda:1" as this process numbers devices, or "cpu"
+  std::string device_uuid;   ///< of the device it has, as the worker reports it; empty without one, or until ready
+  bool is_ready = false;     ///< whether it takes tasks
+  std::uint64_t done = 0;    ///< tasks finished by all processes with this number
+  std::uint32_t starts = 0;  ///< processes that have had this number
+  std::uint64_t task = 0;    ///< number of the task that it runs; 0: none
 };
 
 class PoolCore;
 
-/// Workers that run tasks of this program in processes of their own, each with its device. A worker that dies is
-/// replaced, and takes with it only the task it ran. Safe for all threads. In a forked child every call throws
-/// `Errc::forked`. docs/pool.md says more.
+/// Worker processes of this program, each with its device, that run tasks. A worker that dies is replaced; only the
+/// task it ran is lost. Thread-safe. In a forked child every call throws `Errc::forked`. See docs/pool.md.
 ///
-/// Destruction ends it: tasks that have not begun are cancelled, those that run have a second to end. `join` waits
-/// for all of them instead.
+/// Destruction cancels tasks that have not begun, and gives running tasks a second to finish. `join` waits for all
+/// tasks instead.
+///
+/// ```
+/// #include <iostream>
+///
+/// #include <drover/drover.hpp>
+///
+/// const auto square = drover::task("square", [](int x) { return x * x; });  // in every process of the program
+///
+/// int main(int argc, char** argv) {
+///   drover::init(argc, argv);
+///   drover::Pool pool({.workers = 2, .devices = "none"});
+///   std::cout << pool.submit(square, 7).get() << '\n';  // 49
+///   for (const int y : pool.map(square, std::vector{1, 2, 3})) std::cout << y << ' ';  // 1 4 9
+/// }
+/// ```
 class Pool {
  public:
-  /// Starts workers in a session of their own; does not wait for them. Throws what `plan_workers` and
-  /// `Session::start` throw.
+  /// Starts workers in a new session, without waiting for them. Throws as `plan_workers` and `Session::start`.
   explicit Pool(const WorkerPlanOptions& workers = {}, const PoolOptions& options = {});
-  /// The same in a session that exists.
+  /// Starts workers in an existing session.
   Pool(const Session& session, const WorkerPlanOptions& workers, const PoolOptions& options = {});
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool();
 
-  /// Runs a task in some worker. Throws `Errc::invalid_argument` if that can never work: no worker of that number, or
-  /// a tensor of another session or on a device that no worker has; `Errc::cancelled` if the pool has ended.
+  /// Runs a task in some worker. Throws `Errc::invalid_argument` if no worker can run it, or a tensor is of another
+  /// session or on a device without a worker, and `Errc::cancelled` if the pool has ended.
   template <class Result, class... Arguments, class... Given>
   Future<Result> submit(const Task<Result(Arguments...)>& task, Given&&... arguments) {
     return submit(options().task, task, std::forward<Given>(arguments)...);
   }
-  /// The same in its own way.
+  /// Submits a task with its own options.
   template <class Result, class... Arguments, class... Given>
   Future<Result> submit(const TaskOptions& how, const Task<Result(Arguments...)>& task, Given&&... arguments) {
     static_assert(sizeof...(Given) == sizeof...(Arguments), "a task is given as many arguments as it takes");
     return start<Result>(task.registered(), task.encode(std::forward<Given>(arguments)...), how);
   }
-  /// A task that is known by its name only: `pool.submit<double>("sum", tensor)`. The types must be its own, exactly.
-  /// Throws `Errc::not_found` if there is none of that name, `Errc::invalid_argument` if the types do not fit.
+  /// Submits a task by its name: `pool.submit<double>("sum", tensor)`. The types must be exactly its own. Throws
+  /// `Errc::not_found` for an unknown name, `Errc::invalid_argument` for other types.
   template <class Result, class... Given>
   Future<Result> submit(const std::string& name, const Given&... arguments) {
     const RegisteredTask* const found = find(name, detail::signature_of<Result, std::decay_t<Given>...>());
     return start<Result>(*found, Task<Result(std::decay_t<Given>...)>::encode(arguments...), options().task);
   }
-  /// A call that knows itself what to do with its result: for bindings to other languages. Throws as above.
+  /// Submits a call that handles its result itself, for bindings to other languages.
   void submit(const std::shared_ptr<detail::TaskCall>& call) { start_call(call); }
-  /// Runs a task in every worker; the results are in their order. Each has its own future.
+  /// Runs a task in every worker, and returns their futures in the order of the workers.
   template <class Result, class... Arguments, class... Given>
   std::vector<Future<Result>> broadcast(const Task<Result(Arguments...)>& task, const Given&... arguments) {
     std::vector<Future<Result>> futures;
@@ -148,59 +160,58 @@ class Pool {
     return futures;
   }
 
-  /// Runs a task for each item and gives all results, in order. If one fails, throws its error and cancels the rest.
-  /// At most MapOptions::in_flight are under way at a time, and no more is taken from `items` before.
+  /// Runs a task for each item and returns the results, in order. If a task fails, throws its error and cancels the
+  /// rest. Up to MapOptions::in_flight tasks are in flight, and items are taken only as they are submitted.
   template <class Result, class Argument, std::ranges::input_range Items>
   auto map(const Task<Result(Argument)>& task, Items&& items, const MapOptions& how = {}) {
     return all_of(imap(task, std::forward<Items>(items), how));
   }
-  /// The same for items that are tuples of arguments.
+  /// As `map`, for items that are tuples of arguments.
   template <class Result, class... Arguments, std::ranges::input_range Items>
   auto starmap(const Task<Result(Arguments...)>& task, Items&& items, const MapOptions& how = {}) {
     return all_of(results_of(task, std::forward<Items>(items), how, [](auto&& run, auto&& item) {
       return std::apply(run, std::forward<decltype(item)>(item));
     }));
   }
-  /// Results one by one, in order, as they are asked for; more tasks are begun as results are taken.
+  /// Yields the results one by one, in order, and submits more tasks as results are taken.
   template <class Result, class Argument, std::ranges::input_range Items>
   Results<Result> imap(const Task<Result(Argument)>& task, Items&& items, const MapOptions& how = {}) {
     return results_of(task, std::forward<Items>(items), how,
                       [](auto&& run, auto&& item) { return run(std::forward<decltype(item)>(item)); });
   }
-  /// Results as they come.
+  /// As `imap`, with results in the order of completion.
   template <class Result, class Argument, std::ranges::input_range Items>
   Results<Result> imap_unordered(const Task<Result(Argument)>& task, Items&& items, MapOptions how = {}) {
     how.ordered = false;
     return imap(task, std::forward<Items>(items), how);
   }
 
-  /// How many workers it has, or will have.
+  /// Number of workers, including those that still start.
   [[nodiscard]] std::size_t size() const;
-  /// Their numbers, for TaskOptions::worker; not always from 0 to size(), since a worker that cannot be started is
-  /// given up.
+  /// Numbers of the workers, for TaskOptions::worker. There may be gaps, because the pool gives up workers that
+  /// cannot start.
   [[nodiscard]] std::vector<std::size_t> numbers() const;
-  /// Adds or ends workers. Those that run a task finish it. Added ones are placed as the first ones were. Throws as
-  /// the constructor.
+  /// Adds workers, placed as the first ones, or ends some, which finish their task. Throws as the constructor.
   void resize(std::size_t workers);
-  /// Waits until every worker is ready. Throws `Errc::peer_lost`, saying why, if they cannot be started.
+  /// Waits until every worker is ready. Throws `Errc::peer_lost` with the reason if they cannot start.
   WaitResult wait_ready(Deadline deadline = Deadline::never());
-  /// Takes no more tasks, waits until all are done, and ends the workers.
+  /// Closes the pool, waits until all tasks are done, and ends the workers.
   WaitResult join(Deadline deadline = Deadline::never());
-  /// Ends it now: cancels what has not begun, gives what runs `grace`, and kills it then.
+  /// Ends the pool: cancels tasks that have not begun, and kills workers that run one for longer than `grace`.
   void end(std::chrono::milliseconds grace = std::chrono::seconds(1));
 
-  /// As given.
+  /// The options of the pool.
   [[nodiscard]] const PoolOptions& options() const noexcept;
-  /// In which its workers are participants.
+  /// The session of its workers.
   [[nodiscard]] const Session& session() const noexcept;
-  /// To make tensors that tasks can be given.
+  /// Allocates tensors that can be arguments of tasks.
   [[nodiscard]] const Memory& memory() const noexcept;
-  /// Its workers now.
+  /// A snapshot of its workers.
   [[nodiscard]] std::vector<PoolWorkerInfo> workers() const;
-  /// What it has done.
+  /// A snapshot of its counters.
   [[nodiscard]] PoolStatistics statistics() const;
-  /// Who does what and who waits for whom, with stacks of those that are at it for `stall_report_after`, or 30 s;
-  /// what is printed by itself when nothing moves for long.
+  /// What each worker does and what it waits for, with the stacks of workers in the same state for 30 s, or for
+  /// `stall_report_after` if that is less. A stalled pool logs this report itself.
   [[nodiscard]] std::string stall_report() const;
 
  private:
@@ -215,11 +226,11 @@ class Pool {
   Results<Result> results_of(const Task<Result(Arguments...)>& task, Items&& items, const MapOptions& how,
                              Spread spread) {
     const TaskOptions options = how.task.value_or(this->options().task);
-    // NOLINTNEXTLINE(cppcoreguidelines-missing-std-forward): it is, in the pack
+    // NOLINTNEXTLINE(cppcoreguidelines-missing-std-forward): forwarded in the pack
     const auto run = [this, task, options]<class... Given>(Given&&... given) {
       return this->submit(options, task, std::forward<Given>(given)...);
     };
-    const std::size_t total = detail::size_of(items);  // before they may be moved
+    const std::size_t total = detail::size_of(items);  // before the items may be moved
     return Results<Result>(
         detail::generate(std::views::all(std::forward<Items>(items)),
                          [run, spread](auto&& item) { return spread(run, std::forward<decltype(item)>(item)); }),
@@ -241,7 +252,7 @@ class Pool {
   [[nodiscard]] std::size_t default_in_flight() const;
   void start_call(const std::shared_ptr<detail::TaskCall>& call);
 
-  std::shared_ptr<PoolCore> core_;  // shared: with its threads, and tasks that are not done find it
+  std::shared_ptr<PoolCore> core_;  // shared with unfinished tasks, which refer to it for cancel
 };
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-// drover/pool/results.hpp: the results of many tasks, one by one.
+// drover/pool/results.hpp: the results of many tasks, one by one, and their progress.
 #pragma once
 
 #include <chrono>
@@ -22,38 +22,38 @@
 
 namespace drover {
 
-/// How far it has come.
+/// The progress of a map.
 struct Progress {
-  std::uint64_t done = 0;                  ///< results that were taken
+  std::uint64_t done = 0;                  ///< results taken
   std::uint64_t failed = 0;                ///< errors among them
-  std::uint64_t total = 0;                 ///< tasks altogether; 0: not known
-  Clock::time_point began = Clock::now();  ///< when
-  bool is_over = false;                    ///< whether this is the last word
+  std::uint64_t total = 0;                 ///< number of tasks; 0: unknown
+  Clock::time_point began = Clock::now();  ///< start time
+  bool is_over = false;                    ///< whether this is the last report
 };
 
-/// What a bar says: "squares  [#####.....]  50 %  512/1024  3.1 k/s  0:02 left". Cut to `columns`.
+/// One line: "squares  [#####.....]  50 %  512/1024  3.1 k/s  0:02 left", truncated to `columns`.
 [[nodiscard]] std::string describe_progress(const std::string& title, const Progress& progress, Clock::time_point now,
                                             std::size_t columns);
 
-/// For MapOptions::progress: shows a bar on standard error if that is a terminal, ten times a second at most; else a
-/// line at the end.
+/// For MapOptions::progress: shows a bar on standard error, updated up to ten times a second. Prints only a final
+/// line if that is no terminal.
 [[nodiscard]] std::function<void(const Progress& progress)> progress_bar(std::string title);
 
-/// How many tasks are run for many items.
+/// How a map runs its tasks.
 struct MapOptions {
-  std::optional<TaskOptions> task;  ///< of each; nothing: the pool's
-  std::size_t in_flight = 0;        ///< most that are under way; 0: enough to keep all workers busy
-  bool ordered = true;              ///< results in the order of the items, else as they come
-  std::function<void(const Progress& progress)> progress;  ///< told as results are taken; progress_bar() shows a bar
+  std::optional<TaskOptions> task;  ///< for each task; nullopt: the pool's
+  std::size_t in_flight = 0;        ///< most tasks in flight; 0: enough to keep all workers busy
+  bool ordered = true;              ///< results in the order of the items, not of completion
+  std::function<void(const Progress& progress)> progress;  ///< called as results are taken; see progress_bar()
 };
 
 namespace detail {
 
-/// Gives the next future; one that is not valid when there is no more.
+/// Returns the next future, or an invalid one at the end.
 template <class Result>
 using Generator = std::function<Future<Result>()>;
 
-// Runs through a range that it owns or refers to, as std::views::all decided.
+// Makes a future of each item of a range, which it owns or refers to as std::views::all decides.
 template <class View, class Make>
 auto generate(View view, Make make) {
   using Made = std::invoke_result_t<Make&, std::ranges::range_reference_t<View>>;
@@ -66,7 +66,7 @@ auto generate(View view, Make make) {
   return [walk]() -> Made {
     if (!walk->at) walk->at.emplace(std::ranges::begin(walk->view));
     if (*walk->at == std::ranges::end(walk->view)) return {};
-    struct Step {  // also past an item that cannot be submitted
+    struct Step {  // skips an item whose submission throws
       Walk& walk;
       ~Step() { ++*walk.at; }  // NOLINT(bugprone-unchecked-optional-access): set above
     } const step{*walk};
@@ -85,17 +85,17 @@ std::size_t size_of(const Items& items) {
 
 }  // namespace detail
 
-/// The results of many tasks. Not more than a number of them are under way; the rest is begun as results are taken.
-/// Destruction cancels what was not taken. Move-only; belongs to one thread, and must not outlive its pool.
+/// The results of many tasks, of which a limited number is in flight; more are submitted as results are taken.
+/// Destruction cancels the rest. Move-only; for one thread. Must not outlive its pool.
 template <class Result>
 class Results {
  public:
-  /// Made by Pool::imap.
+  /// See Pool::imap.
   Results(detail::Generator<Result> more, MapOptions how, std::size_t total, std::size_t in_flight)
       : more_(std::move(more)), how_(std::move(how)), in_flight_(in_flight) {
     progress_.total = total;
-    fill_later();
-    tell();
+    fill_deferred();
+    report();
   }
   /// Takes over.
   Results(Results&&) noexcept = default;
@@ -107,22 +107,22 @@ class Results {
     for (const auto& [id, future] : by_id_) future.cancel();
   }
 
-  /// The future that is next; nothing when there is no more. Waits until it is done.
+  /// Waits for the next future and returns it; nullopt at the end.
   [[nodiscard]] std::optional<Future<Result>> next_future() {
-    if (auto error = std::exchange(late_, nullptr)) std::rethrow_exception(error);
+    if (auto error = std::exchange(deferred_, nullptr)) std::rethrow_exception(error);
     fill();
-    if (under_way() == 0) {
+    if (in_flight() == 0) {
       finish();
       return std::nullopt;
     }
     Future<Result> future = how_.ordered ? take_first() : take_done();
     ++progress_.done;
     if (future.error()) ++progress_.failed;
-    tell();
-    fill_later();
+    report();
+    fill_deferred();
     return future;
   }
-  /// The next result; nothing when there is no more. Throws what its task threw; the next call goes on with the next.
+  /// The next result; nullopt at the end. Throws what its task threw; the next call continues with the next result.
   [[nodiscard]] std::optional<detail::Stored<Result>> next() {
     auto future = next_future();
     if (!future) return std::nullopt;
@@ -133,13 +133,13 @@ class Results {
       return std::move(*future).get();
     }
   }
-  /// Waits for the next and throws its error; false when there is no more.
+  /// Waits for the next result and throws its error; false at the end.
   bool skip() { return next().has_value(); }
 
   /// \cond an iterator has the members of iterators
   class Iterator {
    public:
-    // The names by which the standard library knows iterators.
+    // Names that the standard library requires.
     using value_type = detail::Stored<Result>;  // NOLINT(readability-identifier-naming)
     using difference_type = std::ptrdiff_t;     // NOLINT(readability-identifier-naming)
     Iterator() = default;
@@ -163,9 +163,9 @@ class Results {
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
  private:
-  [[nodiscard]] std::size_t under_way() const noexcept { return in_order_.size() + by_id_.size(); }
+  [[nodiscard]] std::size_t in_flight() const noexcept { return in_order_.size() + by_id_.size(); }
   void fill() {
-    while (more_ && under_way() < in_flight_) {
+    while (more_ && in_flight() < in_flight_) {
       Future<Result> future = more_();
       if (!future.is_valid()) {
         more_ = nullptr;
@@ -177,12 +177,12 @@ class Results {
       }
     }
   }
-  // What goes wrong is thrown by the next call: there is a result to be given first.
-  void fill_later() noexcept {
+  // The next call throws the error, because there is a result to return first.
+  void fill_deferred() noexcept {
     try {
       fill();
     } catch (...) {
-      late_ = std::current_exception();
+      deferred_ = std::current_exception();
     }
   }
   Future<Result> take_first() {
@@ -197,22 +197,22 @@ class Results {
     by_id_.erase(done.id());
     return done;
   }
-  void tell() {
+  void report() {
     if (how_.progress) how_.progress(progress_);
   }
   void finish() {
     if (std::exchange(progress_.is_over, true)) return;
-    tell();
+    report();
   }
 
   detail::Generator<Result> more_;
   MapOptions how_;
   std::size_t in_flight_;
-  std::deque<Future<Result>> in_order_;                    // under way, of ordered results
-  std::unordered_map<const void*, Future<Result>> by_id_;  // the same of others
+  std::deque<Future<Result>> in_order_;                    // in flight, if ordered
+  std::unordered_map<const void*, Future<Result>> by_id_;  // in flight, if not
   Completions<Result> completions_{{}};
   Progress progress_;
-  std::exception_ptr late_;
+  std::exception_ptr deferred_;
 };
 
 }  // namespace drover

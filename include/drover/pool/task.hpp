@@ -1,4 +1,4 @@
-// drover/pool/task.hpp: functions that workers of a pool can run.
+// drover/pool/task.hpp: functions that a pool runs in its workers, and how it runs them.
 #pragma once
 
 #include <chrono>
@@ -24,16 +24,16 @@ namespace drover {
 /// What happens to a task whose worker dies.
 class Retry {
  public:
-  /// Never given to another worker, even if it had not begun.
+  /// The task fails, even if it had not begun.
   [[nodiscard]] static constexpr Retry never() noexcept { return {0, false}; }
-  /// Given to another worker if it had not begun; one that had begun fails.
+  /// Another worker runs the task if it had not begun; otherwise it fails.
   [[nodiscard]] static constexpr Retry if_not_started() noexcept { return {0, true}; }
-  /// Begun again at most so many times; for tasks that may run twice. PoolOptions::quarantine_after bounds it too.
+  /// Retries a begun task up to `count` times, within PoolOptions::quarantine_after. For tasks that may run twice.
   [[nodiscard]] static constexpr Retry times(int count) noexcept { return {count, true}; }
 
-  /// How often it may be begun again.
+  /// Number of retries of a task that had begun.
   [[nodiscard]] constexpr int count() const noexcept { return count_; }
-  /// Whether it is given to another worker if it had not begun.
+  /// Whether another worker runs the task if it had not begun.
   [[nodiscard]] constexpr bool is_moved() const noexcept { return is_moved_; }
 
  private:
@@ -42,32 +42,32 @@ class Retry {
   bool is_moved_;
 };
 
-/// How a task is to be run.
+/// How a pool runs a task.
 struct TaskOptions {
-  int priority = 0;                                         ///< higher ones first; equal ones in the order they came
+  int priority = 0;                                         ///< higher first; equal ones in submission order
   Retry retry = Retry::if_not_started();                    ///< if its worker dies
-  std::chrono::nanoseconds timeout{0};                      ///< from its beginning in the worker; 0: none
-  std::chrono::nanoseconds grace{std::chrono::seconds(1)};  ///< from the interrupt after `timeout` to the kill
-  std::optional<std::size_t> worker;                        ///< the only worker that may run it, by its number
-  /// Whether its tensors on devices may be copied to the device of an idle worker where that takes less time than
-  /// waiting for a worker of theirs. For tasks that write in none of them: what is written in a copy is lost.
+  std::chrono::nanoseconds timeout{0};                      ///< from its start in the worker; 0: none
+  std::chrono::nanoseconds grace{std::chrono::seconds(1)};  ///< from the interrupt at `timeout` to the kill
+  std::optional<std::size_t> worker;                        ///< number of the only worker that may run it
+  /// Whether its device tensors may be copied to the device of an idle worker when that is faster than waiting. For
+  /// tasks that only read them: writes to a copy are lost.
   bool may_relocate = false;
 };
 
 /// What a worker calls: reads arguments, writes the result.
 using TaskBody = std::function<void(Decoder& from, Encoder& to)>;
 
-/// A function that was made known under a name. Lives as long as the program.
+/// A function registered under a name, until the program ends.
 struct RegisteredTask {
-  std::string name;         ///< differs from all others
-  std::string signature;    ///< of its types: "(tensor,int32) -> float64"
+  std::string name;         ///< unique in the program
+  std::string signature;    ///< its types: "(tensor,int32) -> float64"
   TaskBody body;            ///< runs in a worker
-  std::uint32_t index = 0;  ///< its place in the order of names; known when a pool exists
+  std::uint32_t index = 0;  ///< its index in the order of names; set when a pool exists
 };
 
 namespace detail {
 
-/// Adds a task to those of this program. A name that is taken is reported by the first Pool.
+/// Registers a task. The first Pool reports duplicate names.
 const RegisteredTask& register_task(const std::string& name, std::string signature, TaskBody body);
 
 template <class Result>
@@ -84,7 +84,7 @@ std::string signature_of() {
   return names_of<Arguments...>("(", ")") + " -> " + result_name<Result>();
 }
 
-// The types by which a function's own types travel: `const Tensor&` as Tensor.
+// The types that a function's types are sent as: `const Tensor&` as Tensor.
 template <class Function>
 struct TaskTypes;
 
@@ -103,22 +103,22 @@ struct TaskTypes<std::function<Returned(Arguments...)>> {
 template <class Signature>
 class Task;
 
-/// The one kind there is.
+/// A task that takes `Arguments` and returns `Result`.
 template <class Result, class... Arguments>
 class Task<Result(Arguments...)> {
   static_assert((Codable<Arguments> && ...),
-                "an argument of this task is of a type that drover::Codec does not know");
+                "an argument of this task has a type that drover::Codec does not support");
   static_assert(std::is_void_v<Result> || Codable<Result>,
-                "the result of this task is of a type that drover::Codec does not know");
+                "the result of this task has a type that drover::Codec does not support");
 
  public:
-  /// Made by `task`.
+  /// See `task`.
   explicit Task(const RegisteredTask& registered) noexcept : registered_(&registered) {}
-  /// Under which it is known.
+  /// The name it is registered under.
   [[nodiscard]] const std::string& name() const noexcept { return registered_->name; }
-  /// What is known of it.
+  /// The registered function.
   [[nodiscard]] const RegisteredTask& registered() const noexcept { return *registered_; }
-  /// Its arguments as they travel. They are converted to the types of the task.
+  /// Encodes arguments, after conversion to the types of the task.
   template <class... Given>
     requires(std::convertible_to<Given &&, Arguments> && ...)
   static Encoder encode(Given&&... arguments) {
@@ -141,23 +141,23 @@ class Task<Result(Arguments...)> {
   const RegisteredTask* registered_;
 };
 
-/// Makes a function known to this program's workers. To be called before main, as the initialiser of a variable of a
-/// namespace, so that it is known in every process of the program:
+/// Registers a function as a task. Call it before main, to initialise a variable at namespace scope, so that every
+/// process of the program has the task:
 ///
 ///     const auto add = drover::task("add", [](int a, int b) { return a + b; });
 ///
-/// Arguments and result are what `Codec` knows. What it throws is thrown where the result is asked for. Throws
+/// Arguments and result are types that `Codec` supports. Exceptions are rethrown where the result is taken. Throws
 /// `Errc::invalid_argument` once a pool exists, or in a worker.
 template <class Function>
 [[nodiscard]] auto task(const std::string& name, Function function) {
   using Types = detail::TaskTypes<decltype(std::function{function})>;
   return [&]<class Result, class... Arguments>(Result (*)(Arguments...)) {
     static_assert((Codable<Arguments> && ...),
-                  "an argument of this task is of a type that drover::Codec does not know");
+                  "an argument of this task has a type that drover::Codec does not support");
     static_assert(std::is_void_v<Result> || Codable<Result>,
-                  "the result of this task is of a type that drover::Codec does not know");
+                  "the result of this task has a type that drover::Codec does not support");
     auto body = [call = std::move(function)](Decoder& from, Encoder& to) {
-      // In order, being in braces.
+      // Braces evaluate in order.
       std::tuple<Arguments...> arguments{Codec<Arguments>::read(from)...};  // NOLINT(misc-const-correctness): moved
       Decoder::check(from.is_done());
       if constexpr (std::is_void_v<Result>) {
@@ -175,8 +175,7 @@ class PoolCore;
 
 namespace detail {
 
-/// A task with its arguments, until it is done. What it is told by its constructor does not change; the rest belongs
-/// to the pool.
+/// A submitted task, until it is done. The constructor's arguments do not change; the public fields are the pool's.
 class TaskCall {
  public:
   TaskCall(const RegisteredTask& task, Encoder arguments, const TaskOptions& options);
@@ -184,33 +183,33 @@ class TaskCall {
   TaskCall& operator=(const TaskCall&) = delete;
   virtual ~TaskCall();
 
-  /// Reads the result and ends the future.
+  /// Reads the result and completes the future.
   virtual void deliver(Decoder& from) = 0;
-  /// Ends the future with an error; does nothing if it is done.
+  /// Completes the future with an error, unless it is done.
   virtual void refuse(std::exception_ptr error) = 0;
-  /// Whether nobody waits for a result any more: it is done, or was cancelled.
+  /// Whether the future is done, or was cancelled.
   [[nodiscard]] virtual bool is_over() const noexcept = 0;
 
   [[nodiscard]] const RegisteredTask& task() const noexcept { return *task_; }
   [[nodiscard]] const std::string& arguments() const noexcept { return arguments_; }
   [[nodiscard]] const std::vector<Tensor>& tensors() const noexcept { return tensors_; }
   [[nodiscard]] const TaskOptions& options() const noexcept { return options_; }
-  /// "task 17 'sum'"; one that runs functions of another language has their names.
+  /// "task 17 'sum'"; with the name of the function that it calls in another language.
   [[nodiscard]] virtual std::string describe_call() const;
 
-  std::uint64_t number = 0;      ///< in the order of submission, from 1; never used twice in a pool
+  std::uint64_t number = 0;      ///< in submission order, from 1; unique in a pool
   int deaths = 0;                ///< workers that died while they ran it
-  int untaken = 0;               ///< workers that died when they were to take it in, before they began it
-  bool has_timed_out = false;    ///< it was interrupted, or its worker killed, for that
-  bool is_cancel_asked = false;  ///< while it ran: it is not begun again
-  bool is_kept_home = false;     ///< its tensors could not be brought to another device: that is not tried again
-  std::size_t lane = 0;          ///< who may run it; see pool/pending.hpp
+  int untaken = 0;               ///< workers that died just before they began it
+  bool has_timed_out = false;    ///< it was interrupted, or its worker killed, after its timeout
+  bool is_cancel_asked = false;  ///< cancelled while it ran: it is not retried
+  bool is_kept_home = false;     ///< relocation failed once and is not retried
+  std::size_t lane = 0;          ///< its lane in PendingTasks
   std::weak_ptr<PoolCore> pool;  ///< while it is not done
 
  protected:
-  /// Asks the pool not to run it; see Future::cancel.
+  /// As Future::cancel.
   bool cancel_call(FutureState& state);
-  /// Lets go of arguments, and of the memory of tensors, which nobody needs when it is done.
+  /// Frees the arguments and tensors of a task that is done.
   void release_arguments() noexcept;
 
  private:
@@ -220,7 +219,7 @@ class TaskCall {
   TaskOptions options_;
 };
 
-/// The same with the future of its result.
+/// A submitted task with the future of its result.
 template <class Result>
 class TaskFuture final : public FutureValue<Result>, public TaskCall {
  public:

@@ -1,4 +1,4 @@
-// drover/pool/task_error.hpp: exceptions of tasks, thrown again where their results are asked for.
+// drover/pool/task_error.hpp: exceptions of tasks, rethrown where their results are taken.
 #pragma once
 
 #include <exception>
@@ -11,48 +11,48 @@ namespace drover {
 
 /// An exception that left a task, as its worker saw it.
 struct RemoteFailure {
-  std::string type;     ///< "std::out_of_range"; of drover's own: "drover::Error"
+  std::string type;     ///< "std::out_of_range", "drover::Error"
   std::string message;  ///< its what()
-  std::string stack;    ///< where it was thrown, a frame per line, innermost first; empty if not known
+  std::string stack;    ///< where it was thrown, a frame per line, innermost first; empty if unknown
   std::string task;     ///< "task 17 'sum'"
   std::string worker;   ///< "worker-2 (process 71, cuda:0)"
 
-  /// All of it, for people: several lines.
+  /// A message of several lines.
   [[nodiscard]] std::string to_string() const;
 };
 
-/// Part of every exception that came from a task: catch it by this to learn where it came from.
+/// A base of every exception that left a task: catch it to learn where the exception came from.
 class RemoteException {
  public:
   virtual ~RemoteException() = default;
-  /// What is known.
+  /// The exception as its worker saw it.
   [[nodiscard]] const RemoteFailure& remote() const noexcept { return remote_; }
 
   RemoteException& operator=(const RemoteException&) = delete;
 
  protected:
-  /// Made with what came.
+  /// For derived classes.
   explicit RemoteException(RemoteFailure remote) : remote_(std::move(remote)) {}
-  /// As exceptions are copied.
+  /// Exceptions are copied when they are caught by value.
   RemoteException(const RemoteException&) = default;
 
  private:
   RemoteFailure remote_;
 };
 
-/// An exception of a type that this process cannot make again. Its code is `Errc::task_failed`.
+/// An exception whose type this process cannot construct. Its code is `Errc::task_failed`.
 class TaskError : public Error, public RemoteException {
  public:
-  /// Made from what came.
+  /// From the exception as its worker saw it.
   explicit TaskError(const RemoteFailure& remote);
 };
 
-/// An exception of a type that is known here: caught as `Original`, or as RemoteException. Its text says where it
-/// came from.
+/// An exception of a registered type, to be caught as `Original` or as RemoteException. Its text says where it came
+/// from.
 template <class Original>
 class RemoteError final : public Original, public RemoteException {
  public:
-  /// Made from what came.
+  /// From the exception as its worker saw it.
   explicit RemoteError(const RemoteFailure& remote) : Original(remote.to_string()), RemoteException(remote) {}
 };
 
@@ -61,8 +61,8 @@ using Rethrow = std::exception_ptr (*)(const RemoteFailure& remote);
 void register_exception(const std::type_info& type, Rethrow rethrow);
 }  // namespace detail
 
-/// Makes an exception type known, so that it is thrown as itself where a result is asked for. It needs a constructor
-/// from std::string. The logic and runtime errors of the standard library are known. To be called before main:
+/// Registers an exception type, so that a result throws it with this type. It needs a constructor from std::string.
+/// The logic and runtime errors of the standard library are registered already. Call it before main:
 ///
 ///     const bool known = drover::register_exception<ModelMissing>();
 template <class Exception>

@@ -1,4 +1,4 @@
-// drover/pool/this_worker.hpp: the worker of a pool in which a task runs, as the task sees it.
+// drover/pool/this_worker.hpp: the worker that runs a task, as the task sees it.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +16,21 @@
 
 namespace drover {
 
-/// This process as a worker of a pool. Belongs to the thread that runs tasks, but for `is_interrupted`.
+/// This process as a worker of a pool. For the thread that runs tasks, except `is_interrupted`, which is thread-safe.
 class PoolWorker {
  public:
   /// Its number in the pool, from 0.
   [[nodiscard]] std::size_t index() const noexcept { return index_; }
   /// "worker-2".
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Its device as it is numbered here, to make tensors on; Place::cpu() without one.
+  /// Its device as this process numbers it; Place::cpu() without one.
   [[nodiscard]] const Place& place() const noexcept { return place_; }
   /// The session of the pool.
   [[nodiscard]] const Session& session() const noexcept { return session_; }
-  /// In which tensors are made that shall be results.
+  /// Where tensors to be returned are allocated.
   [[nodiscard]] const Memory& memory() const noexcept { return memory_; }
 
-  /// Makes an object that lives until the worker ends, for all tasks that run here; replaces one of the same type.
+  /// Makes an object for all tasks that run here, destroyed when the worker exits. Replaces one of the same type.
   template <class Object, class... Arguments>
   Object& emplace(Arguments&&... arguments) {
     auto made = std::make_shared<Object>(std::forward<Arguments>(arguments)...);
@@ -38,18 +38,17 @@ class PoolWorker {
     objects_[std::type_index(typeid(Object))] = std::move(made);
     return object;
   }
-  /// That object. Throws `Errc::not_found` if there is none: the initialiser of the pool should have made it.
+  /// The object of this type. Throws `Errc::not_found` if there is none; PoolOptions::init should make it.
   template <class Object>
   [[nodiscard]] Object& object() {
     return *static_cast<Object*>(find(typeid(Object)));
   }
 
-  /// Whether the task that runs shall stop: it was cancelled, or its time is over. All threads may ask.
+  /// Whether the running task should stop, because it was cancelled or has exceeded its timeout. Thread-safe.
   [[nodiscard]] bool is_interrupted() const noexcept { return is_interrupted_(); }
-  /// What `drover ps` and reports call the task that runs, in place of the name under which it is known; cut to 63
-  /// bytes. For tasks that do one thing or another.
+  /// Sets the name of the running task in `drover ps` and reports, truncated to 63 bytes.
   void set_task_title(std::string_view title);
-  /// Throws `Errc::cancelled` then; to be called now and then by tasks that take long.
+  /// Throws `Errc::cancelled` if the running task should stop. Long tasks should call it now and then.
   void check_interrupt() const;
 
  private:
@@ -68,21 +67,19 @@ class PoolWorker {
   std::unordered_map<std::type_index, std::shared_ptr<void>> objects_;
 };
 
-/// In a worker of a pool: this worker. Throws `Errc::not_found` anywhere else.
+/// The worker that this process is. Throws `Errc::not_found` in any other process.
 [[nodiscard]] PoolWorker& this_worker();
 
-/// Writes, into `stack_text_file()`, where the threads of an interpreter are. Called in a signal handler, by any
-/// thread of the process and perhaps while another holds the interpreter's lock: only what is safe there.
+/// Writes the stacks of an interpreter's threads to `stack_text_file()`. Called in a signal handler, on any thread,
+/// possibly while another thread holds the interpreter's lock; must be async-signal-safe.
 using StackTextWriter = void (*)(int argument);
 
-/// A memory file of this process, made by the first call, which is emptied before each text. Throws as making memory
-/// files does.
+/// A memory file of this process, made by the first call and truncated before each text. Throws if it cannot be made.
 [[nodiscard]] int stack_text_file();
 
-/// In a worker of a pool: from now on, who asks for its stack gets what `write(argument)` says too: `drover ps
-/// --stacks`, stall reports, and the error of a task whose worker is killed since it took too long. Starts a thread
-/// that answers where the main one is asleep and must not be disturbed. Once in a process; throws
-/// `Errc::invalid_argument` if no pool started this process.
-void tell_stack_text(StackTextWriter write, int argument);
+/// Adds the output of `write(argument)` to the stacks of this worker in `drover ps --stacks`, in stall reports, and
+/// in errors of tasks killed after their timeout. Starts a thread that answers while the main thread sleeps and must
+/// not be disturbed. Call it once; throws `Errc::invalid_argument` if this process is no worker of a pool.
+void set_stack_text_writer(StackTextWriter write, int argument);
 
 }  // namespace drover

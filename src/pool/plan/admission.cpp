@@ -23,7 +23,7 @@ std::string users_text(const std::vector<DeviceUser>& users) {
   return text;
 }
 
-// The server of the daemon that serves this process is there for it. The kernel cuts names to 15 letters.
+// The MPS server of this process is not another user. The kernel truncates names to 15 characters.
 bool is_own_server(const MachineDevice& device, const DeviceUser& user) {
   return device.info.mps_running && user.name.starts_with("nvidia-cuda-mps");
 }
@@ -46,7 +46,7 @@ void check_nobody_else(const MachineDevice& device, const Machine& machine, cons
               "end those processes, name other devices, or let workers share");
 }
 
-// Before each device is looked at: whether there are enough of them.
+// Checks that there are enough devices, before it checks each one.
 void check_count(const Machine& machine, const std::vector<Chosen>& chosen) {
   for (const auto& device : machine.devices) {
     const auto here = workers_on(device, chosen);
@@ -56,12 +56,12 @@ void check_count(const Machine& machine, const std::vector<Chosen>& chosen) {
     const auto without = static_cast<std::size_t>(std::ranges::count(chosen, nullptr));
     const auto wanting = chosen.size() - without;
     throw Error(Errc::invalid_argument,
-                fmt::format("{} workers want a device for themselves and {} named, so that {} would have {} workers; "
+                fmt::format("{} workers want a device for themselves and {} named, so {} would have {} workers; "
                             "{} missing{}",
                             wanting, used == 1 ? "1 is" : fmt::format("{} are", used), describe(device), here,
                             wanting - used == 1 ? "1 device is" : fmt::format("{} devices are", wanting - used),
                             filter_text(machine)),
-                "start fewer workers, name more devices, or leave `exclusive` out");
+                "start fewer workers, name more devices, or do not set `exclusive`");
   }
 }
 
@@ -71,7 +71,7 @@ void check_none_at_all(const WorkerPlanOptions& options, const Machine& machine,
   throw Error(Errc::not_found,
               fmt::format("{} workers want a device for themselves, and this process sees none{}", chosen.size(),
                           filter_text(machine)),
-              "set devices=\"none\" for workers without devices, or leave `exclusive` out");
+              "set devices=\"none\" for workers without devices, or do not set `exclusive`");
 }
 
 void check_mode(const WorkerPlanOptions& options, const MachineDevice& device, const Machine& machine,
@@ -81,7 +81,7 @@ void check_mode(const WorkerPlanOptions& options, const MachineDevice& device, c
                 "name other devices, or let an administrator run `nvidia-smi -c 0`");
   }
   if (device.info.compute_mode != ComputeMode::exclusive_process) return;
-  if (device.info.mps_running) return;  // the one process is the daemon's server, and all others are its clients
+  if (device.info.mps_running) return;  // the one process is the MPS server, and all others are its clients
   if (workers > 1 && !options.mps) {
     throw Error(Errc::busy,
                 fmt::format("{} has compute mode \"exclusive-process\" and cannot take {} workers", describe(device),
@@ -94,11 +94,12 @@ void check_mode(const WorkerPlanOptions& options, const MachineDevice& device, c
 void check_mps(const MachineDevice& device) {
   if (device.info.backend != BackendKind::cuda) {
     throw Error(Errc::unsupported, fmt::format("{} is an emulated device, which MPS cannot share", describe(device)),
-                "leave `mps` out: workers share emulated devices without it");
+                "do not set `mps`: workers share emulated devices without it");
   }
   if (device.info.mps_running) {
-    throw Error(Errc::busy, fmt::format("an MPS daemon serves {} for this process already", describe(device)),
-                "leave `mps` out, and workers use that daemon; or end it with `echo quit | nvidia-cuda-mps-control`");
+    throw Error(
+        Errc::busy, fmt::format("an MPS daemon already serves {} for this process", describe(device)),
+        "do not set `mps`, and workers use that daemon; or end it with `echo quit | nvidia-cuda-mps-control`");
   }
 }
 
@@ -111,23 +112,22 @@ std::uint64_t context_of(const MachineDevice& device) {
   const auto share = memory.free / workers;
   const auto context = context_of(device);
   const auto users = users_text(device.users);
-  throw Error(
-      Errc::device_memory,
-      fmt::format("{} cannot take {} {} of {}{}: {} of {} are free, so that {} would fit; {}", describe(device),
-                  workers, workers == 1 ? "worker" : "workers", format_bytes(options.memory_budget),
-                  context == 0 ? "" : fmt::format(" and {} for the context of each", format_bytes(context)),
-                  format_bytes(memory.free), format_bytes(memory.total), fitting,
-                  users.empty() ? "who uses the rest is not known" : "in use by " + users),
-      share > context ? fmt::format("start fewer workers there, lower memory_budget to {}, or free memory",
-                                    format_bytes(share - context))
-                      : "start fewer workers there, or free memory");
+  throw Error(Errc::device_memory,
+              fmt::format("{} cannot take {} {} of {}{}: {} of {} are free, so {} would fit; {}", describe(device),
+                          workers, workers == 1 ? "worker" : "workers", format_bytes(options.memory_budget),
+                          context == 0 ? "" : fmt::format(" and {} for the context of each", format_bytes(context)),
+                          format_bytes(memory.free), format_bytes(memory.total), fitting,
+                          users.empty() ? "the users of the rest are unknown" : "in use by " + users),
+              share > context ? fmt::format("start fewer workers there, lower memory_budget to {}, or free memory",
+                                            format_bytes(share - context))
+                              : "start fewer workers there, or free memory");
 }
 
 void check_budget(const WorkerPlanOptions& options, const MachineDevice& device, std::size_t workers) {
   if (options.memory_budget == 0) return;
   if (!device.memory) {
-    throw Error(Errc::unsupported, fmt::format("how much memory of {} is free is not known", describe(device)),
-                "leave memory_budget out; `drover doctor` may say why the driver does not tell");
+    throw Error(Errc::unsupported, fmt::format("the free memory of {} is unknown", describe(device)),
+                "do not set memory_budget; `drover doctor` may say why the driver does not report it");
   }
   const auto context = context_of(device);
   const bool is_beyond = options.memory_budget > std::numeric_limits<std::uint64_t>::max() - context;

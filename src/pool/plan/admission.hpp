@@ -1,4 +1,4 @@
-// pool/plan/admission.hpp: whether the devices can take the workers.
+// pool/plan/admission.hpp: checks that the devices can take the workers.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace drover {
 
-/// Throws unless every device can take the workers that were given to it: exclusive use, compute modes, MPS, memory
-/// budgets. See plan_workers.
+/// Throws unless every device can take its workers: exclusive use, compute modes, MPS, memory budgets. See
+/// plan_workers.
 void admit(const WorkerPlanOptions& options, const Machine& machine, const std::vector<Chosen>& chosen);
 
 }  // namespace drover

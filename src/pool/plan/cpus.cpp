@@ -9,7 +9,7 @@ namespace {
 
 using Cpus = std::vector<int>;
 
-// With less, a worker's helper threads (of a driver, a loader) would run in the way of its main thread.
+// With fewer, helper threads (of a driver, a loader) would compete with the main thread.
 constexpr std::size_t kLeastCores = 2;
 
 Cpus common(Cpus left, Cpus right) {
@@ -28,7 +28,7 @@ std::vector<Cpus> cores_in(const Cpus& cpus, const Machine& machine) {
   return cores;
 }
 
-// The node with the fewest workers for its size; workers count where they have a CPU.
+// The node with the fewest workers for its size. A worker counts on every node where it has a CPU.
 std::size_t emptiest_node(const Machine& machine, const std::vector<Cpus>& homes) {
   const auto load_of = [&](const Cpus& node) {
     const auto here = std::ranges::count_if(homes, [&](const Cpus& home) { return !common(home, node).empty(); });
@@ -38,7 +38,7 @@ std::size_t emptiest_node(const Machine& machine, const std::vector<Cpus>& homes
   return static_cast<std::size_t>(found - machine.nodes.begin());
 }
 
-// The CPUs among which a worker may be placed.
+// The CPUs near each worker.
 std::vector<Cpus> homes_of(const WorkerPlanOptions& options, const Machine& machine,
                            const std::vector<Chosen>& chosen) {
   std::vector<Cpus> homes;
@@ -63,7 +63,7 @@ Cpus part_of(const std::vector<Cpus>& cores, std::size_t place, std::size_t part
   return cpus;
 }
 
-// Equal parts for those who share a home; the whole home for each if parts would be too small.
+// Equal parts for workers with the same home; the whole home for each if parts would be too small.
 std::vector<Cpus> parts_of(const Cpus& home, std::size_t parts, const WorkerPlanOptions& options,
                            const Machine& machine) {
   if (parts == 0) return {};

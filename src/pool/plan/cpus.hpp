@@ -1,4 +1,4 @@
-// pool/plan/cpus.hpp: which CPUs each worker gets, and how many threads.
+// pool/plan/cpus.hpp: assigns CPUs and threads to workers.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,14 @@ namespace drover {
 
 /// CPUs and threads of one worker.
 struct CpuShare {
-  std::vector<int> cpus;  ///< empty: all that this process may use
-  int threads = 1;        ///< what numerical libraries should start
+  std::vector<int> cpus;  ///< empty: all CPUs of this process
+  int threads = 1;        ///< threads of numerical libraries
 };
 
-/// One for each worker. Workers whose devices are near the same CPUs get equal parts of those, whole cores, if each
-/// part has two cores and room for the threads that were asked for; else they share them. Workers without near CPUs
-/// are dealt to memory nodes where there are several and enough workers. Never fewer CPUs than threads asked for.
+/// One share for each worker. Workers whose devices are near the same CPUs get equal parts of those, in whole cores,
+/// if each part has at least two cores and the requested threads; otherwise they share all of them. Workers without
+/// near CPUs are distributed over several NUMA nodes, if there are enough workers. A share never has fewer CPUs than
+/// the requested threads.
 [[nodiscard]] std::vector<CpuShare> share_cpus(const WorkerPlanOptions& options, const Machine& machine,
                                                const std::vector<Chosen>& chosen);
 

@@ -16,7 +16,7 @@ constexpr const char* kForms =
     "write entries between commas: 0, cuda:0, host:1, GPU-1b7c, cpu or all; cuda:0*3 for three workers; or none "
     "alone";
 
-constexpr std::size_t kMostUnasked = 64;  // workers of a large machine, where nobody says how many
+constexpr std::size_t kMostUnasked = 64;  // default number of workers on a large machine
 
 std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(' ');
@@ -31,7 +31,7 @@ std::optional<std::size_t> number(std::string_view text) {
   return is_whole ? std::optional(value) : std::nullopt;
 }
 
-// One entry of the list: what it names, and how often.
+// One entry of the list, with its repetitions.
 struct Entry {
   std::string_view name;
   std::size_t times = 1;
@@ -48,7 +48,7 @@ Entry read_entry(std::string_view text, const std::string& whole) {
   }
   if (entry.name.empty() || entry.times == 0 || entry.times > kMostWorkers) {
     throw Error(Errc::invalid_argument,
-                fmt::format(R"(devices="{}" has the entry "{}", which names nothing)", whole, text), kForms);
+                fmt::format(R"(devices="{}" has the entry "{}", which is invalid)", whole, text), kForms);
   }
   return entry;
 }
@@ -82,14 +82,14 @@ Chosen find(std::string_view name, const Machine& machine) {
   if (found.size() > 1) {
     throw Error(Errc::invalid_argument,
                 fmt::format("\"{}\" names {} devices: {}", name, found.size(), list_of(machine)),
-                "write more of the UUID, or the device's name");
+                "write more of the UUID, or the name of the device");
   }
   const bool has_form = is_uuid(name) || number(name) || name.starts_with("cuda:") || name.starts_with("host:");
-  if (!has_form) throw Error(Errc::invalid_argument, fmt::format("\"{}\" is no name of a device", name), kForms);
+  if (!has_form) throw Error(Errc::invalid_argument, fmt::format("\"{}\" is not the name of a device", name), kForms);
   throw Error(
       Errc::not_found,
       fmt::format("there is no device \"{}\"; this process sees {}{}", name, list_of(machine), filter_text(machine)),
-      "name one of those; CUDA_VISIBLE_DEVICES, DROVER_BACKEND and DROVER_HOST_DEVICES decide what there is");
+      "name one of those; CUDA_VISIBLE_DEVICES, DROVER_BACKEND and DROVER_HOST_DEVICES decide which devices exist");
 }
 
 std::vector<Chosen> named_by(std::string_view name, const Machine& machine) {
@@ -100,7 +100,7 @@ std::vector<Chosen> named_by(std::string_view name, const Machine& machine) {
   return all;
 }
 
-// What `devices` says, entry by entry; empty if there is no device or none is wanted.
+// The entries of `devices`; empty if there is no device or none is requested.
 std::vector<Chosen> read_list(const WorkerPlanOptions& options, const Machine& machine) {
   if (trimmed(options.devices) == "none") return {};
   std::vector<Chosen> list;
@@ -109,9 +109,9 @@ std::vector<Chosen> read_list(const WorkerPlanOptions& options, const Machine& m
     const Entry entry = read_entry(rest.substr(0, comma), options.devices);
     if (entry.is_counted && options.per_device > 0) {
       throw Error(Errc::invalid_argument,
-                  fmt::format("devices=\"{}\" and per_device={} both say how many workers a device gets",
+                  fmt::format("devices=\"{}\" and per_device={} both set the number of workers on a device",
                               options.devices, options.per_device),
-                  "leave one of them out");
+                  "set only one of them");
     }
     const auto named = named_by(entry.name, machine);
     for (std::size_t i = 0; i < entry.times; ++i) list.insert(list.end(), named.begin(), named.end());
@@ -120,7 +120,7 @@ std::vector<Chosen> read_list(const WorkerPlanOptions& options, const Machine& m
   }
 }
 
-// Devices in turn, as often as said; workers without a device once, at the end.
+// The devices in turn, `per_device` times, then the workers without a device.
 std::vector<Chosen> multiplied(const std::vector<Chosen>& list, std::size_t per_device) {
   std::vector<Chosen> devices;
   for (const auto& entry : list) {
@@ -136,14 +136,14 @@ std::size_t count_workers(const WorkerPlanOptions& options, const std::vector<Ch
   const auto natural = list.empty() ? std::clamp<std::size_t>(machine.cores.size(), 1, kMostUnasked) : list.size();
   const auto count = options.workers == 0 ? natural : options.workers;
   if (count > kMostWorkers) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("{} workers were asked for, and {} is the most", count, kMostWorkers), "ask for fewer");
+    throw Error(Errc::invalid_argument, fmt::format("{} workers exceed the limit of {}", count, kMostWorkers),
+                "use fewer workers");
   }
   if (options.per_device > 0 && !list.empty() && count != list.size()) {
     throw Error(Errc::invalid_argument,
                 fmt::format("workers={} contradicts per_device={}, which makes {} with devices=\"{}\"",
                             options.workers, options.per_device, list.size(), options.devices),
-                "leave one of them out");
+                "set only one of them");
   }
   return count;
 }
@@ -153,10 +153,9 @@ std::size_t count_workers(const WorkerPlanOptions& options, const std::vector<Ch
 std::vector<Chosen> choose_devices(const WorkerPlanOptions& options, const Machine& machine) {
   auto list = read_list(options, machine);
   if (options.per_device > kMostWorkers) {
-    throw Error(
-        Errc::invalid_argument,
-        fmt::format("per_device={} was asked for, and {} workers are the most", options.per_device, kMostWorkers),
-        "ask for fewer");
+    throw Error(Errc::invalid_argument,
+                fmt::format("per_device={} exceeds the limit of {} workers", options.per_device, kMostWorkers),
+                "use fewer workers");
   }
   if (options.per_device > 0) list = multiplied(list, options.per_device);
   std::vector<Chosen> chosen(count_workers(options, list, machine), nullptr);

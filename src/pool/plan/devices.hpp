@@ -1,4 +1,4 @@
-// pool/plan/devices.hpp: which device each worker gets.
+// pool/plan/devices.hpp: assigns devices to workers.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace drover {
 /// The device of one worker; nullptr for a worker without one.
 using Chosen = const MachineDevice*;
 
-/// One for each worker, in order. They point into `machine`. Throws as plan_workers.
+/// The device of each worker, in order; pointers into `machine`. Throws as plan_workers.
 [[nodiscard]] std::vector<Chosen> choose_devices(const WorkerPlanOptions& options, const Machine& machine);
 
-/// For people: "cuda:0 (NVIDIA H200)".
+/// "cuda:0 (NVIDIA H200)".
 [[nodiscard]] std::string describe(const MachineDevice& device);
 
-/// For people: " (CUDA_VISIBLE_DEVICES=1 hides the others)"; empty if the variable is not set.
+/// " (CUDA_VISIBLE_DEVICES=1 hides all others)"; empty if the variable is not set.
 [[nodiscard]] std::string filter_text(const Machine& machine);
 
 }  // namespace drover

@@ -9,13 +9,13 @@ namespace {
 
 constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
 constexpr const char* kBackend = "DROVER_BACKEND";
-// Lists CPUs of the whole machine: all workers would run on the same.
+// Lists CPUs of the whole machine, so all workers would run on the same ones.
 constexpr const char* kOpenMpCpus = "GOMP_CPU_AFFINITY";
 constexpr const char* kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
 constexpr const char* kCopyConnections = "CUDA_DEVICE_MAX_COPY_CONNECTIONS";
-constexpr int kOwnConnections = 8;  // of a process for which nobody says how many, about
+constexpr int kOwnConnections = 8;  // the default of a process, roughly
 constexpr int kOwnCopyConnections = 4;
-constexpr int kFewestConnections = 2;  // so that one stream that waits does not stop all others
+constexpr int kFewestConnections = 2;  // so that one waiting stream does not block all others
 
 constexpr std::array kThreadVariables = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
                                          "NUMEXPR_NUM_THREADS"};
@@ -24,11 +24,11 @@ struct Variable {
   const char* name;
   const char* value;
 };
-// Frameworks that take all memory of a GPU when they start leave nothing for the others on it.
+// Keeps frameworks from allocating all memory of a shared GPU at start.
 constexpr std::array kGpuVariables = {Variable{"TF_FORCE_GPU_ALLOW_GROWTH", "true"},
                                       Variable{"XLA_PYTHON_CLIENT_PREALLOCATE", "false"}};
 
-void set_unless_told(WorkerPlan& plan, const Machine& machine, const char* name, const std::string& value) {
+void set_unless_set(WorkerPlan& plan, const Machine& machine, const char* name, const std::string& value) {
   if (!machine.set.contains(name)) plan.environment.emplace_back(name, value);
 }
 
@@ -42,22 +42,22 @@ std::string visible_gpus(const DeviceInfo& own, const WorkerPlanOptions& options
   return text;
 }
 
-// The driver makes contexts one after another, each the sooner the fewer queues of the GPU it gets: workers of one
-// GPU share what a process alone would have. Clients of MPS have a few of their server's.
+// The driver creates contexts one after another, and faster with fewer hardware queues: workers of one GPU share the
+// default of a process. Clients of MPS use queues of their server.
 void share_connections(WorkerPlan& plan, const WorkerPlanOptions& options, const Machine& machine, int sharers) {
   if (sharers < 2 || options.mps || machine.set.contains(kConnections)) return;
   plan.environment.emplace_back(kConnections,
                                 std::to_string(std::max(kFewestConnections, kOwnConnections / sharers)));
-  set_unless_told(plan, machine, kCopyConnections, std::to_string(std::max(1, kOwnCopyConnections / sharers)));
+  set_unless_set(plan, machine, kCopyConnections, std::to_string(std::max(1, kOwnCopyConnections / sharers)));
 }
 
 void show_gpu(WorkerPlan& plan, const DeviceInfo& own, const WorkerPlanOptions& options, const Machine& machine) {
   plan.environment.emplace_back(kVisible, visible_gpus(own, options, machine));
   plan.environment.emplace_back("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-  for (const auto& [name, value] : kGpuVariables) set_unless_told(plan, machine, name, value);
+  for (const auto& [name, value] : kGpuVariables) set_unless_set(plan, machine, name, value);
 }
 
-// Without these a worker on fewer CPUs would count fewer and larger emulated devices.
+// Without these a worker on fewer CPUs would have fewer and larger emulated devices.
 void show_emulated_devices(WorkerPlan& plan, const Machine& machine) {
   if (machine.devices.empty() || machine.devices.front().info.backend != BackendKind::host) return;
   const auto bytes = machine.devices.front().info.memory_total;
@@ -67,11 +67,11 @@ void show_emulated_devices(WorkerPlan& plan, const Machine& machine) {
 
 void hide_gpus(WorkerPlan& plan, const Machine& machine) {
   plan.environment.emplace_back(kVisible, "");
-  const auto told = machine.set.find(kBackend);
-  if (told != machine.set.end() && told->second == "cuda") plan.environment.emplace_back(kBackend, "host");
+  const auto backend = machine.set.find(kBackend);
+  if (backend != machine.set.end() && backend->second == "cuda") plan.environment.emplace_back(kBackend, "host");
 }
 
-// Who asks for a number gets it everywhere. Else the user's word for OpenMP, which the others follow, is left alone.
+// A requested number applies to all libraries. Otherwise OMP_NUM_THREADS stays, which the other libraries follow.
 void limit_threads(WorkerPlan& plan, const WorkerPlanOptions& options, const Machine& machine) {
   const auto count = std::to_string(plan.threads);
   if (options.threads == 0 && machine.set.contains(kThreadVariables.front())) return;
@@ -84,12 +84,12 @@ void limit_threads(WorkerPlan& plan, const WorkerPlanOptions& options, const Mac
 
 std::map<std::string, std::string> placement_variables() {
   std::map<std::string, std::string> found;
-  const auto look = [&](const char* name) {
+  const auto add = [&](const char* name) {
     if (const char* const text = std::getenv(name); text != nullptr) found[name] = text;
   };
-  for (const char* const name : {kVisible, kBackend, kOpenMpCpus, kConnections, kCopyConnections}) look(name);
-  for (const char* const name : kThreadVariables) look(name);
-  for (const auto& variable : kGpuVariables) look(variable.name);
+  for (const char* const name : {kVisible, kBackend, kOpenMpCpus, kConnections, kCopyConnections}) add(name);
+  for (const char* const name : kThreadVariables) add(name);
+  for (const auto& variable : kGpuVariables) add(variable.name);
   return found;
 }
 

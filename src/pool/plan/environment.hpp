@@ -1,4 +1,4 @@
-// pool/plan/environment.hpp: which variables a worker is given.
+// pool/plan/environment.hpp: the environment variables of workers.
 #pragma once
 
 #include <map>
@@ -8,12 +8,12 @@
 
 namespace drover {
 
-/// The variables of this process that planning looks at.
+/// The variables of this process that affect planning.
 [[nodiscard]] std::map<std::string, std::string> placement_variables();
 
-/// Fills `environment` and `unset` from the rest of the plan, for one of so many workers on the same device. What the
-/// user has set for numerical libraries stays, unless `options.threads` says otherwise; where OMP_NUM_THREADS is set,
-/// the other libraries follow it.
+/// Fills `environment` and `unset` from the rest of the plan, for one of `sharers` workers on the same device. The
+/// user's variables for numerical libraries stay, unless `options.threads` is set; if OMP_NUM_THREADS is set, the
+/// other libraries follow it.
 void fill_environment(WorkerPlan& plan, const WorkerPlanOptions& options, const Machine& machine, int sharers);
 
 }  // namespace drover

@@ -23,13 +23,13 @@
 namespace drover {
 namespace {
 
-constexpr std::size_t kLongestFolder = 80;  // sockets lie in it, and their paths have 107 bytes at most
-constexpr std::size_t kLongestWords = 600;
+constexpr std::size_t kLongestFolder = 80;  // socket paths in it have a limit of 107 bytes
+constexpr std::size_t kLongestOutput = 600;
 constexpr std::chrono::milliseconds kMpsPause{10};
 
-// $1 the control program, $2 the folder, $3 tenths of a second to quit. Input is the pipe from the application. The
-// daemon and its server are in the guard's process group, so that the last line reaches them whatever they do. The
-// guard ends with the daemon; who reads the pipe outlives it until there is nothing left to clean.
+// $1 the control program, $2 the folder, $3 tenths of a second to quit. Standard input is the pipe from the
+// application. The daemon and its server are in the guard's process group, so that the final kill reaches them in any
+// state. The guard ends with the daemon; the subshell that reads the pipe goes on until it has cleaned up.
 constexpr const char* kGuard = R"script(
 exec 3<&0 </dev/null
 "$1" -f 3<&- &
@@ -58,9 +58,10 @@ std::string find_program(const std::string& name) {
     const auto path = fmt::format("{}/{}", folder, name);
     if (!folder.empty() && is_program(path)) return path;
   }
-  throw Error(Errc::not_found, fmt::format("MPS needs the program '{}', which was not found or cannot be run", name),
+  throw Error(Errc::not_found,
+              fmt::format("MPS needs the program '{}', which was not found or cannot be executed", name),
               "install the programs of NVIDIA's driver (in containers: NVIDIA_DRIVER_CAPABILITIES=compute,utility), "
-              "put their folder in PATH, or leave `mps` out");
+              "put their folder in PATH, or do not set `mps`");
 }
 
 std::filesystem::path make_folder() {
@@ -89,18 +90,18 @@ std::string joined(const std::vector<std::string>& pieces) {
   return text;
 }
 
-// The end of what the daemon said.
-std::string words_of(const std::filesystem::path& folder) {
+// The end of the daemon's output.
+std::string output_of(const std::filesystem::path& folder) {
   const std::ifstream file(folder / "output");
   std::ostringstream all;
   all << file.rdbuf();
   std::string text = std::move(all).str();
   while (text.ends_with('\n')) text.pop_back();
-  if (text.size() > kLongestWords) text = "..." + text.substr(text.size() - kLongestWords);
-  return text.empty() ? "it said nothing" : fmt::format("it said: {}", text);
+  if (text.size() > kLongestOutput) text = "..." + text.substr(text.size() - kLongestOutput);
+  return text.empty() ? "it printed nothing" : fmt::format("it printed: {}", text);
 }
 
-// As the driver finds it: a daemon that writes its number has made its sockets.
+// A daemon that has written its pid has made its sockets.
 bool is_ready(const std::filesystem::path& folder) {
   pid_t daemon = 0;
   std::ifstream(folder / "pipe" / "nvidia-cuda-mps-control.pid") >> daemon;
@@ -112,13 +113,14 @@ bool has_ended(int pidfd, Deadline deadline) {
   return sys::retry("poll", ::poll, &watched, nfds_t{1}, deadline.poll_timeout()) > 0;
 }
 
-[[noreturn]] void throw_ended(const std::string& how, const std::string& words) {
-  const bool is_other = words.find("already running") != std::string::npos;
-  throw Error(
-      is_other ? Errc::busy : Errc::unsupported, fmt::format("the MPS daemon {} before it was ready; {}", how, words),
-      is_other ? "end the other daemon with `echo quit | nvidia-cuda-mps-control`, or leave `mps` out and use it"
-               : "look at the compute mode (`nvidia-smi -q -d COMPUTE`) and at the rights of this container, or "
-                 "leave `mps` out");
+[[noreturn]] void throw_ended(const std::string& how, const std::string& output) {
+  const bool is_other = output.find("already running") != std::string::npos;
+  throw Error(is_other ? Errc::busy : Errc::unsupported,
+              fmt::format("the MPS daemon {} before it was ready; {}", how, output),
+              is_other
+                  ? "end the other daemon with `echo quit | nvidia-cuda-mps-control`, or do not set `mps`, to use it"
+                  : "check the compute mode (`nvidia-smi -q -d COMPUTE`) and the rights of this container, or do not "
+                    "set `mps`");
 }
 
 }  // namespace
@@ -161,20 +163,20 @@ void Mps::await_ready(const MpsOptions& options) {
   const auto deadline = Deadline::after(options.patience);
   while (!is_ready(folder_)) {
     if (has_ended(guard_->pidfd(), Deadline::after(kMpsPause))) {
-      const auto words = words_of(folder_);
+      const auto output = output_of(folder_);
       const auto status = finish();
-      throw_ended(status ? status->to_string() : "ended", words);
+      throw_ended(status ? status->to_string() : "ended", output);
     }
     if (deadline.has_passed()) {
       throw Error(
           Errc::timed_out,
-          fmt::format("the MPS daemon was not ready after {} ms; {}", options.patience.count(), words_of(folder_)),
-          "look whether a GPU hangs (`nvidia-smi`), or leave `mps` out");
+          fmt::format("the MPS daemon was not ready after {} ms; {}", options.patience.count(), output_of(folder_)),
+          "check whether a GPU hangs (`nvidia-smi`), or do not set `mps`");
     }
   }
 }
 
-// Nothing is reaped before the tree is killed, since what is left is found by the guard.
+// The guard must not be reaped before its tree is killed, because the tree is found through it.
 std::optional<ExitStatus> Mps::finish() {
   if (guard_->kill_tree(Deadline::after(grace_)) == WaitResult::timed_out) {
     log(LogLevel::warn, fmt::format("an MPS daemon in {} did not die when it was killed", folder_.string()));
@@ -197,7 +199,7 @@ void Mps::end() noexcept {
   }
   std::error_code failed;
   std::filesystem::remove_all(folder_, failed);
-  if (failed) log(LogLevel::warn, fmt::format("the folder {} of an MPS daemon was not removed", folder_.string()));
+  if (failed) log(LogLevel::warn, fmt::format("cannot remove the folder {} of an MPS daemon", folder_.string()));
 }
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-// pool/plan/mps.hpp: an MPS daemon for the workers of one pool; private to the library.
+// pool/plan/mps.hpp: an MPS daemon for the workers of one pool.
 #pragma once
 
 #include <sys/types.h>
@@ -18,38 +18,37 @@ namespace drover {
 
 /// How an MPS daemon is started.
 struct MpsOptions {
-  std::string control = "nvidia-cuda-mps-control";  ///< a path, or a name to be found in PATH
-  std::vector<std::string> devices;                 ///< UUIDs of the GPUs it serves; empty: all that are visible
-  int percentage = 0;                               ///< of the multiprocessors that a client may use; 0: all
-  std::chrono::milliseconds patience{10'000};       ///< for it to be ready
-  std::chrono::milliseconds grace{5'000};           ///< for it to quit before it is killed
+  std::string control = "nvidia-cuda-mps-control";  ///< a path, or a name in PATH
+  std::vector<std::string> devices;                 ///< UUIDs of the GPUs it serves; empty: all visible ones
+  int percentage = 0;                               ///< of multiprocessors that a client may use; 0: all
+  std::chrono::milliseconds patience{10'000};       ///< time to become ready
+  std::chrono::milliseconds grace{5'000};           ///< time to quit before it is killed
 };
 
-/// Owns an MPS control daemon with pipes and logs in a folder of its own, so that it meets no other daemon. The
-/// daemon ends with this object, and with this process however that ends: a guard reads a pipe of which this process
-/// has the other end, and when that is closed it tells the daemon to quit, kills what is left and removes the folder.
-/// A forked child that does not exec keeps the pipe open until it ends too; its copy of this object owns nothing. Not
-/// synchronised.
+/// Owns an MPS control daemon with its own folder for pipes and logs, so that it does not conflict with other
+/// daemons. The daemon ends with this object, or with this process however that ends: when this process closes its
+/// end of a pipe, a guard process quits the daemon, kills what is left and removes the folder. A forked child that
+/// does not exec keeps the pipe open until it exits; its copy of this object owns nothing. Not synchronised.
 ///
-/// One fault domain: where a client's kernel faults, the MPS server may end all clients of that GPU.
+/// Clients share a fault domain: when a kernel of one faults, the MPS server may end all clients of that GPU.
 class Mps {
  public:
-  /// Starts it and waits until clients can connect. Throws `Errc::not_found` if there is no such program,
-  /// `Errc::busy` if it says that another daemon is in the way, `Errc::unsupported` with its words if it ends for
-  /// any other reason, `Errc::timed_out` if it is not ready in time.
+  /// Starts the daemon and waits until clients can connect. Throws `Errc::not_found` if there is no such program,
+  /// `Errc::busy` if it conflicts with another daemon, `Errc::unsupported` with its output if it ends for any other
+  /// reason, `Errc::timed_out` if it is not ready in time.
   explicit Mps(const MpsOptions& options);
   Mps(const Mps&) = delete;
   Mps& operator=(const Mps&) = delete;
-  /// Ends the daemon and its server, at the latest by killing them.
+  /// Ends the daemon and its server, and kills them if they do not quit.
   ~Mps();
 
-  /// What workers need to become its clients.
+  /// Variables that make workers its clients.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& environment() const noexcept {
     return environment_;
   }
-  /// Where its pipes and logs lie.
+  /// The folder of its pipes and logs.
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
-  /// The guard above the daemon.
+  /// The pid of the guard.
   [[nodiscard]] pid_t guard() const noexcept { return guard_ ? guard_->pid() : 0; }
 
  private:
@@ -62,7 +61,7 @@ class Mps {
   std::chrono::milliseconds grace_;
   std::filesystem::path folder_;
   std::vector<std::pair<std::string, std::string>> environment_;
-  std::unique_ptr<ChildProcess> guard_;  // empty before it is started and after it has ended
+  std::unique_ptr<ChildProcess> guard_;  // nullptr before start and after the end
   Fd life_;                              // our end of the guard's pipe
 };
 

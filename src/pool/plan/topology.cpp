@@ -20,7 +20,7 @@
 namespace drover {
 namespace {
 
-constexpr int kMostCpus = 1 << 16;  // a list that names more was not written by the kernel
+constexpr int kMostCpus = 1 << 16;  // more are not from the kernel
 
 struct Range {
   int first = 0;
@@ -59,7 +59,7 @@ std::vector<int> both(const std::vector<int>& left, const std::vector<int>& righ
   return common;
 }
 
-// Sorted by number: as text, node10 comes before node2.
+// Sorted by number, because as text node10 comes before node2.
 std::vector<std::filesystem::path> node_folders(const std::string& sysfs) {
   std::vector<std::pair<int, std::filesystem::path>> found;
   std::error_code failed;
@@ -95,7 +95,7 @@ std::vector<int> parse_cpu_list(std::string_view text) {
 }
 
 std::vector<int> allowed_cpus() {
-  // The kernel refuses a set that is smaller than its own, whose size it does not tell.
+  // The kernel rejects a set smaller than its own, and does not report its size.
   for (int most = CPU_SETSIZE; most <= kMostCpus; most *= 2) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<std::size_t>(most)),
                                                                [](cpu_set_t* old) { CPU_FREE(old); });

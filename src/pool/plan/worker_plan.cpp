@@ -15,20 +15,20 @@ namespace drover {
 namespace {
 
 void check_numbers(const WorkerPlanOptions& options) {
-  require(options.threads >= 0, "workers were asked for a negative number of threads",
-          "set threads to 0 for a share of the cores, or to what each worker should have");
+  require(options.threads >= 0, "the number of threads is negative",
+          "set threads to 0 for a share of the cores, or to the number for each worker");
   const bool is_share = options.mps_percentage >= 0 && options.mps_percentage <= 100;
-  require(is_share, "mps_percentage is not between 0 and 100", "set it to 0 for no bound, or to 1 to 100");
-  require(options.mps || options.mps_percentage == 0, "mps_percentage is given without mps",
-          "set mps too, or leave mps_percentage out");
+  require(is_share, "mps_percentage is not between 0 and 100", "set it to 0 for no limit, or to 1 to 100");
+  require(options.mps || options.mps_percentage == 0, "mps_percentage is set without mps",
+          "set mps too, or do not set mps_percentage");
 }
 
-// Of all GPUs its own is listed first. All emulated devices are visible, in their order.
+// A worker sees its own GPU first, and all emulated devices in their order.
 PlannedDevice planned(const MachineDevice& device) {
   return {.info = device.info, .worker_index = device.info.backend == BackendKind::cuda ? 0 : device.info.index};
 }
 
-// So that a caller need not tell hyperthreads apart to be given CPUs.
+// Callers need not know about hyperthreads.
 Machine completed(Machine machine) {
   if (machine.cores.empty()) {
     for (const int cpu : machine.cpus) machine.cores.push_back({cpu});

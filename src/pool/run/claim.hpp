@@ -1,13 +1,13 @@
-// pool/run/claim.hpp: which tasks of a batch a worker has begun, and which are still its own.
+// pool/run/claim.hpp: which tasks of a batch a worker has begun, and which it may still begin.
 //
-// A worker is sent batches of tasks. Before it begins a task it claims it, in one step, in a word that the
-// application sees too. So the application knows of a dead worker exactly which tasks it had begun; and it may take
-// tasks back that are not begun, by lowering the limit in the same word. Batches that the worker has not come to yet
-// are taken back by a fence, a number below which it begins none: they are on their way, or in the worker's hands
-// already, and one that were only taken out of the queue could be overtaken by the next.
+// A worker claims each task before it begins it, in one atomic step, in a word that the application sees too. So the
+// application knows exactly which tasks a dead worker had begun, and it can take back tasks that have not begun, by
+// lowering the limit in the same word. It takes back batches that the worker has not reached with a fence: the worker
+// begins no batch up to that number. Removing them from the queue would not be enough, because the worker may hold
+// one already.
 //
-//   sequence (32 bits) of the batch | next (16 bits), tasks below it are claimed | limit (16 bits), tasks from it on
-//   are not the worker's
+//   sequence (32 bits) of the batch | next (16 bits): tasks below are claimed | limit (16 bits): tasks from here on
+//   were taken back
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace drover {
 
 inline constexpr std::uint32_t kMostInBatch = 0xFFFF;
 
-/// What the word says.
+/// The fields of the word.
 struct Claim {
   std::uint32_t sequence = 0;
   std::uint16_t next = 0;
@@ -32,9 +32,9 @@ struct Claim {
   }
 };
 
-/// By the worker: from now on this is its batch. False if it was taken back. Either the worker sees the fence here,
-/// or the application sees this batch in the word when it has set the fence, and takes it back there. No batch behind
-/// one that was taken back gets into the word: whatever comes before the one in the word counts as done.
+/// Called by the worker to make this its current batch; false if it was taken back. Either the worker sees the fence,
+/// or the application sees this batch in the word after setting the fence, and takes it back there. No batch after a
+/// batch that was taken back gets into the word, because all batches before the one in the word count as done.
 inline bool begin_batch(std::atomic<std::uint64_t>& word, const std::atomic<std::uint32_t>& fence,
                         std::uint32_t sequence, std::uint16_t count) noexcept {
   if (fence.load(std::memory_order_acquire) >= sequence) return false;
@@ -42,15 +42,15 @@ inline bool begin_batch(std::atomic<std::uint64_t>& word, const std::atomic<std:
   return fence.load(std::memory_order_seq_cst) < sequence;
 }
 
-/// By the application: the worker begins no batch up to this one that it has not begun. Returns the one that it is
-/// at: all up to `sequence` that come after that have not begun, and never will.
+/// Called by the application: the worker begins no more batches up to `sequence`. Returns its current batch; later
+/// ones up to `sequence` have not begun and never will.
 inline std::uint32_t set_fence(std::atomic<std::uint32_t>& fence, const std::atomic<std::uint64_t>& word,
                                std::uint32_t sequence) noexcept {
   fence.store(sequence, std::memory_order_seq_cst);
   return Claim::of(word.load(std::memory_order_seq_cst)).sequence;
 }
 
-/// By the worker, before it begins its next task: false if the rest was taken back.
+/// Called by the worker before it begins its next task; false if the rest was taken back.
 inline bool claim_next(std::atomic<std::uint64_t>& word) noexcept {
   std::uint64_t seen = word.load(std::memory_order_relaxed);
   while (true) {
@@ -62,8 +62,8 @@ inline bool claim_next(std::atomic<std::uint64_t>& word) noexcept {
   }
 }
 
-/// By the application: takes back all but `keep` of the tasks that are not begun, if the worker is at this batch.
-/// Returns the limit it has now, or `limit` as it was if nothing was taken.
+/// Called by the application: takes back all but `keep` of the tasks that have not begun, if `sequence` is the
+/// current batch. Returns the new limit, or `limit` if nothing was taken back.
 inline std::uint16_t take_back(std::atomic<std::uint64_t>& word, std::uint32_t sequence, std::uint16_t limit,
                                std::uint16_t keep) noexcept {
   std::uint64_t seen = word.load(std::memory_order_acquire);

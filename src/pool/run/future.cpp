@@ -19,41 +19,41 @@
 namespace drover::detail {
 namespace {
 
-thread_local bool completes_here = false;
+thread_local bool is_callback_thread_here = false;
 constexpr std::chrono::seconds kLongestSleep{1};
 
 using Calls = std::vector<std::function<void()>>;
 
-// Calls that end other futures, whose calls follow: one after the other and not inside each other, or a long chain
-// would need a deep stack.
-thread_local Calls* calls_to_come = nullptr;
+// Callbacks of futures that callbacks complete run one after the other, not nested: a long chain would need a deep
+// stack.
+thread_local Calls* queued_calls = nullptr;
 
 void run_all(Calls calls) noexcept {
-  if (calls_to_come != nullptr) {
-    std::ranges::move(calls, std::back_inserter(*calls_to_come));
+  if (queued_calls != nullptr) {
+    std::ranges::move(calls, std::back_inserter(*queued_calls));
     return;
   }
   while (!calls.empty()) {
     Calls next;
-    calls_to_come = &next;
+    queued_calls = &next;
     for (auto& call : calls) {
       run_call(call);
-      call = nullptr;  // what it held ends before the next one
+      call = nullptr;  // destroys what it captured before the next one runs
     }
-    calls_to_come = nullptr;
+    queued_calls = nullptr;
     calls = std::move(next);
   }
 }
 
 }  // namespace
 
-CallbackThread::CallbackThread() noexcept { completes_here = true; }
-CallbackThread::~CallbackThread() { completes_here = false; }
-bool is_callback_thread() noexcept { return completes_here; }
+CallbackThread::CallbackThread() noexcept { is_callback_thread_here = true; }
+CallbackThread::~CallbackThread() { is_callback_thread_here = false; }
+bool is_callback_thread() noexcept { return is_callback_thread_here; }
 
 void check_may_wait() {
-  require(!completes_here, "a result was waited for by the thread that takes results in, which would wait for ever",
-          "use then, on_done or co_await there; wait in a thread of your own");
+  require(!is_callback_thread_here, "the thread that completes futures cannot wait for one: it would wait for ever",
+          "use then, on_done or co_await in callbacks; wait in another thread");
 }
 
 FutureState::~FutureState() = default;
@@ -84,8 +84,8 @@ WaitResult FutureState::wait(Deadline deadline) {
 
 void FutureState::await_value(Deadline deadline) {
   if (wait(deadline) == WaitResult::timed_out) {
-    throw Error(Errc::timed_out, fmt::format("{} did not come before the deadline; it goes on", describe()),
-                "wait longer, or see with `drover ps` what the worker does");
+    throw Error(Errc::timed_out, fmt::format("{} was not ready at the deadline; the task goes on", describe()),
+                "wait longer, or check with `drover ps` what the worker does");
   }
   if (error_) std::rethrow_exception(error_);
 }

@@ -30,7 +30,8 @@ void PendingTasks::push_again(TaskPtr task) {
 void PendingTasks::drop_front(Lane& lane) {
   const auto first = lane.by_priority.begin();
   first->second.pop_front();
-  if (first->second.empty() && lane.by_priority.size() > 1) lane.by_priority.erase(first);  // the last is used again
+  if (first->second.empty() && lane.by_priority.size() > 1)
+    lane.by_priority.erase(first);  // keep the last one for reuse
   --lane.size;
   --size_;
 }

@@ -1,4 +1,4 @@
-// pool/run/pending.hpp: tasks that no worker has yet.
+// pool/run/pending.hpp: tasks not sent to a worker yet.
 #pragma once
 
 #include <cstddef>
@@ -16,27 +16,27 @@ namespace drover {
 
 using TaskPtr = std::shared_ptr<detail::TaskCall>;
 
-/// Waiting tasks in lanes: one for those that anybody may run, one for each device, one for each worker. Within what
-/// a worker may take, a higher priority goes first, and then who came first. Not synchronised.
+/// Pending tasks in lanes: one for tasks that any worker may run, one for each device, one for each worker. Among the
+/// lanes of a worker, a higher priority goes first, then submission order. Not synchronised.
 class PendingTasks {
  public:
-  static constexpr std::size_t kAnybody = 0;  ///< the lane that always exists
+  static constexpr std::size_t kAnyWorker = 0;  ///< the first lane, of tasks for any worker
 
-  /// Makes one more lane and returns its number.
+  /// Returns the number of the new lane.
   std::size_t add_lane();
-  /// At the end of its lane, within its priority.
+  /// Appends a task to its lane, within its priority.
   void push(TaskPtr task);
-  /// At the place where its number belongs: for a task that was taken before.
+  /// Inserts a task that was taken before in the order of numbers.
   void push_again(TaskPtr task);
-  /// The first task in these lanes; it stays. Nothing if there is none. Tasks that are over are thrown away.
+  /// The first task in these lanes; nullptr if there is none. Drops tasks that are over.
   [[nodiscard]] const TaskPtr* peek(std::span<const std::size_t> lanes);
-  /// Takes the one that `peek` gave.
+  /// Removes and returns the task of the last `peek`.
   [[nodiscard]] TaskPtr take();
-  /// Whether it was there; takes it out. Looks through its lane.
+  /// Removes a task and returns whether it was pending. Searches its lane.
   bool erase(const detail::TaskCall& task);
-  /// All of one lane, which are taken out.
+  /// Removes and returns all tasks of a lane.
   [[nodiscard]] std::vector<TaskPtr> take_lane(std::size_t lane);
-  /// All of them, which are taken out.
+  /// Removes and returns all tasks.
   [[nodiscard]] std::vector<TaskPtr> take_all();
 
   [[nodiscard]] std::size_t lane_count() const noexcept { return lanes_.size(); }

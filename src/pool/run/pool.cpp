@@ -34,7 +34,7 @@ const RegisteredTask* Pool::find(const std::string& name, const std::string& sig
     throw Error(
         Errc::invalid_argument,
         fmt::format("the task '{}' has the types {}, but was submitted with {}", name, found.signature, signature),
-        "give exactly the types of the task, or submit the object that drover::task returned, which converts");
+        "use exactly the types of the task, or submit the object that drover::task returned, which converts");
   }
   return &found;
 }

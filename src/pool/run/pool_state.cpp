@@ -22,7 +22,7 @@ void PoolState::add_slots(const std::vector<WorkerPlan>& plans, std::size_t coun
     slot->plan = plans.at(i);
     slot->board = &board.worker(i);
     slot->own_lane = pending.add_lane();
-    slot->lanes = {PendingTasks::kAnybody, slot->own_lane};
+    slot->lanes = {PendingTasks::kAnyWorker, slot->own_lane};
     if (slot->plan.device) {
       const auto [lane, is_new] = device_lanes.try_emplace(slot->device_place(), 0);
       if (is_new) lane->second = pending.add_lane();
@@ -64,7 +64,7 @@ void PoolState::choose_lane(detail::TaskCall& task) const {
 }
 
 bool PoolState::is_served(std::size_t lane) const {
-  return lane == PendingTasks::kAnybody ||
+  return lane == PendingTasks::kAnyWorker ||
          std::ranges::any_of(slots, [&](const auto& slot) { return slot->is_wanted && slot->serves(lane); });
 }
 

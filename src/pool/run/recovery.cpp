@@ -89,8 +89,8 @@ void Recovery::handle_failed_start(WorkerSlot& slot, const std::string& how) {
   const bool has_others = std::ranges::any_of(state_.slots, [](const auto& one) {
     return one->state == SlotState::ready || (one->is_wanted && one->failed_starts < kMostFailedStarts);
   });
-  const auto message = fmt::format("{} on {} failed to start {} times in a row: {}", slot.plan.name, slot.place(),
-                                   slot.failed_starts, how);
+  const auto message = fmt::format("{} on {} could not be started {} times in a row: {}", slot.plan.name,
+                                   slot.place(), slot.failed_starts, how);
   if (has_others) {
     log(LogLevel::error, message);
     state_.refuse_unserved();
@@ -149,7 +149,7 @@ void Recovery::lose_waiting(const WorkerSlot& slot, const TaskPtr& task, const s
   state_.refuse(task, error_of(Errc::peer_lost,
                                fmt::format("{} was lost before it began: {} had it and ended: {}",
                                            task->describe_call(), slot.describe(), how),
-                               "submit it again; with Retry::if_not_started() the pool does so"));
+                               "submit it again; the pool does so with Retry::if_not_started()"));
 }
 
 void Recovery::keep_home(const WorkerSlot& slot, const TaskPtr& task) {

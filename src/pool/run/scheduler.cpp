@@ -252,7 +252,7 @@ bool Scheduler::is_worth_relocating_to(const WorkerSlot& idle, const detail::Tas
 }
 
 // The lane whose first task is worth relocating to `idle`: of several, that of the task with the highest priority,
-// then the oldest. kAnybody if there is none.
+// then the oldest. kAnyWorker if there is none.
 std::size_t Scheduler::find_relocation(const WorkerSlot& idle) {
   std::vector<std::size_t> lanes;
   for (const auto& [place, lane] : state_.device_lanes) {
@@ -260,7 +260,7 @@ std::size_t Scheduler::find_relocation(const WorkerSlot& idle) {
     if (first != nullptr && !idle.serves(lane) && is_worth_relocating_to(idle, **first)) lanes.push_back(lane);
   }
   const TaskPtr* const best = state_.pending.peek(lanes);
-  return best == nullptr ? PendingTasks::kAnybody : (*best)->lane;
+  return best == nullptr ? PendingTasks::kAnyWorker : (*best)->lane;
 }
 
 void Scheduler::relocate() {
@@ -269,7 +269,7 @@ void Scheduler::relocate() {
     const bool is_idle = idle->state == SlotState::ready && idle->outstanding == 0;
     if (!is_idle || !idle->sees_others || state_.pending.peek(idle->lanes) != nullptr) continue;
     const std::size_t lane = find_relocation(*idle);
-    if (lane != PendingTasks::kAnybody) static_cast<void>(send_batch(*idle, std::array{lane}, 1));
+    if (lane != PendingTasks::kAnyWorker) static_cast<void>(send_batch(*idle, std::array{lane}, 1));
   }
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMostNamed = 20;
 
-// Fowler, Noll and Vo's: for telling programs apart, not for safety.
+// FNV-1a.
 std::uint64_t hashed(std::uint64_t hash, std::string_view text) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   return (hash ^ 0xFFU) * 0x100000001b3ULL;
@@ -25,17 +25,17 @@ const RegisteredTask& detail::register_task(const std::string& name, std::string
 }
 
 TaskTable& TaskTable::instance() {
-  static auto* const table = new TaskTable;  // never destroyed: tasks may be submitted by destructors of globals
+  static auto* const table = new TaskTable;  // never destroyed, because destructors of globals may submit tasks
   return *table;
 }
 
 const RegisteredTask& TaskTable::add(const std::string& name, std::string signature, TaskBody body) {
-  require(!name.empty(), "a task needs a name", "drover::task(\"sum\", function)");
+  require(!name.empty(), "a task has an empty name", "drover::task(\"sum\", function)");
   const MutexLock lock(mutex_);
   if (is_closed_) {
     throw Error(Errc::invalid_argument,
-                fmt::format("the task '{}' was made known after the first pool started", name),
-                "make tasks known before main: const auto t = drover::task(...) outside of functions");
+                fmt::format("the task '{}' was registered after the first pool started", name),
+                "register tasks before main: const auto t = drover::task(...) at namespace scope");
   }
   const auto [at, is_new] = tasks_.try_emplace(name);
   if (!is_new) {
@@ -50,7 +50,7 @@ void TaskTable::close() {
   const MutexLock lock(mutex_);
   if (!taken_twice_.empty()) {
     throw Error(Errc::invalid_argument, fmt::format("two tasks are named '{}'", taken_twice_),
-                "give each task of the program a name of its own");
+                "give each task of the program a unique name");
   }
   if (std::exchange(is_closed_, true)) return;
   fingerprint_ = 0xcbf29ce484222325ULL;
@@ -69,9 +69,9 @@ const RegisteredTask& TaskTable::find(const std::string& name) const {
     if (names.size() < kMostNamed) names.emplace_back(known);
   }
   throw Error(Errc::not_found,
-              fmt::format("no task is named '{}'; there are {}: {}", name, tasks_.size(),
+              fmt::format("no task is named '{}'; the {} tasks of this program: {}", name, tasks_.size(),
                           names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))),
-              "make it known before main: const auto t = drover::task(\"...\", function)");
+              "register it before main: const auto t = drover::task(\"...\", function)");
 }
 
 const RegisteredTask* TaskTable::at(std::uint32_t index) const noexcept {

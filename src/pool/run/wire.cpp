@@ -16,8 +16,8 @@ constexpr std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 
 
 void check(bool holds) {
   if (!holds) {
-    throw Error(Errc::corrupt, "a message between an application and a worker of its pool is cut off",
-                "both must be the same program");
+    throw Error(Errc::corrupt, "a message between an application and a worker of its pool is truncated",
+                "application and workers must be the same program");
   }
 }
 
@@ -72,7 +72,6 @@ std::span<const std::byte> WireReader::bytes(std::size_t count) {
   return head;
 }
 
-// They end with what is returned, whatever goes wrong after that.
 std::vector<Lease> WireReader::take_leases(std::size_t count) {
   check(count <= leases_.size() - next_lease_);
   const auto first = leases_.begin() + static_cast<std::ptrdiff_t>(next_lease_);

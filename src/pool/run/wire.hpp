@@ -1,8 +1,8 @@
-// pool/run/wire.hpp: what goes between an application and the workers of its pool.
+// pool/run/wire.hpp: messages between an application and the workers of its pool.
 //
 // To a worker: a BatchHeader, and for each task a TaskHeader, its arguments and the records of its tensors, each
-// beginning at a multiple of 8. Their leases go with the message, in the same order. Back: a ResultHeader with what
-// belongs to its kind. Both sides are the same program, yet nothing that came is trusted: `Errc::corrupt`.
+// aligned to 8 bytes. Their leases go with the message, in the same order. From a worker: a ResultHeader and what
+// belongs to its kind. Both sides are the same program, but readers still validate: `Errc::corrupt`.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace drover {
 
 /// The beginning of a message to a worker.
 struct BatchHeader {
-  std::uint32_t sequence = 0;  ///< of the batches that a worker was sent; from 1
+  std::uint32_t sequence = 0;  ///< of the batches of a worker; from 1
   std::uint32_t count = 0;     ///< tasks that follow
 };
 
@@ -29,36 +29,36 @@ struct BatchHeader {
 struct TaskHeader {
   std::uint64_t number = 0;     ///< TaskCall::number
   std::uint32_t task = 0;       ///< RegisteredTask::index
-  std::uint32_t bytes = 0;      ///< of its arguments
-  std::uint32_t tensors = 0;    ///< how many records follow those
-  std::uint32_t relocates = 0;  ///< whether those on devices are copied to the worker's own first
+  std::uint32_t bytes = 0;      ///< size of its arguments
+  std::uint32_t tensors = 0;    ///< number of tensor records after those
+  std::uint32_t relocates = 0;  ///< whether to copy device tensors to the worker's device first
 };
 
-/// What a worker says.
+/// The kind of a message from a worker.
 enum class ResultKind : std::uint16_t {
-  ready = 1,  ///< it has its device and its state, and waits for tasks; the text of a ReadyReport follows
-  value,      ///< the result of a task follows
-  failure,    ///< what a task threw follows, by an Encoder: RemoteFailure's fields, code, remedy
-  unmoved,    ///< the tensors of a task could not be brought to the worker's device: it has not begun
-  death,      ///< said by the application to itself, after everything that a dead worker said
+  ready = 1,  ///< the worker is initialised and waits for tasks
+  value,      ///< a result follows
+  failure,    ///< an exception follows, as `write_failure` encodes it
+  unmoved,    ///< the tensors of a task could not be copied to the worker's device; it has not begun
+  death,      ///< put by the application itself, behind all messages of a dead worker
 };
 
 /// The beginning of a message from a worker.
 struct ResultHeader {
-  std::uint64_t number = 0;       ///< of the task
-  std::uint64_t nanoseconds = 0;  ///< that it ran
-  std::uint32_t bytes = 0;        ///< of the result
-  std::uint32_t starts = 0;       ///< BoardWorker::starts of the worker: what another process said is of no interest
-  std::uint16_t slot = 0;         ///< which worker
-  ResultKind kind = ResultKind::value;  ///< what it is
-  std::uint16_t tensors = 0;            ///< records that follow
-  std::uint16_t leaves = 0;             ///< whether the worker ends after this
+  std::uint64_t number = 0;             ///< of the task
+  std::uint64_t nanoseconds = 0;        ///< run time of the task
+  std::uint32_t bytes = 0;              ///< size of the result
+  std::uint32_t starts = 0;             ///< BoardWorker::starts of the process, to ignore messages of earlier ones
+  std::uint16_t slot = 0;               ///< index of the worker
+  ResultKind kind = ResultKind::value;  ///< what follows
+  std::uint16_t tensors = 0;            ///< number of tensor records that follow
+  std::uint16_t leaves = 0;             ///< whether the worker exits after this
 };
 
 static_assert(std::is_trivially_copyable_v<BatchHeader> && std::is_trivially_copyable_v<TaskHeader> &&
               std::is_trivially_copyable_v<ResultHeader>);
 
-/// Writes one message after the other, in memory that is used again.
+/// Writes messages one after the other in the same memory.
 class WireWriter {
  public:
   /// Begins a message.
@@ -68,17 +68,17 @@ class WireWriter {
   std::size_t add(const Header& header) {
     return append(std::as_bytes(std::span(&header, 1)));
   }
-  /// Sets one that was appended before.
+  /// Overwrites an appended header.
   template <class Header>
   void set(std::size_t at, const Header& header) {
     overwrite(at, std::as_bytes(std::span(&header, 1)));
   }
-  /// Appends bytes, and zeros up to a multiple of 8. Returns where they begin.
+  /// Appends bytes, padded to a multiple of 8. Returns their offset.
   std::size_t append(std::span<const std::byte> bytes);
-  /// Appends the records of tensors and their leases. Throws as `pack`; then nothing was appended.
+  /// Appends the records of tensors and their leases, or nothing if it throws. Throws as `pack`.
   void append(std::span<const Tensor> tensors);
 
-  /// Takes away what was appended since it had so many bytes; leases must not have been appended since.
+  /// Truncates to `bytes`. Requires: no leases were appended since.
   void cut(std::size_t bytes) { bytes_.resize(bytes); }
 
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
@@ -97,25 +97,25 @@ class WireReader {
   /// Requires: the message outlives this.
   explicit WireReader(Message& message) : rest_(message.bytes()), leases_(message.take_leases()) {}
 
-  /// The first header of a message that is read later.
+  /// Copies the first header of a message without consuming it.
   template <class Header>
   [[nodiscard]] static Header peek(const Message& message) {
     Header header;
     copy_first(message.bytes(), std::as_writable_bytes(std::span(&header, 1)));
     return header;
   }
-  /// The next header.
+  /// Reads the next header.
   template <class Header>
   [[nodiscard]] Header header() {
     Header header;
     copy(std::as_writable_bytes(std::span(&header, 1)));
     return header;
   }
-  /// So many bytes, and what fills them up.
+  /// Reads `count` bytes and skips their padding.
   [[nodiscard]] std::span<const std::byte> bytes(std::size_t count);
-  /// So many tensors, each with its lease. Throws as `unpack`; then all of their leases end.
+  /// Reads `count` tensors with their leases. Throws as `unpack`, and then releases all their leases.
   [[nodiscard]] std::vector<Tensor> tensors(std::size_t count, const Memory& memory);
-  /// Passes over so many without opening them; their leases end.
+  /// Skips `count` tensors without opening them, and releases their leases.
   void skip_tensors(std::size_t count);
 
  private:

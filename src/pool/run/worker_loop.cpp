@@ -34,8 +34,8 @@ PoolWorker* current_worker = nullptr;
 std::uint64_t number_of(const std::string& text) {
   std::uint64_t number = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  require(parsed.ec == std::errc{} && parsed.ptr == text.data() + text.size(),
-          "these are not the arguments of a pool's worker", "let drover::Pool start its workers");
+  require(parsed.ec == std::errc{} && parsed.ptr == text.data() + text.size(), "invalid arguments of a pool worker",
+          "let drover::Pool start its workers");
   return number;
 }
 
@@ -52,20 +52,20 @@ void add_call(WireWriter& to, const Call& call) {
   to.append(arguments.tensors());
 }
 
-// Never unmapped: a stack may be asked for until the very end.
+// Never unmapped, because a stack may be requested until the process exits.
 OwnBoard& open_board(Fd file) {
-  static OwnBoard* board = nullptr;  // a worker has one
+  static OwnBoard* board = nullptr;
   board = new OwnBoard(OwnBoard::open(std::move(file)));
   return *board;
 }
 
-MemoryOptions memory_options(const PoolWorkerArguments& told) {
+MemoryOptions memory_options(const PoolWorkerArguments& arguments) {
   MemoryOptions options;
-  if (told.memory_budget != 0) options.budgets[told.place] = told.memory_budget;
+  if (arguments.memory_budget != 0) options.budgets[arguments.place] = arguments.memory_budget;
   return options;
 }
 
-// Word by word, since others read it meanwhile; it counts once it is whole.
+// Word by word, because others read it concurrently. `titled` marks it as complete.
 void show_title(BoardWorker& board, std::string_view title) noexcept {
   std::array<char, BoardWorker::kTitleWords * sizeof(std::uint64_t)> text{};
   title.copy(text.data(), text.size() - 1);
@@ -80,7 +80,7 @@ void show_title(BoardWorker& board, std::string_view title) noexcept {
 
 const RegisteredTask& task_at(std::uint32_t index) {
   const RegisteredTask* const task = TaskTable::instance().at(index);
-  if (task == nullptr) throw Error(Errc::corrupt, fmt::format("there is no task of number {}", index));
+  if (task == nullptr) throw Error(Errc::corrupt, fmt::format("no task has the index {}", index));
   return *task;
 }
 
@@ -109,8 +109,7 @@ std::vector<std::string> PoolWorkerArguments::to_arguments() const {
 
 PoolWorkerArguments PoolWorkerArguments::parse(const std::vector<std::string>& arguments) {
   constexpr std::size_t kCount = 10;
-  require(arguments.size() == kCount, "these are not the arguments of a pool's worker",
-          "let drover::Pool start its workers");
+  require(arguments.size() == kCount, "invalid arguments of a pool worker", "let drover::Pool start its workers");
   return {.slot = number_of(arguments[0]),
           .starts = static_cast<std::uint32_t>(number_of(arguments[1])),
           .inbox = ObjectHandle::parse(arguments[2]),
@@ -123,7 +122,7 @@ PoolWorkerArguments PoolWorkerArguments::parse(const std::vector<std::string>& a
           .opens_device = arguments[9] == "1"};
 }
 
-// One thread does everything: it takes a batch, claims a task, runs it and says what came of it.
+// A single thread takes batches, claims tasks, runs them and sends results.
 class WorkerLoop {
  public:
   explicit WorkerLoop(Worker& worker)
@@ -151,7 +150,7 @@ class WorkerLoop {
 
  private:
   void prepare() {
-    // The application knows it, too, but perhaps a moment after the first task has begun.
+    // The application sets it too, but possibly after the first task has begun.
     board_.pid.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
     detail::activity_slot = &board_.activity;
     answer_stack_requests(board_);
@@ -164,17 +163,17 @@ class WorkerLoop {
     TaskTable::instance().close();
     if (TaskTable::instance().fingerprint() != arguments_.fingerprint) {
       throw Error(
-          Errc::invalid_argument, "this worker knows other tasks than the application",
-          "make tasks known unconditionally, before main, so that every process of the program has the same; do "
+          Errc::invalid_argument, "this worker has other tasks than the application",
+          "register tasks unconditionally, before main, so that every process of the program has the same; do "
           "not replace the program's file while it runs");
     }
     open_device();
     read_calls();
-    say(ResultHeader{.kind = ResultKind::ready}, {});
+    send(ResultHeader{.kind = ResultKind::ready}, {});
     show(WorkerState::idle);
   }
 
-  // Before the first task, which then does not pay for it; and a device that cannot be used is known at once.
+  // Before the first task, which does not pay for it then, and to detect an unusable device early.
   void open_device() {
     if (!arguments_.place.is_device) return;
     Backend& backend = backend_of(arguments_.place.backend);
@@ -182,9 +181,9 @@ class WorkerLoop {
     set_text(board_.device, uuid_text(info));
     if (uuid_text(info) != arguments_.uuid) {
       throw Error(Errc::not_found,
-                  fmt::format("{} is the device {} in this worker, where {} was to be", arguments_.uuid,
-                              to_string(arguments_.place), uuid_text(info)),
-                  "let the program not change CUDA_VISIBLE_DEVICES before drover::init");
+                  fmt::format("{} is {} in this worker, but should be {}", to_string(arguments_.place),
+                              uuid_text(info), arguments_.uuid),
+                  "do not change CUDA_VISIBLE_DEVICES before drover::init");
     }
     if (arguments_.opens_device) static_cast<void>(backend.open(arguments_.place.index));
   }
@@ -244,47 +243,47 @@ class WorkerLoop {
     board_.task.store(header.number, std::memory_order_release);
     board_.state.store(WorkerState::running, std::memory_order_relaxed);
     Encoder result;
-    // While tensors are brought here the task has not begun, and a failure is none of its own.
-    ResultHeader said{.number = header.number,
-                      .kind = header.relocates != 0 ? ResultKind::unmoved : ResultKind::failure};
+    // While tensors are copied here the task has not begun, and a failure is not its own.
+    ResultHeader outcome{.number = header.number,
+                         .kind = header.relocates != 0 ? ResultKind::unmoved : ResultKind::failure};
     bool is_device_lost = false;
     try {
       const ThrowTrace trace;
       const auto bytes = reader.bytes(header.bytes);
       const auto tensors = open_tensors(reader, header);
-      said.kind = ResultKind::failure;
+      outcome.kind = ResultKind::failure;
       Decoder from(bytes, tensors);
       task_at(header.task).body(from, result);
-      // Who has the result may read what the task wrote in its arguments, and learns of a fault in this task.
+      // The receiver of the result may read what the task wrote to its arguments, and a fault belongs to this task.
       for (const auto& tensor : tensors) {
         if (tensor.place().is_device) tensor.synchronize();
       }
       writer_.clear();
-      writer_.add(said);
+      writer_.add(outcome);
       writer_.append(std::as_bytes(std::span(result.bytes())));
       writer_.append(result.tensors());
-      said.kind = ResultKind::value;
+      outcome.kind = ResultKind::value;
     } catch (...) {
       result = {};
       is_device_lost = write_failure(result, ThrowTrace::last());
-      said.leaves = is_device_lost ? 1 : 0;
+      outcome.leaves = is_device_lost ? 1 : 0;
     }
     const std::uint64_t ended = board_now();
-    said.nanoseconds = ended - began;
+    outcome.nanoseconds = ended - began;
     board_.task.store(0, std::memory_order_relaxed);
     board_.since.store(ended, std::memory_order_relaxed);
     board_.state.store(WorkerState::sending, std::memory_order_relaxed);
-    if (said.kind != ResultKind::unmoved) board_.done.fetch_add(1, std::memory_order_relaxed);
-    say(said, result);
+    if (outcome.kind != ResultKind::unmoved) board_.done.fetch_add(1, std::memory_order_relaxed);
+    send(outcome, result);
     if (is_device_lost) {
       throw Error(Errc::device_fault,
-                  fmt::format("{} ends, since a task made its device unusable for this process", self_.name_),
-                  "the pool starts another; the error of the task says what happened");
+                  fmt::format("{} exits, because a task made its device unusable for this process", self_.name_),
+                  "the pool replaces it; the error of the task says what happened");
     }
   }
 
-  // A value lies in the writer already, but for its header.
-  void say(ResultHeader header, const Encoder& result) {
+  // A value is in the writer already, except for its header.
+  void send(ResultHeader header, const Encoder& result) {
     header.slot = static_cast<std::uint16_t>(arguments_.slot);
     header.starts = arguments_.starts;
     header.bytes = static_cast<std::uint32_t>(result.bytes().size());
@@ -297,7 +296,7 @@ class WorkerLoop {
       writer_.append(std::as_bytes(std::span(result.bytes())));
     }
     if (results_.put(writer_.bytes(), writer_.leases()) != PutResult::put) {
-      throw Error(Errc::peer_lost, fmt::format("nobody takes the results of {} any more", self_.name_),
+      throw Error(Errc::peer_lost, fmt::format("{} cannot send its results", self_.name_),
                   "its application has ended");
     }
   }
@@ -319,14 +318,14 @@ const Entry& pool_worker_entry() {
 }
 
 namespace {
-// Before main, in every process of a program that has pools.
+// Registered before main, in every process of a program with pools.
 const Entry& registered = pool_worker_entry();
 }  // namespace
 
 PoolWorker& this_worker() {
   if (current_worker == nullptr) {
-    throw Error(Errc::not_found, "this process is no worker of a pool",
-                "call this_worker() in tasks only, on the thread that runs them");
+    throw Error(Errc::not_found, "this process is not a worker of a pool",
+                "call this_worker() only in tasks, on the thread that runs them");
   }
   return *current_worker;
 }
@@ -335,7 +334,7 @@ void* PoolWorker::find(const std::type_info& type) const {
   const auto at = objects_.find(std::type_index(type));
   if (at == objects_.end()) {
     throw Error(Errc::not_found, fmt::format("{} has no object of the type {}", name_, type.name()),
-                "let PoolOptions::init make it: this_worker().emplace<Type>(...)");
+                "make it in PoolOptions::init: this_worker().emplace<Type>(...)");
   }
   return at->second.get();
 }
@@ -344,8 +343,7 @@ void PoolWorker::set_task_title(std::string_view title) { show_title_(title); }
 
 void PoolWorker::check_interrupt() const {
   if (is_interrupted()) {
-    throw Error(Errc::cancelled,
-                "the task was interrupted: it was cancelled, or took longer than TaskOptions::timeout");
+    throw Error(Errc::cancelled, "the task was interrupted: it was cancelled, or exceeded TaskOptions::timeout");
   }
 }
 

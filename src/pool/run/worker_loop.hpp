@@ -1,4 +1,4 @@
-// pool/run/worker_loop.hpp: what a worker of a pool does.
+// pool/run/worker_loop.hpp: the main loop of a pool's worker.
 #pragma once
 
 #include <cstddef>
@@ -15,28 +15,28 @@
 
 namespace drover {
 
-/// What a worker is told when it is started.
+/// The arguments of a worker process.
 struct PoolWorkerArguments {
-  std::size_t slot = 0;             ///< its number
-  std::uint32_t starts = 0;         ///< which process of that number it is
-  ObjectHandle inbox;               ///< where its tasks come from
-  ObjectHandle results;             ///< where its results go
+  std::size_t slot = 0;             ///< index of the worker
+  std::uint32_t starts = 0;         ///< BoardWorker::starts of this process
+  ObjectHandle inbox;               ///< queue of its tasks
+  ObjectHandle results;             ///< queue of its results
   SlabId board{};                   ///< deposited with the keeper
-  Place place;                      ///< its device as it is numbered there
+  Place place;                      ///< its device as the worker numbers it
   std::string uuid;                 ///< of that device; empty without one
-  std::uint64_t memory_budget = 0;  ///< bytes it may have there; 0: no bound
-  std::uint64_t fingerprint = 0;    ///< TaskTable's, of the application
-  bool opens_device = true;         ///< before it is ready
+  std::uint64_t memory_budget = 0;  ///< bytes it may use on the device; 0: unlimited
+  std::uint64_t fingerprint = 0;    ///< TaskTable::fingerprint of the application
+  bool opens_device = true;         ///< whether to open the device before it is ready
 
   [[nodiscard]] std::vector<std::string> to_arguments() const;
-  /// Throws `Errc::invalid_argument` for what `to_arguments` did not write.
+  /// Throws `Errc::invalid_argument` for anything that `to_arguments` did not return.
   [[nodiscard]] static PoolWorkerArguments parse(const std::vector<std::string>& arguments);
 };
 
-/// The entry that workers of pools run.
+/// The entry point of pool workers.
 [[nodiscard]] const Entry& pool_worker_entry();
 
-/// The first message to a worker: what it does before its first task and after its last.
+/// Sends the first message to a worker: its initialiser and teardown.
 void send_calls(Queue& inbox, const Call& init, const Call& teardown);
 
 }  // namespace drover

@@ -13,9 +13,9 @@
 namespace drover {
 namespace {
 
-// Below what a header can tell by more than one number and its mark.
+// Leaves room for one more number and its marker.
 constexpr std::uint64_t kMostBytes = std::numeric_limits<std::uint32_t>::max() - 16;
-constexpr std::int8_t kTensorExtension = 1;  // its one byte is the tensor's place among those of the task
+constexpr std::int8_t kTensorExtension = 1;  // holds one byte, the index of the tensor in the task
 
 // First bytes of values: https://github.com/msgpack/msgpack/blob/master/spec.md
 constexpr std::uint8_t kNil = 0xc0;
@@ -35,7 +35,7 @@ constexpr std::uint8_t kFixArray = 0x90;
 constexpr std::uint8_t kFixStr = 0xa0;
 constexpr std::uint8_t kNegative = 0xe0;
 
-// What the library's packer writes to.
+// The output of the library's packer.
 struct Sink {
   std::string& bytes;
   void write(const char* data, std::size_t size) { bytes.append(data, size); }
@@ -44,8 +44,8 @@ struct Sink {
 void check_size(std::size_t size) {
   if (size < kMostBytes) return;
   throw Error(Errc::limit_reached,
-              fmt::format("an argument or result of a task has {} bytes, of 4 GiB at most", size),
-              "hand large data over as a drover::Tensor, which is not copied");
+              fmt::format("an argument or result of a task has {} bytes, more than the limit of 4 GiB", size),
+              "pass large data as a drover::Tensor, which is not copied");
 }
 
 template <class Write>
@@ -67,7 +67,7 @@ void Encoder::write(std::int64_t value) {
 void Encoder::write(std::uint64_t value) {
   pack(bytes_, [&](auto& to) { to.pack_uint64(value); });
 }
-// By hand: the library makes whole numbers of those that are, and the sign of -0.0 is lost.
+// Not by the library, which turns whole numbers into integers and loses the sign of -0.0.
 void Encoder::write(double value) {
   check_size(bytes_.size());
   const auto bits = std::bit_cast<std::uint64_t>(value);
@@ -104,11 +104,11 @@ void Encoder::begin_map(std::size_t count) {
 }
 
 void Encoder::write(const Tensor& tensor) {
-  require(tensor.is_open(), "a tensor without memory is to be an argument or result of a task",
-          "make it with zeros, arange or empty first; one that was sent away has no memory any more");
+  require(tensor.is_open(), "an argument or result of a task is a tensor without memory",
+          "make it with zeros, arange or empty first; a tensor that was sent away has no memory");
   if (tensors_.size() == kMostTaskTensors) {
     throw Error(Errc::limit_reached, fmt::format("a task or result has more than {} tensors", kMostTaskTensors),
-                "join them in fewer, larger tensors, or make several tasks of it");
+                "join them into fewer, larger tensors, or split the task");
   }
   const char index = static_cast<char>(tensors_.size());
   tensors_.push_back(tensor);
@@ -117,7 +117,7 @@ void Encoder::write(const Tensor& tensor) {
 
 void Decoder::check(bool holds) {
   if (!holds) {
-    throw Error(Errc::corrupt, "the bytes of a task's arguments or result do not have the form of its types",
+    throw Error(Errc::corrupt, "the bytes of a task's arguments or result do not match its types",
                 "application and workers must be the same program");
   }
 }
@@ -137,8 +137,8 @@ std::uint64_t Decoder::read_big_endian(std::size_t bytes) {
   return value;
 }
 
-// `wide` is the mark of the form with the shortest length that the kind has; text and bytes have three such forms,
-// lists and maps two.
+// `wide` is the marker of the kind's shortest length field: text and bytes have three sizes of it, lists and maps
+// two.
 std::uint64_t Decoder::read_length(std::uint8_t first, std::uint8_t fixed, std::uint8_t fixed_most,
                                    std::uint8_t wide) {
   if (fixed_most > 0 && first >= fixed && first <= fixed + fixed_most) return first - fixed;
@@ -205,7 +205,7 @@ std::string_view Decoder::read_text() {
 
 std::span<const std::byte> Decoder::read_bytes() { return cut(read_length(next(), 0, 0, kBin8)); }
 
-// A count beyond what the rest could hold is a lie; nobody shall reserve memory for it.
+// Rejects a count that the input cannot hold, so that callers do not reserve memory for it.
 std::size_t Decoder::read_list() {
   constexpr std::uint8_t kMostFixed = 15;
   const auto count =

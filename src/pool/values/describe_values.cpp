@@ -12,7 +12,7 @@ constexpr std::size_t kMostItems = 8;
 
 enum class ValueKind : std::uint8_t { nothing, truth, real, number, large_number, text, bytes, tensor, list, map };
 
-// What a value is, by its first byte; broken ones pass for maps, as which they cannot be read.
+// The kind of a value, by its first byte. Corrupt bytes count as maps, which then cannot be read.
 ValueKind kind_of(std::uint8_t first) {
   if (first < 0x80 || first >= 0xe0 || (first >= 0xd0 && first < 0xd4)) return ValueKind::number;
   if (first >= 0xcc && first < 0xd0) return ValueKind::large_number;
@@ -33,7 +33,7 @@ std::string quoted(std::string_view text, std::size_t most) {
 
 }  // namespace
 
-// Writes values as text. What is too much is passed over, so that what follows can be shown.
+// Formats values, and skips the excess items of large ones.
 class detail::ValueText {
  public:
   ValueText(Decoder from, std::size_t most) : from_(from), most_(most) {}
@@ -56,7 +56,7 @@ class detail::ValueText {
     return kind_of(std::to_integer<std::uint8_t>(from_.rest_.front()));
   }
 
-  // How many values follow, being part of it.
+  // Skips a value and returns the number of values that belong to it.
   std::size_t skip_one() {
     switch (next_kind()) {
       case ValueKind::list: return from_.read_list();
@@ -65,7 +65,7 @@ class detail::ValueText {
     }
   }
 
-  // Without recursion: how deep it goes is up to whoever wrote it.
+  // Without recursion, because the input decides how deep values are nested.
   void skip(std::size_t values) {
     for (; values > 0; --values) values += skip_one();
   }
@@ -81,7 +81,6 @@ class detail::ValueText {
     }
   }
 
-  // Items of one value each, or pairs.
   void show_items(std::size_t count, std::size_t values, int depth) {
     out_ += values == 1 ? '[' : '{';
     for (std::size_t i = 0; i < count; ++i) {
@@ -99,7 +98,6 @@ class detail::ValueText {
     out_ += values == 1 ? ']' : '}';
   }
 
-  // A value that has no parts.
   std::string single() {
     switch (next_kind()) {
       case ValueKind::nothing: return from_.read_nothing() ? "nothing" : "";

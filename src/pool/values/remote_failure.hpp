@@ -1,4 +1,4 @@
-// pool/values/remote_failure.hpp: exceptions of tasks on their way.
+// pool/values/remote_failure.hpp: sends exceptions of tasks to the application.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace drover {
 
-/// By a worker, within a handler: writes the exception that is being handled. Returns whether the worker cannot go on
-/// after it, its device being unusable.
+/// Called by a worker in a handler: writes the current exception. Returns whether it made the device of the worker
+/// unusable, so that the worker cannot continue.
 bool write_failure(Encoder& to, const std::string& stack);
 
-/// By the application: that exception, of its type where that is known here.
+/// Called by the application: that exception, with its own type if the type is registered.
 [[nodiscard]] std::exception_ptr read_failure(std::span<const std::byte> bytes, const std::string& task,
                                               const std::string& worker);
 

@@ -25,32 +25,32 @@ std::string demangled(const char* name) {
   return text ? text.get() : name;
 }
 
-// By the names of types, which are the same in every process of a program.
-struct KnownExceptions {
+// Keyed by the names of types, which are the same in every process of a program.
+struct RegisteredExceptions {
   Mutex mutex;
   std::map<std::string, detail::Rethrow, std::less<>> by_name DROVER_GUARDED_BY(mutex);
 };
 
 template <class... Exceptions>
-void add_all(KnownExceptions& known) {
-  const MutexLock lock(known.mutex);
-  (known.by_name.emplace(
+void add_all(RegisteredExceptions& registered) {
+  const MutexLock lock(registered.mutex);
+  (registered.by_name.emplace(
        demangled(typeid(Exceptions).name()),
        [](const RemoteFailure& remote) { return std::make_exception_ptr(RemoteError<Exceptions>(remote)); }),
    ...);
 }
 
-KnownExceptions& known_exceptions() {
-  static auto* const known = [] {
-    auto* const made = new KnownExceptions;  // never destroyed: results may be asked for at the very end
+RegisteredExceptions& registered_exceptions() {
+  static auto* const registered = [] {
+    auto* const made = new RegisteredExceptions;  // never destroyed, because destructors of globals may take results
     add_all<std::logic_error, std::invalid_argument, std::domain_error, std::length_error, std::out_of_range,
             std::runtime_error, std::range_error, std::overflow_error, std::underflow_error>(*made);
     return made;
   }();
-  return *known;
+  return *registered;
 }
 
-// A failure of drover itself keeps its code and its remedy.
+// An error of drover keeps its code and its remedy.
 class RemoteDroverError final : public Error, public RemoteException {
  public:
   RemoteDroverError(Errc code, const std::string& message, const std::string& remedy, const RemoteFailure& remote)
@@ -61,9 +61,9 @@ class RemoteDroverError final : public Error, public RemoteException {
 }  // namespace
 
 void detail::register_exception(const std::type_info& type, Rethrow rethrow) {
-  KnownExceptions& known = known_exceptions();
-  const MutexLock lock(known.mutex);
-  known.by_name[demangled(type.name())] = rethrow;
+  RegisteredExceptions& registered = registered_exceptions();
+  const MutexLock lock(registered.mutex);
+  registered.by_name[demangled(type.name())] = rethrow;
 }
 
 std::string RemoteFailure::to_string() const {
@@ -74,7 +74,7 @@ std::string RemoteFailure::to_string() const {
 
 TaskError::TaskError(const RemoteFailure& remote)
     : Error(Errc::task_failed, remote.to_string(),
-            "catch it by its own type where drover::register_exception makes that known"),
+            "register its type with drover::register_exception to catch it by that type"),
       RemoteException(remote) {}
 
 bool write_failure(Encoder& to, const std::string& stack) {
@@ -94,7 +94,7 @@ bool write_failure(Encoder& to, const std::string& stack) {
     message = error.what();
   } catch (...) {
     if (const auto* const thrown = abi::__cxa_current_exception_type()) type = demangled(thrown->name());
-    message = "it has no text";
+    message = "no text";
   }
   to.write(std::string_view(type));
   to.write(std::string_view(message));
@@ -115,11 +115,11 @@ std::exception_ptr read_failure(std::span<const std::byte> bytes, const std::str
   const std::string remedy(from.read_text());
   if (code >= 0 && std::cmp_less(code, kAllErrc.size()))
     return std::make_exception_ptr(RemoteDroverError(static_cast<Errc>(code), remote.message, remedy, remote));
-  KnownExceptions& known = known_exceptions();
+  RegisteredExceptions& registered = registered_exceptions();
   detail::Rethrow rethrow = nullptr;
   {
-    const MutexLock lock(known.mutex);
-    if (const auto at = known.by_name.find(remote.type); at != known.by_name.end()) rethrow = at->second;
+    const MutexLock lock(registered.mutex);
+    if (const auto at = registered.by_name.find(remote.type); at != registered.by_name.end()) rethrow = at->second;
   }
   return rethrow != nullptr ? rethrow(remote) : std::make_exception_ptr(TaskError(remote));
 }

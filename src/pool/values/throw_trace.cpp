@@ -42,7 +42,7 @@ std::string ThrowTrace::last() {
   if (addresses.empty()) return {};
   std::string text;
   for (const auto& line : Symbolizer(::getpid()).describe_stack(addresses)) {
-    if (line.starts_with("drover::WorkerLoop")) break;  // from here on all are the same
+    if (line.starts_with("drover::WorkerLoop")) break;  // the frames from here on are the same for all tasks
     text += "    " + line + "\n";
   }
   if (!text.empty()) text.pop_back();
@@ -51,9 +51,9 @@ std::string ThrowTrace::last() {
 
 }  // namespace drover
 
-// Every throw of the program comes through here: this stands before the function of the standard library, which does
-// the work. Outside of tasks it costs a load and a branch. Weak, since a program that links the standard library
-// statically has that function already: then there are no stacks.
+// Intercepts every throw of the program, and calls the function of the standard library. Outside of tasks it costs a
+// load and a branch. Weak, because a program that links the standard library statically has that function already;
+// then there are no stacks.
 extern "C" [[noreturn]] void drover_throw(void* exception, void* type, void (*destroy)(void*)) asm("__cxa_throw");
 
 extern "C" [[noreturn, gnu::weak]] void drover_throw(void* exception, void* type, void (*destroy)(void*)) {

@@ -1,11 +1,11 @@
-// pool/values/throw_trace.hpp: where exceptions of tasks are thrown.
+// pool/values/throw_trace.hpp: records where exceptions of tasks are thrown.
 #pragma once
 
 #include <string>
 
 namespace drover {
 
-/// While it lives, this thread remembers the stack of each exception it throws.
+/// While it exists, this thread records the stack of each exception that it throws.
 class ThrowTrace {
  public:
   ThrowTrace() noexcept;
@@ -13,7 +13,7 @@ class ThrowTrace {
   ThrowTrace(const ThrowTrace&) = delete;
   ThrowTrace& operator=(const ThrowTrace&) = delete;
 
-  /// The stack of the last one, a frame per line; empty if there is none. Forgets it.
+  /// Removes and returns the stack of the last exception, a frame per line; empty if there is none.
   [[nodiscard]] static std::string last();
 };
 

@@ -27,13 +27,13 @@ OwnBoard OwnBoard::make(std::string_view pool_name) {
 
 OwnBoard OwnBoard::open(Fd file) {
   if (check_memory_file(file) != sizeof(Board)) {
-    throw Error(Errc::corrupt, "the board of a pool does not have its size",
+    throw Error(Errc::corrupt, "the board of a pool has a wrong size",
                 "application and workers must be the same program");
   }
   Mapping mapping = Mapping::shared(file, sizeof(Board));
   OwnBoard opened(std::move(file), std::move(mapping));
   if (opened.board().magic != kBoardMagic || opened.board().version != kBoardVersion) {
-    throw Error(Errc::corrupt, "the memory of a pool's board holds no board of this version",
+    throw Error(Errc::corrupt, "the board of a pool has another version",
                 "application and workers must be the same program");
   }
   return opened;

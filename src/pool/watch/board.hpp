@@ -1,4 +1,4 @@
-// pool/watch/board.hpp: owns the mapping of a board.
+// pool/watch/board.hpp: the mapping of a board.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace drover {
 
-/// A board as its pool, or one of its workers, has it.
+/// A board, as mapped by its pool or one of its workers.
 class OwnBoard {
  public:
-  /// Makes one with room for all workers a pool may have. Throws as making memory files does.
+  /// Makes a board. Throws if its memory file cannot be made.
   [[nodiscard]] static OwnBoard make(std::string_view pool_name);
-  /// Maps one that came from the application.
+  /// Maps the board of the application. Throws `Errc::corrupt`.
   [[nodiscard]] static OwnBoard open(Fd file);
 
   [[nodiscard]] Board& board() const noexcept { return *board_; }
@@ -25,19 +25,19 @@ class OwnBoard {
  private:
   OwnBoard(Fd file, Mapping mapping) noexcept;
 
-  Fd file_;  // open as long as the board is used: `drover ps` finds it by that
+  Fd file_;  // kept open, because `drover ps` finds the board by it
   Mapping mapping_;
   Board* board_;
 };
 
-/// Cuts `text` to what fits.
+/// Truncates `text` to fit.
 template <std::size_t Bytes>
 void set_text(BoardText<Bytes>& to, std::string_view text) noexcept {
   to.fill('\0');
   text.copy(to.data(), Bytes - 1);
 }
 
-/// Nanoseconds of the clock that all processes share.
+/// Nanoseconds of the monotonic clock, which all processes share.
 [[nodiscard]] std::uint64_t board_now() noexcept;
 
 }  // namespace drover

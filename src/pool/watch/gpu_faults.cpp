@@ -52,7 +52,7 @@ std::vector<GpuFault> faults_in(std::string_view messages) {
   return faults;
 }
 
-// The log gives one message for each read, and EAGAIN at its end; EPIPE says that some were overwritten meanwhile.
+// Each read returns one message, EAGAIN at the end, and EPIPE if messages were overwritten meanwhile.
 std::vector<GpuFault> read_gpu_faults(const std::filesystem::path& log) {
   const Fd file(::open(log.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   std::string found;
@@ -70,22 +70,22 @@ std::vector<GpuFault> read_gpu_faults(const std::filesystem::path& log) {
 std::string_view meaning_of_xid(int code) noexcept {
   switch (code) {
     case 8: return "a kernel ran longer than the driver allows";
-    case 13: return "a kernel did something illegal";
-    case 31: return "a kernel used memory that is not mapped";
-    case 43: return "a program's work was ended after a fault";
-    case 45: return "a program's work was cleared, often because it was killed";
-    case 48: return "memory has an error that cannot be corrected";
+    case 13: return "a kernel executed an illegal operation";
+    case 31: return "a kernel accessed unmapped memory";
+    case 43: return "a program's work was stopped after a fault";
+    case 45: return "a program's work was removed, often because it was killed";
+    case 48: return "memory has an uncorrectable error";
     case 61:
-    case 62: return "the GPU's own controller has halted";
+    case 62: return "the GPU's internal controller has halted";
     case 63:
-    case 64: return "a bad page of memory was retired";
+    case 64: return "a bad memory page was retired";
     case 74: return "NVLink has failed";
     case 79: return "the GPU has fallen off the bus";
-    case 92: return "memory has errors at a high rate";
-    case 94: return "memory has an error that hit one program";
-    case 95: return "memory has an error that hits every program on it";
+    case 92: return "memory has a high error rate";
+    case 94: return "memory has an error that affected one program";
+    case 95: return "memory has an error that affects every program on the GPU";
     case 119:
-    case 120: return "the GPU's system processor does not answer";
+    case 120: return "the GPU's system processor does not respond";
     default: return {};
   }
 }

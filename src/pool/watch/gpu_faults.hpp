@@ -1,4 +1,4 @@
-// pool/watch/gpu_faults.hpp: what the kernel's driver said of sick GPUs (Xid).
+// pool/watch/gpu_faults.hpp: GPU errors that the driver reported in the kernel log (Xid).
 #pragma once
 
 #include <chrono>
@@ -13,20 +13,20 @@ namespace drover {
 struct GpuFault {
   int code = 0;                      ///< the Xid
   std::string pci;                   ///< "0000:1b:00"
-  std::chrono::microseconds when{};  ///< since the machine began
-  std::string text;                  ///< the message, cut
+  std::chrono::microseconds when{};  ///< since boot
+  std::string text;                  ///< the message, truncated
 };
 
-/// The Xids among messages in the form of /dev/kmsg ("6,1234,987654321,-;text" per line); others are left out.
+/// The Xids among messages in the format of /dev/kmsg, "6,1234,987654321,-;text" per line.
 [[nodiscard]] std::vector<GpuFault> faults_in(std::string_view messages);
 
-/// Those that the kernel's log still has, oldest first; none if this user may not read it. Does not wait.
+/// The Xids in the kernel log, oldest first; none if this user may not read it. Does not block.
 [[nodiscard]] std::vector<GpuFault> read_gpu_faults(const std::filesystem::path& log = "/dev/kmsg");
 
-/// What a code means, in words, for those that programs meet; empty for others.
+/// The meaning of a common code; empty for others.
 [[nodiscard]] std::string_view meaning_of_xid(int code) noexcept;
 
-/// Whether a GPU that reported it is not to be trusted before a reset. The others are of a program's making.
+/// Whether a GPU that reported it needs a reset. Programs cause the other codes.
 [[nodiscard]] bool condemns_gpu(int code) noexcept;
 
 }  // namespace drover

@@ -12,7 +12,7 @@ namespace {
 
 template <std::size_t Bytes>
 std::string text_of(const BoardText<Bytes>& text) {
-  const BoardText<Bytes> copy = text;  // others may write meanwhile
+  const BoardText<Bytes> copy = text;  // others may write concurrently
   return printable({copy.data(), ::strnlen(copy.data(), copy.size())}, Bytes);
 }
 

@@ -1,4 +1,4 @@
-// pool/watch/read_board.hpp: from the words of a board to values that can be trusted to be well formed.
+// pool/watch/read_board.hpp: reads a board into well-formed values.
 #pragma once
 
 #include "drover/base/clock.hpp"
@@ -7,11 +7,11 @@
 
 namespace drover {
 
-/// One look, at `now`. The board may hold anything and change meanwhile: counts are cut to what there is room for,
-/// texts are ended and made printable, times in the future are no time at all.
+/// Takes a snapshot. The board may hold anything and change meanwhile: counts are clamped, texts are terminated and
+/// made printable, and times in the future count as zero.
 [[nodiscard]] BoardReading read_board(const Board& board, Clock::time_point now = Clock::now());
 
-/// One worker of it. Requires: slot < kMostBoardWorkers.
+/// Takes a snapshot of one worker. Requires: slot < kMostBoardWorkers.
 [[nodiscard]] WorkerReading read_worker(const Board& board, std::size_t slot, Clock::time_point now = Clock::now());
 
 }  // namespace drover

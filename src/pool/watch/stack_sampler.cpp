@@ -33,7 +33,7 @@
 namespace drover {
 namespace {
 
-constexpr std::size_t kExtraFrames = 8;  // of the handler itself
+constexpr std::size_t kExtraFrames = 8;  // frames of the handler itself
 constexpr std::size_t kAlternateStackBytes = std::size_t{128} * 1024;
 constexpr std::chrono::microseconds kPause{200};
 constexpr const char* kTextFileName = "drover-stack-text";
@@ -48,7 +48,7 @@ struct TextSource {
   StackTextWriter write;
   int argument;
   int file;
-  ino_t number;  // of the file: a task that closes all descriptors may have another one there
+  ino_t number;  // inode of the file: a task that closes all descriptors may reuse the number
 };
 
 std::atomic<const TextSource*> text_source{nullptr};
@@ -67,7 +67,7 @@ std::uint64_t interrupted_at([[maybe_unused]] const void* context) noexcept {
 #endif
 }
 
-// Runs in the handler. What lies above the interrupted place is the handler's own.
+// Runs in the handler. The frames above the interrupted address are the handler's own.
 void write_stack(BoardWorker& slot, std::uint64_t interrupted) noexcept {
   std::array<void*, BoardWorker::kMostFrames + kExtraFrames> frames{};
   const int depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
@@ -80,7 +80,7 @@ void write_stack(BoardWorker& slot, std::uint64_t interrupted) noexcept {
     std::atomic_ref<std::uint64_t>(slot.stack.at(count)).store(address, std::memory_order_relaxed);
     ++count;
   };
-  if (first == all.end()) add(interrupted);  // the frames do not lead there: all of them, and the place
+  if (first == all.end()) add(interrupted);  // not found: write all frames, and the address
   for (auto frame = first == all.end() ? all.begin() : first; frame != all.end(); ++frame) {
     add(reinterpret_cast<std::uint64_t>(*frame));
   }
@@ -112,13 +112,14 @@ extern "C" void drover_answer_stack(int /*signal*/, siginfo_t* info, void* conte
   errno = error;
 }
 
-// A small one of somebody else's is left alone: it is theirs. Ours is never freed; the thread may run to the end.
+// Keeps an existing stack, even a small one. Ours is never freed, because the thread may run until the process exits.
 void ensure_alternate_stack() {
   stack_t present{};
   if (::sigaltstack(nullptr, &present) != 0 || (present.ss_flags & SS_DISABLE) == 0) return;
   void* const memory = sys::call("mmap", ::mmap, static_cast<void*>(nullptr), kAlternateStackBytes,
                                  PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, off_t{0});
-  if (memory == MAP_FAILED) return;  // NOLINT(performance-no-int-to-ptr): defined so; the handler runs without it too
+  if (memory == MAP_FAILED)
+    return;  // NOLINT(performance-no-int-to-ptr): defined so; the handler also runs without it
   stack_t ours{};
   ours.ss_sp = memory;
   ours.ss_size = kAlternateStackBytes;
@@ -169,7 +170,7 @@ char state_of(const ProcessFacts& facts, pid_t tid) {
   return thread == facts.threads.end() ? facts.state : thread->state;
 }
 
-// Why no thread of the process can answer; empty if one may.
+// Why no thread of the process can answer; empty if one can.
 std::string reason_for_silence(const ProcessFacts& facts, pid_t tid) {
   if (facts.is_zombie()) return "it has ended";
   const char state = state_of(facts, tid);
@@ -177,7 +178,7 @@ std::string reason_for_silence(const ProcessFacts& facts, pid_t tid) {
   return (facts.caught_signals & signal_bit()) == 0 ? "it does not answer such requests" : "";
 }
 
-// Why this thread cannot answer, or should not be asked; empty if it can.
+// Why this thread cannot answer, or must not be disturbed; empty if neither.
 std::string reason_to_spare(const ProcessFacts& facts, pid_t tid) {
   if (const char state = state_of(facts, tid); state == 'D') return fmt::format("it is {}", state_text(state));
   if (tid == facts.pid && (facts.blocked_signals & signal_bit()) != 0) return "its main thread blocks the signal";
@@ -198,7 +199,7 @@ std::vector<std::uint64_t> copy_stack(BoardWorker& slot) {
   return addresses;
 }
 
-// What lies there is not trusted: so many lines, each made printable.
+// The content is not trusted: the lines are limited, and made printable.
 std::vector<std::string> read_text(pid_t pid, const std::filesystem::path& proc) {
   const auto folder = proc / std::to_string(pid) / "fd";
   const auto name = std::string("/memfd:") + kTextFileName;
@@ -215,8 +216,8 @@ std::vector<std::string> read_text(pid_t pid, const std::filesystem::path& proc)
   return lines;
 }
 
-// For signals only. Runs until the process ends.
-void be_helper(std::promise<pid_t>& ready) {
+// Only handles signals, until the process exits.
+void run_helper(std::promise<pid_t>& ready) {
   sigset_t all_others{};
   ::sigfillset(&all_others);
   ::sigdelset(&all_others, stack_signal());
@@ -230,7 +231,7 @@ void be_helper(std::promise<pid_t>& ready) {
 int stack_signal() noexcept { return SIGRTMIN + 3; }
 
 int stack_text_file() {
-  static const int file = [] {  // never closed: handlers write there
+  static const int file = [] {  // never closed, because handlers write to it
     const int made = sys::call("memfd_create", ::memfd_create, kTextFileName, MFD_CLOEXEC);
     if (made < 0) throw_errno("memfd_create", "for the stacks of an interpreter");
     return made;
@@ -238,16 +239,17 @@ int stack_text_file() {
   return file;
 }
 
-void tell_stack_text(StackTextWriter write, int argument) {
+void set_stack_text_writer(StackTextWriter write, int argument) {
   BoardWorker* const slot = answering.load(std::memory_order_acquire);
   require(slot != nullptr && text_source.load() == nullptr,
-          "stacks of an interpreter are told by a pool's worker, once", "call tell_stack_text in PoolOptions::init");
+          "a worker of a pool can set one writer for stacks of an interpreter",
+          "call set_stack_text_writer in PoolOptions::init, once");
   struct stat made{};
   if (::fstat(stack_text_file(), &made) != 0) throw_errno("fstat", "the file for the stacks of an interpreter");
   text_source.store(new TextSource{write, argument, stack_text_file(), made.st_ino}, std::memory_order_release);
   std::promise<pid_t> ready;
   auto number = ready.get_future();
-  std::thread([&ready] { be_helper(ready); }).detach();
+  std::thread([&ready] { run_helper(ready); }).detach();
   helper.store(number.get(), std::memory_order_relaxed);
   slot->stack_helper.store(static_cast<std::uint32_t>(helper.load()), std::memory_order_release);
 }
@@ -264,7 +266,7 @@ void answer_stack_requests(BoardWorker& slot) {
   ::sigfillset(&action.sa_mask);
   if (sys::call("sigaction", ::sigaction, stack_signal(), static_cast<const struct sigaction*>(&action),
                 static_cast<struct sigaction*>(nullptr)) != 0) {
-    throw_errno("sigaction", "the signal by which stacks are asked for");
+    throw_errno("sigaction", "the signal that requests stacks");
   }
 }
 
@@ -285,7 +287,7 @@ StackSample sample_stack(pid_t pid, pid_t tid, BoardWorker& slot, Deadline deadl
   if (!has_board_open(pid, slot, proc)) return failed("it does not have this board open");
   const std::uint32_t number = slot.stack_asked.fetch_add(1) + 1;
   if (sys::call("rt_tgsigqueueinfo", send_with_number, pid, tid, number) != 0) {
-    return failed(fmt::format("it cannot be asked: {}", std::strerror(errno)));
+    return failed(fmt::format("it cannot be signalled: {}", std::strerror(errno)));
   }
   while (slot.stack_given.load(std::memory_order_acquire) != number) {
     if (deadline.has_passed()) return failed("no answer");

@@ -30,7 +30,7 @@ void add_stack(Board& board, WorkerFacts& facts, const StallOptions& options, De
   }
 }
 
-// Who waited longest comes first, if there are too many.
+// The longest waits come first, because the time is limited.
 void add_stacks(Board& board, std::vector<WorkerFacts>& workers, const StallOptions& options) {
   std::vector<WorkerFacts*> slow;
   for (auto& each : workers) {
@@ -40,7 +40,7 @@ void add_stacks(Board& board, std::vector<WorkerFacts>& workers, const StallOpti
   const auto deadline = Deadline::after(options.time_for_stacks);
   for (std::size_t i = 0; i < slow.size(); ++i) {
     if (i >= kMostStacks || deadline.has_passed()) {
-      slow[i]->stack_problem = "not asked: too many workers wait";
+      slow[i]->stack_problem = "not requested: too many workers wait";
     } else {
       add_stack(board, *slow[i], options, deadline);
     }
@@ -63,7 +63,7 @@ std::vector<ProcessFacts> find_gpu_users(const StallFacts& facts, const std::fil
   return users;
 }
 
-// Both clocks begin with the machine; a suspended one may shift them, which makes old faults look newer at most.
+// Both clocks start at boot. Suspends may shift them, which at most makes old faults look newer.
 std::vector<GpuFault> faults_since(std::chrono::nanoseconds age, const std::filesystem::path& log) {
   auto faults = read_gpu_faults(log);
   const auto begin = Clock::now().time_since_epoch() - age;

@@ -1,4 +1,4 @@
-// pool/watch/stall_facts.hpp: everything that is looked at when a pool does not move, before anybody judges.
+// pool/watch/stall_facts.hpp: the facts from which stall rules derive the cause of a stall.
 #pragma once
 
 #include <chrono>
@@ -16,38 +16,38 @@
 
 namespace drover {
 
-/// One worker: what it wrote, what the kernel says of its process, and its stack.
+/// One worker: its board entry, the state of its process, and its stack.
 struct WorkerFacts {
   WorkerReading worker;                 ///< from the board
-  std::optional<ProcessFacts> process;  ///< nothing if it is gone
+  std::optional<ProcessFacts> process;  ///< nullopt if it is gone
   bool is_forked_after_cuda = false;    ///< likely
   std::vector<std::string> stack;       ///< of its main thread, innermost first
-  std::string stack_problem;            ///< why there is none
-  std::vector<std::string> stack_text;  ///< what its interpreter says of its threads, if it has one
+  std::string stack_problem;            ///< why there is no stack
+  std::vector<std::string> stack_text;  ///< stacks of its interpreter, if it has one
 };
 
-/// A plain value: tests fill it by hand.
+/// A plain value, which tests fill by hand.
 struct StallFacts {
   BoardReading board;                       ///< the pool
-  std::optional<ProcessFacts> application;  ///< who owns the pool; nothing if it is gone
+  std::optional<ProcessFacts> application;  ///< the owner of the pool; nullopt if it is gone
   std::vector<WorkerFacts> workers;         ///< all of them
-  std::vector<DeviceInfo> devices;          ///< as they were known before; asking now could hang
+  std::vector<DeviceInfo> devices;          ///< as known before; a driver call could hang now
   std::vector<GpuFault> faults;             ///< since the pool was made
-  std::vector<ProcessFacts> gpu_users;      ///< others with a GPU open, as far as this user may see
-  std::chrono::nanoseconds patience{};      ///< how long is long
+  std::vector<ProcessFacts> gpu_users;      ///< other processes with a GPU open, visible to this user
+  std::chrono::nanoseconds patience{};      ///< time in the same state that counts as a stall
 };
 
-/// How facts are collected.
+/// How to collect facts.
 struct StallOptions {
-  std::chrono::nanoseconds patience = std::chrono::seconds(30);        ///< how long nothing may move
-  std::chrono::nanoseconds time_for_stacks = std::chrono::seconds(3);  ///< all of them together
-  std::vector<DeviceInfo> devices;                                     ///< what is known of devices
-  std::filesystem::path proc = "/proc";                                ///< where processes are looked at
-  std::filesystem::path kernel_log = "/dev/kmsg";                      ///< where Xids are looked for
+  std::chrono::nanoseconds patience = std::chrono::seconds(30);  ///< time in the same state that counts as a stall
+  std::chrono::nanoseconds time_for_stacks = std::chrono::seconds(3);  ///< for all stacks together
+  std::vector<DeviceInfo> devices;                                     ///< the known devices
+  std::filesystem::path proc = "/proc";                                ///< the process file system
+  std::filesystem::path kernel_log = "/dev/kmsg";                      ///< the source of Xids
 };
 
-/// Looks at everything. Takes little longer than `time_for_stacks`, whatever the processes do. The board is written
-/// only to ask for stacks.
+/// Collects all facts. Takes little longer than `time_for_stacks`, whatever the processes do. Writes to the board
+/// only to request stacks.
 [[nodiscard]] StallFacts collect_stall_facts(Board& board, const StallOptions& options = {});
 
 }  // namespace drover

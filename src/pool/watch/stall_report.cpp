@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMostFramesShown = 12;
 
-// A worker that waits for tasks is as it should be, however long; one that cannot take any is not.
+// A worker may wait for tasks for any time, unless it could not take one.
 bool is_of_interest(const StallFacts& facts, const WorkerFacts& each) {
   const auto state = each.worker.state;
   if (state == WorkerState::dead || state == WorkerState::none) return false;
@@ -36,7 +36,7 @@ std::string task_text(const WorkerReading& worker) {
   if (!worker.inside.empty()) {
     text += fmt::format(", inside {} for {}", worker.inside, format_duration(worker.inside_since));
   }
-  return text + (worker.is_interrupted ? "; it was told to stop" : "");
+  return text + (worker.is_interrupted ? "; it was asked to stop" : "");
 }
 
 std::string worker_text(const StalledWorker& stalled) {
@@ -111,7 +111,7 @@ std::string to_string(const StallReport& report) {
   for (const auto& cause : report.causes) text += cause_text(cause, "  ");
   for (const auto& worker : report.workers) text += worker_text(worker);
   for (const auto& fault : report.faults) text += fmt::format("kernel log: {}\n", fault.text);
-  if (report.workers.empty() && report.causes.empty()) text += "nothing stands still for long\n";
+  if (report.workers.empty() && report.causes.empty()) text += "no worker is stalled\n";
   return text;
 }
 

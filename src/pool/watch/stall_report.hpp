@@ -1,4 +1,4 @@
-// pool/watch/stall_report.hpp: who waits on whom when a pool does not move, and the likely cause.
+// pool/watch/stall_report.hpp: the stalled workers of a pool, and the likely causes.
 #pragma once
 
 #include <optional>
@@ -10,34 +10,34 @@
 
 namespace drover {
 
-/// One worker that has not moved for long.
+/// A worker that has been in the same state for long.
 struct StalledWorker {
-  WorkerFacts facts;                ///< what was seen
-  std::optional<StallCause> cause;  ///< the likely one, if a rule names one
+  WorkerFacts facts;                ///< its facts
+  std::optional<StallCause> cause;  ///< the likely cause, if a rule found one
 };
 
-/// What is wrong with a pool.
+/// The stall of a pool.
 struct StallReport {
   BoardReading board;                       ///< the pool
-  std::optional<ProcessFacts> application;  ///< who owns it; nothing if it is gone
-  std::vector<StalledWorker> workers;       ///< those that have not moved for long, or cannot
-  std::vector<StallCause> causes;           ///< of the pool as a whole
+  std::optional<ProcessFacts> application;  ///< its owner; nullopt if it is gone
+  std::vector<StalledWorker> workers;       ///< the stalled workers
+  std::vector<StallCause> causes;           ///< causes of the pool as a whole
   std::vector<GpuFault> faults;             ///< Xids since the pool was made
 
-  /// Whether there is something to tell that is not harmless.
+  /// Whether a cause is not harmless.
   [[nodiscard]] bool is_alarming() const noexcept;
 };
 
-/// Judges. Pure: the same facts give the same report.
+/// Applies the rules; a pure function.
 [[nodiscard]] StallReport judge_stall(const StallFacts& facts);
 
-/// Looks and judges; takes little longer than `options.time_for_stacks`, whatever the processes do.
+/// Collects facts and applies the rules. Takes little longer than `options.time_for_stacks`.
 [[nodiscard]] StallReport make_stall_report(Board& board, const StallOptions& options = {});
 
-/// For people: several lines, the last with a line end.
+/// Several lines, each with a line end.
 [[nodiscard]] std::string to_string(const StallReport& report);
 
-/// "sleeping in futex (kernel: futex_wait_queue), 5 threads" of a process, for a line of a report.
+/// "sleeping in futex (kernel: futex_wait_queue), 5 threads".
 [[nodiscard]] std::string process_text(const ProcessFacts& process);
 
 /// The innermost frames of a stack, one per line after `indent`.

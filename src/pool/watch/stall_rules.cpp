@@ -12,7 +12,7 @@
 namespace drover::stall {
 namespace {
 
-// A call that has just begun is no cause: a worker that goes in and out of calls is seen inside of one at any moment.
+// A call that has just begun is not the cause: a busy worker may be in some call at any moment.
 bool is_inside_one_of(const StallFacts& facts, const WorkerFacts& worker,
                       std::initializer_list<std::string_view> names) {
   constexpr std::chrono::nanoseconds kLongForACall = std::chrono::seconds(1);
@@ -45,7 +45,7 @@ const ThreadFacts* main_thread(const WorkerFacts& worker) {
   return worker.process && !worker.process->threads.empty() ? &worker.process->threads.front() : nullptr;
 }
 
-// The newest that condemns the GPU, since lesser ones follow from it; else the newest.
+// The newest fault that condemns the GPU, because lesser ones follow from it; otherwise the newest fault.
 const GpuFault* worst_fault(const StallFacts& facts, const DeviceInfo& device) {
   const GpuFault* worst = nullptr;
   for (const auto& fault : facts.faults) {  // oldest first
@@ -69,8 +69,8 @@ std::optional<StallCause> process_gone(const StallFacts& /*facts*/, const Worker
   if (state == WorkerState::dead || state == WorkerState::none || worker.worker.pid == 0) return std::nullopt;
   return StallCause{
       .id = "process-gone",
-      .text = fmt::format("process {} has ended, and the application has not taken notice", worker.worker.pid),
-      .remedy = "look whether the application itself is stopped or busy; it replaces workers that end"};
+      .text = fmt::format("process {} has ended, and the application has not noticed it", worker.worker.pid),
+      .remedy = "check whether the application itself is stopped or busy; it replaces workers that end"};
 }
 
 std::optional<StallCause> process_stopped(const StallFacts& /*facts*/, const WorkerFacts& worker) {
@@ -82,10 +82,10 @@ std::optional<StallCause> process_stopped(const StallFacts& /*facts*/, const Wor
   }
   return StallCause{.id = "process-stopped",
                     .text = fmt::format("process {} was stopped by a signal (SIGSTOP, SIGTSTP)", worker.worker.pid),
-                    .remedy = fmt::format("let it go on with `kill -CONT {}`", worker.worker.pid)};
+                    .remedy = fmt::format("resume it with `kill -CONT {}`", worker.worker.pid)};
 }
 
-// Of a worker whose GPU is not known, any fault could be another's: it is in the report, and not blamed.
+// If the GPU of a worker is unknown, a fault could be of another GPU. The report shows it without blaming it.
 std::optional<StallCause> gpu_fault(const StallFacts& facts, const WorkerFacts& worker) {
   const auto* const device = device_of(facts, worker);
   if (device == nullptr || !uses_gpu(worker)) return std::nullopt;
@@ -97,12 +97,12 @@ std::optional<StallCause> gpu_fault(const StallFacts& facts, const WorkerFacts& 
                                         meaning.empty() ? "" : ": ", meaning),
                     .remedy = condemns_gpu(fault->code)
                                   ? "end the processes on that GPU and reset it (`nvidia-smi --gpu-reset -i ID`), or "
-                                    "restart the machine; `dmesg | grep Xid` shows all of them"
-                                  : "look for the program that caused it: `dmesg | grep Xid` shows its process id, "
+                                    "restart the machine; `dmesg | grep Xid` shows all Xids"
+                                  : "find the program that caused it: `dmesg | grep Xid` shows its process id, "
                                     "and compute-sanitizer its error; the GPU itself needs no reset"};
 }
 
-// Short sleeps of that kind are normal, so one is told of a worker only that has not moved for long.
+// Short uninterruptible sleeps are normal.
 std::optional<StallCause> uninterruptible(const StallFacts& facts, const WorkerFacts& worker) {
   if (!worker.process || !worker.process->is_uninterruptible()) return std::nullopt;
   if (worker.worker.since < facts.patience) return std::nullopt;
@@ -111,18 +111,18 @@ std::optional<StallCause> uninterruptible(const StallFacts& facts, const WorkerF
   return StallCause{
       .id = "stuck-in-kernel",
       .text = fmt::format("process {} was seen in uninterruptible sleep{}: likely {}", worker.worker.pid, where,
-                          is_driver ? "the GPU's driver does not come back"
+                          is_driver ? "a call of the GPU's driver does not return"
                                     : "a disk, a network file system or the GPU's driver does not answer"),
       .remedy =
-          "look a second time, since such sleeps may be short; look at `dmesg` for the reason; the process cannot be "
-          "killed before that call comes back"};
+          "check again, because such sleeps may be short; `dmesg` may show the reason; the process cannot be killed "
+          "before that call returns"};
 }
 
 std::optional<StallCause> cuda_after_fork(const StallFacts& /*facts*/, const WorkerFacts& worker) {
   if (!worker.is_forked_after_cuda) return std::nullopt;
   return StallCause{.id = "cuda-after-fork",
                     .text = fmt::format("process {} was likely forked from one that had started CUDA ({}); CUDA does "
-                                        "not work there, and waits for threads that were not copied",
+                                        "not work there, and waits for threads that do not exist in the child",
                                         worker.worker.pid, worker.process ? worker.process->parent : 0),
                     .remedy =
                         "start processes with drover, or with `spawn` instead of `fork`, or fork before anything "
@@ -144,37 +144,35 @@ std::optional<StallCause> context_blocked(const StallFacts& facts, const WorkerF
             "give each worker a device of its own, run the MPS daemon, or allow sharing with `nvidia-smi -c 0`"};
   }
   return StallCause{.id = "context-blocked",
-                    .text = fmt::format("the driver makes a context in {} and does not come back{}",
-                                        worker.worker.inside, users.empty() ? "" : "; others use GPUs too: " + users),
+                    .text = fmt::format("the driver creates a context in {} and does not return{}",
+                                        worker.worker.inside, users.empty() ? "" : "; other users of GPUs: " + users),
                     .remedy = "run `drover doctor`; a GPU that hangs here needs a reset, and `nvidia-smi` hangs too"};
 }
 
 std::optional<StallCause> reader_stuck(const StallFacts& facts, const WorkerFacts& worker) {
-  // Before a result waits for room, it is packed, and may wait for its device.
+  // A result is packed before it waits for room, and may wait for its device then.
   const bool is_sending = worker.worker.state == WorkerState::sending;
   if (!is_inside_one_of(facts, worker, {"queue.put", "pipe.send"})) return std::nullopt;
   if (is_sending && worker.worker.inside != "queue.put") return std::nullopt;
   if (!is_sending) {
     return StallCause{.id = "queue-full",
                       .text = "the task puts into a queue that is full: its reader is slow, stuck or gone",
-                      .remedy = "look at the worker or process that reads it; give `put` a deadline"};
+                      .remedy = "check the worker or process that reads it; give `put` a deadline"};
   }
   const auto pid = facts.board.application;
   if (!facts.application || facts.application->is_zombie()) {
     return StallCause{.id = "reader-gone",
-                      .text = fmt::format("it waits to hand over a result, but the application {} is gone", pid),
-                      .remedy = "end the worker; results have no reader any more"};
+                      .text = fmt::format("it waits to send a result, but the application {} is gone", pid),
+                      .remedy = "end the worker; nothing reads its results"};
   }
   return StallCause{
       .id = "reader-stuck",
-      .text =
-          fmt::format("it waits to hand over a result: the queue is full because the application (process {}, {}) "
-                      "does not take results",
-                      pid, state_text(facts.application->state)),
+      .text = fmt::format("it waits to send a result: the queue is full because the application (process {}, {}) "
+                          "does not take results",
+                          pid, state_text(facts.application->state)),
       .remedy = facts.application->is_stopped()
-                    ? fmt::format("let the application go on with `kill -CONT {}`", pid)
-                    : "take results while tasks are submitted, or let the pool hold more of them; the application's "
-                      "stack shows what keeps it"};
+                    ? fmt::format("resume the application with `kill -CONT {}`", pid)
+                    : "take results while tasks are submitted; the application's stack shows what blocks it"};
 }
 
 std::optional<StallCause> waits_for_device(const StallFacts& facts, const WorkerFacts& worker) {
@@ -194,8 +192,8 @@ std::optional<StallCause> waits_for_device(const StallFacts& facts, const Worker
                             "not submitted",
                             worker.worker.inside, worker.worker.place.empty() ? "a device" : worker.worker.place),
       .remedy =
-          "see with `nvidia-smi` whether the GPU is busy; if it is, find the kernel with cuda-gdb or with "
-          "CUDA_LAUNCH_BLOCKING=1; give the task a time limit"};
+          "check with `nvidia-smi` whether the GPU is busy; if so, find the kernel with cuda-gdb or with "
+          "CUDA_LAUNCH_BLOCKING=1; give the task a timeout"};
 }
 
 std::optional<StallCause> waits_for_peer(const StallFacts& facts, const WorkerFacts& worker) {
@@ -219,24 +217,25 @@ std::optional<StallCause> waits_for_peer(const StallFacts& facts, const WorkerFa
               : fmt::format("the task waits in {} for another process; {} other workers run tasks",
                             worker.worker.inside, others),
       .remedy =
-          "look for who should end the wait; tasks that wait for each other need a worker each; give the wait a "
-          "deadline"};
+          "find the process that should end the wait; tasks that wait for each other need a worker each; give the "
+          "wait "
+          "a deadline"};
 }
 
 std::optional<StallCause> driver_stuck(const StallFacts& facts, const WorkerFacts& worker) {
   if (!is_inside_one_of(facts, worker, {"cu", "nvml"})) return std::nullopt;
-  return StallCause{
-      .id = "driver-stuck",
-      .text = fmt::format("the driver does not come back from {}", worker.worker.inside),
-      .remedy =
-          "see whether `nvidia-smi` answers and what `dmesg` says of the GPU; calls that load code may compile it, "
-          "which takes long and ends"};
+  return StallCause{.id = "driver-stuck",
+                    .text = fmt::format("the driver does not return from {}", worker.worker.inside),
+                    .remedy =
+                        "check whether `nvidia-smi` responds and what `dmesg` reports; calls that load code may "
+                        "compile it, which takes "
+                        "long"};
 }
 
 std::optional<StallCause> starts_slowly(const StallFacts& /*facts*/, const WorkerFacts& worker) {
   if (worker.worker.state != WorkerState::starting) return std::nullopt;
   return StallCause{.id = "starts-slowly",
-                    .text = "it has not come to its first task: its initialiser runs, or libraries load",
+                    .text = "it has not reached its first task: its initialiser runs, or libraries load",
                     .remedy = "its stack shows what it does; a slow file system makes loading slow"};
 }
 
@@ -244,8 +243,8 @@ std::optional<StallCause> ends_slowly(const StallFacts& facts, const WorkerFacts
   if (worker.worker.state != WorkerState::ending || worker.worker.since < facts.patience) return std::nullopt;
   return StallCause{
       .id = "ends-slowly",
-      .text = "it was told to end and has not: destructors, exit handlers or threads of it still run",
-      .remedy = fmt::format("its stack shows what it does; `kill -KILL {}` ends it, and its tasks are done",
+      .text = "it was asked to exit but still runs: destructors, exit handlers or threads do not finish",
+      .remedy = fmt::format("its stack shows what it does; `kill -KILL {}` ends it; its tasks are done",
                             worker.worker.pid)};
 }
 
@@ -257,7 +256,7 @@ std::optional<StallCause> busy(const StallFacts& /*facts*/, const WorkerFacts& w
   return StallCause{.id = "busy",
                     .text = is_sending ? "busy, not stuck: the result is packed on the CPU"
                                        : "busy, not stuck: the task computes on the CPU",
-                    .remedy = "nothing needs doing; a time limit for the task would end it",
+                    .remedy = "no action is needed; a timeout would end the task",
                     .is_harmless = true};
 }
 
@@ -268,7 +267,7 @@ std::optional<StallCause> sleeps(const StallFacts& /*facts*/, const WorkerFacts&
   if (count > 0) {
     return StallCause{.id = "busy",
                       .text = fmt::format("busy, not stuck: {} other threads of its process compute", count),
-                      .remedy = "nothing needs doing; a time limit for the task would end it",
+                      .remedy = "no action is needed; a timeout would end the task",
                       .is_harmless = true};
   }
   return StallCause{
@@ -276,23 +275,22 @@ std::optional<StallCause> sleeps(const StallFacts& /*facts*/, const WorkerFacts&
       .text = fmt::format(
           "the task sleeps{}{}, {}", thread->call.empty() ? "" : " in the system call ", thread->call,
           worker.worker.inside.empty() ? "outside of drover" : "and goes in and out of " + worker.worker.inside),
-      .remedy = "the stack shows which call of the task waits; give that call a time limit"};
+      .remedy = "the stack shows which call waits; give that call a timeout"};
 }
 
 std::optional<StallCause> application_gone(const StallFacts& facts) {
   if (facts.application && !facts.application->is_zombie()) return std::nullopt;
   return StallCause{.id = "application-gone",
                     .text = fmt::format("the application (process {}) has ended", facts.board.application),
-                    .remedy = "nothing is lost that anybody waits for; workers end by themselves, or kill them"};
+                    .remedy = "nothing waits for the results; workers end by themselves, or kill them"};
 }
 
 std::optional<StallCause> application_stopped(const StallFacts& facts) {
   if (!facts.application || !facts.application->is_stopped()) return std::nullopt;
-  return StallCause{
-      .id = "application-stopped",
-      .text = fmt::format("the application (process {}) is {}: it hands out no tasks and takes no results",
-                          facts.board.application, state_text(facts.application->state)),
-      .remedy = fmt::format("let it go on with `kill -CONT {}`", facts.board.application)};
+  return StallCause{.id = "application-stopped",
+                    .text = fmt::format("the application (process {}) is {}: it sends no tasks and takes no results",
+                                        facts.board.application, state_text(facts.application->state)),
+                    .remedy = fmt::format("resume it with `kill -CONT {}`", facts.board.application)};
 }
 
 std::optional<StallCause> no_workers(const StallFacts& facts) {
@@ -315,13 +313,13 @@ std::optional<StallCause> idle_with_tasks(const StallFacts& facts) {
     return each.worker.state == WorkerState::idle && each.worker.since >= facts.patience;
   });
   if (!are_idle) return std::nullopt;
-  return StallCause{
-      .id = "idle-with-tasks",
-      .text = fmt::format("all {} workers have been idle for long, but {} tasks wait", facts.workers.size(),
-                          facts.board.pending),
-      .remedy =
-          "unless the application's threads are held up (see its state), this is a bug in drover: please report "
-          "it with this text"};
+  return StallCause{.id = "idle-with-tasks",
+                    .text = fmt::format("all {} workers have been idle for long, but {} tasks wait",
+                                        facts.workers.size(), facts.board.pending),
+                    .remedy =
+                        "unless the application's threads are blocked (see its state), this is a bug in drover: "
+                        "please report it with "
+                        "this text"};
 }
 
 std::optional<StallCause> cause_of(const StallFacts& facts, const WorkerFacts& worker) {

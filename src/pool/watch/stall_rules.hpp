@@ -1,4 +1,4 @@
-// pool/watch/stall_rules.hpp: the rules by which the cause of a stall is named.
+// pool/watch/stall_rules.hpp: rules that find the likely cause of a stall.
 #pragma once
 
 #include <optional>
@@ -9,22 +9,22 @@
 
 namespace drover {
 
-/// Why something does not move.
+/// The likely cause of a stall.
 struct StallCause {
-  std::string id;            ///< stable kebab-case name of the rule, e.g. "process-stopped"
-  std::string text;          ///< what is likely the cause
+  std::string id;            ///< stable name of the rule, "process-stopped"
+  std::string text;          ///< the cause
   std::string remedy;        ///< an instruction
-  bool is_harmless = false;  ///< it only takes long; nothing is wrong
+  bool is_harmless = false;  ///< the task only takes long
 };
 
 namespace stall {
 
-/// Judges one worker; nothing if the rule does not apply.
+/// A rule for one worker; nullopt if it does not apply.
 using WorkerRule = std::optional<StallCause> (*)(const StallFacts& facts, const WorkerFacts& worker);
-/// Judges the pool as a whole.
+/// A rule for the pool as a whole.
 using PoolRule = std::optional<StallCause> (*)(const StallFacts& facts);
 
-// In the order in which they are tried: the first that applies is told.
+// In the order in which `cause_of` tries them.
 std::optional<StallCause> process_gone(const StallFacts& facts, const WorkerFacts& worker);
 std::optional<StallCause> process_stopped(const StallFacts& facts, const WorkerFacts& worker);
 std::optional<StallCause> gpu_fault(const StallFacts& facts, const WorkerFacts& worker);
@@ -47,7 +47,7 @@ std::optional<StallCause> idle_with_tasks(const StallFacts& facts);
 
 /// The first rule that applies to a worker.
 [[nodiscard]] std::optional<StallCause> cause_of(const StallFacts& facts, const WorkerFacts& worker);
-/// All that apply to the pool.
+/// All rules that apply to the pool.
 [[nodiscard]] std::vector<StallCause> causes_of_pool(const StallFacts& facts);
 
 }  // namespace stall

@@ -1,4 +1,4 @@
-// A pool looks at the GPUs of the machine, and the driver keeps files open from then on: they are no leftovers.
+// A pool queries the GPUs, after which the driver keeps files open: these are no leftovers of a test.
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace drover {
 namespace {
 
-// Lets the driver open its files when the first test begins, whichever that is.
+// Makes the driver open its files before the first test.
 class DriverFiles : public ::testing::EmptyTestEventListener {
   void OnTestStart(const ::testing::TestInfo& /*test*/) override {
     if (std::exchange(is_done_, true)) return;

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Plays the daemon with a server below it. What it did is written beside it.
+// Imitates the daemon with a server. It logs to files beside it.
 constexpr const char* kDaemon = R"script(#!/bin/sh
 here=$(dirname "$0")
 pipe=$CUDA_MPS_PIPE_DIRECTORY
@@ -75,7 +75,7 @@ class StandIn {
   TemporaryFolder folder_;
 };
 
-// The supervisor ends a test in which this never happens.
+// The supervisor ends the test if this never happens.
 template <class Condition>
 void wait_until(const Condition& condition) {
   while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -83,7 +83,7 @@ void wait_until(const Condition& condition) {
 
 bool is_gone(pid_t pid) { return ::kill(pid, 0) != 0; }
 
-TEST(Mps, daemon_runs_until_its_owner_is_destroyed_and_is_told_to_quit) {
+TEST(Mps, the_daemon_quits_when_its_owner_is_destroyed) {
   const StandIn standin(std::string(kDaemon) + kObeys);
   auto mps = std::make_unique<Mps>(standin.options());
   const fs::path folder = mps->folder();
@@ -98,7 +98,7 @@ TEST(Mps, daemon_runs_until_its_owner_is_destroyed_and_is_told_to_quit) {
   EXPECT_EQ(standin.text("asked"), "quit -t 1\n");
 }
 
-TEST(Mps, folder_is_for_its_owner_alone) {
+TEST(Mps, the_folder_is_private_to_its_owner) {
   const StandIn standin(std::string(kDaemon) + kObeys);
   const Mps mps(standin.options());
   struct stat facts{};
@@ -106,7 +106,7 @@ TEST(Mps, folder_is_for_its_owner_alone) {
   EXPECT_EQ(facts.st_mode & 0777U, 0700U);
 }
 
-TEST(Mps, daemon_is_told_its_gpus_and_workers_where_it_is) {
+TEST(Mps, the_daemon_gets_its_gpus_and_workers_its_address) {
   const ScopedEnvironment other("CUDA_VISIBLE_DEVICES", "7");
   const StandIn standin(std::string(kDaemon) + kObeys);
   auto options = standin.options();
@@ -126,7 +126,7 @@ TEST(Mps, daemon_is_told_its_gpus_and_workers_where_it_is) {
   EXPECT_EQ(told.find("PERCENTAGE"), std::string::npos) << "it would bind the daemon's other clients too";
 }
 
-TEST(Mps, daemon_that_does_not_quit_is_killed_with_its_server) {
+TEST(Mps, a_daemon_that_does_not_quit_is_killed_with_its_server) {
   const StandIn standin(kDaemon);
   auto options = standin.options();
   options.grace = std::chrono::milliseconds(300);
@@ -137,7 +137,7 @@ TEST(Mps, daemon_that_does_not_quit_is_killed_with_its_server) {
   EXPECT_FALSE(fs::exists(folder));
 }
 
-TEST(Mps, two_daemons_do_not_meet) {
+TEST(Mps, two_daemons_do_not_conflict) {
   const StandIn one(std::string(kDaemon) + kObeys);
   const StandIn two(std::string(kDaemon) + kObeys);
   const Mps first(one.options());
@@ -146,7 +146,7 @@ TEST(Mps, two_daemons_do_not_meet) {
   EXPECT_NE(one.pid("daemon"), two.pid("daemon"));
 }
 
-TEST(Mps, copy_in_a_forked_child_ends_nothing) {
+TEST(Mps, a_copy_in_a_forked_child_ends_nothing) {
   const StandIn standin(std::string(kDaemon) + kObeys);
   auto mps = std::make_unique<Mps>(standin.options());
   const pid_t child = ::fork();
@@ -162,7 +162,7 @@ TEST(Mps, copy_in_a_forked_child_ends_nothing) {
   EXPECT_TRUE(standin.text("asked").empty());
 }
 
-TEST(Mps, folder_for_temporary_files_that_is_too_long_for_sockets_is_not_used) {
+TEST(Mps, a_temporary_folder_too_long_for_sockets_is_not_used) {
   const TemporaryFolder base;
   const auto deep = base.path() / std::string(100, 'x');
   fs::create_directory(deep);
@@ -172,7 +172,7 @@ TEST(Mps, folder_for_temporary_files_that_is_too_long_for_sockets_is_not_used) {
   EXPECT_EQ(mps.folder().parent_path(), "/tmp");
 }
 
-TEST(Mps, program_is_found_in_path) {
+TEST(Mps, the_program_is_found_in_path) {
   const StandIn standin(std::string(kDaemon) + kObeys);
   const fs::path place = standin.path();
   const ScopedEnvironment path("PATH", "/no/such/folder::" + place.parent_path().string() + ":/usr/bin:/bin");
@@ -182,30 +182,30 @@ TEST(Mps, program_is_found_in_path) {
   EXPECT_FALSE(is_gone(standin.pid("daemon")));
 }
 
-TEST(Mps, missing_program_is_an_error_with_the_way_out) {
+TEST(Mps, a_missing_program_is_an_error_with_a_remedy) {
   MpsOptions options;
   for (const char* const name : {"/no/such/control", "no-such-control"}) {
     options.control = name;
     expect_error(Errc::not_found, [&] { const Mps mps(options); },
-                 {std::string("'") + name + "'", "not found", "PATH", "leave `mps` out"});
+                 {std::string("'") + name + "'", "not found", "PATH", "do not set `mps`"});
   }
 }
 
-TEST(Mps, other_daemon_in_the_way_is_told) {
+TEST(Mps, a_conflicting_daemon_is_reported) {
   const StandIn standin("#!/bin/sh\necho 'An instance of this daemon is already running' >&2\nexit 1\n");
   expect_error(Errc::busy, [&] { const Mps mps(standin.options()); },
                {"exited with status 1", "already running", "echo quit | nvidia-cuda-mps-control"});
 }
 
-TEST(Mps, daemon_that_fails_is_told_with_its_words) {
+TEST(Mps, a_failing_daemon_is_reported_with_its_output) {
   const StandIn standin("#!/bin/sh\necho 'compute mode forbids it'\nexit 3\n");
   expect_error(Errc::unsupported, [&] { const Mps mps(standin.options()); },
-               {"exited with status 3", "it said: compute mode forbids it", "nvidia-smi -q -d COMPUTE"});
+               {"exited with status 3", "it printed: compute mode forbids it", "nvidia-smi -q -d COMPUTE"});
   const StandIn silent("#!/bin/sh\nkill -SEGV $$\n");
   expect_error(Errc::unsupported, [&] { const Mps mps(silent.options()); }, {"before it was ready"});
 }
 
-TEST(Mps, only_the_end_of_many_words_is_told) {
+TEST(Mps, only_the_end_of_a_long_output_is_reported) {
   const StandIn standin("#!/bin/sh\necho first; yes filler | head -n 500; echo last; exit 3\n");
   try {
     const Mps mps(standin.options());
@@ -217,27 +217,27 @@ TEST(Mps, only_the_end_of_many_words_is_told) {
   }
 }
 
-TEST(Mps, daemon_that_is_never_ready_is_given_up_and_killed) {
+TEST(Mps, a_daemon_that_never_becomes_ready_is_killed) {
   const StandIn standin("#!/bin/sh\necho waiting for a GPU\necho $$ >\"${0%/*}/daemon\"\ntail -f /dev/null\n");
   auto options = standin.options();
   options.grace = std::chrono::milliseconds(200);
-  // A slow machine may not have come to its first words when the first patience ends.
+  // On a slow machine the first patience may end before the first output.
   for (options.patience = std::chrono::milliseconds(100); standin.text("daemon").empty(); options.patience *= 2) {
     expect_error(Errc::timed_out, [&] { const Mps mps(options); },
                  {fmt::format("not ready after {} ms", options.patience.count()), "nvidia-smi"});
   }
   options.patience = std::max(options.patience, std::chrono::milliseconds(2000));
-  expect_error(Errc::timed_out, [&] { const Mps mps(options); }, {"it said: waiting for a GPU"});
+  expect_error(Errc::timed_out, [&] { const Mps mps(options); }, {"it printed: waiting for a GPU"});
   wait_until([&] { return is_gone(standin.pid("daemon")); });
 }
 
-TEST(Mps, folder_that_cannot_be_made_is_told) {
+TEST(Mps, failing_to_make_the_folder_is_reported) {
   const StandIn standin(kDaemon);
   const FaultSeam fail("mkdtemp", EACCES);
   expect_error(Errc::permission_denied, [&] { const Mps mps(standin.options()); }, {"mkdtemp", "drover-mps-"});
 }
 
-TEST(Mps, folder_that_cannot_be_filled_is_removed) {
+TEST(Mps, a_folder_that_cannot_be_filled_is_removed) {
   const StandIn standin(kDaemon);
   const TemporaryFolder place;
   const ScopedEnvironment temporary("TMPDIR", place.path().string());
@@ -261,7 +261,7 @@ namespace {
 
 class MpsOwner : public testing::TestWithParam<bool> {};
 
-TEST_P(MpsOwner, killed_takes_daemon_server_and_folder_with_it) {
+TEST_P(MpsOwner, a_killed_owner_leaves_no_daemon_server_or_folder) {
   const StandIn standin(GetParam() ? std::string(kDaemon) + kObeys : std::string(kDaemon));
   PeerGroup peers("owner_of_a_daemon", {.mode = PeerMode::processes, .size = 1}, {{"control", standin.path()}});
   peers.hold_at(0, "owns it");

@@ -1,4 +1,4 @@
-// Workers with devices: tensors go to them and come back by reference, and outlive them.
+// Workers with devices: tensors are passed by reference, and outlive workers.
 #include <csignal>
 #include <set>
 #include <string>
@@ -40,12 +40,12 @@ class PoolOnDevice : public test::PlaceTest {
   void SetUp() override {
     PlaceTest::SetUp();
     if (!IsSkipped() && select_backend().backend.kind() != place().backend)
-      GTEST_SKIP() << "pools use the backend that is selected here, which is another";
+      GTEST_SKIP() << "this process has selected another backend";
   }
   [[nodiscard]] WorkerPlanOptions two() const { return {.workers = 2, .devices = GetParam()}; }
 };
 
-TEST_P(PoolOnDevice, every_worker_says_which_device_it_has) {
+TEST_P(PoolOnDevice, every_worker_reports_its_device) {
   Pool pool(two());
   ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
   const auto& info = select_backend().backend.devices().at(static_cast<std::size_t>(place().index));
@@ -67,7 +67,7 @@ TEST_P(PoolOnDevice, a_device_may_be_opened_by_the_first_task_that_uses_it) {
   for (auto& future : pool.broadcast(device_make, 1000)) EXPECT_EQ(sum(future.get()), 499'500.0);
 }
 
-TEST_P(PoolOnDevice, tensors_go_there_and_come_back) {
+TEST_P(PoolOnDevice, tensors_go_to_workers_and_come_back) {
   Pool pool(two());
   const Tensor tensor = arange(pool.memory(), DType::int64, 0, 100'000, place());
   EXPECT_EQ(pool.submit(device_sum, tensor).get(), 4'999'950'000.0);
@@ -78,7 +78,7 @@ TEST_P(PoolOnDevice, tensors_go_there_and_come_back) {
   EXPECT_EQ(sum(tensor), 300'000.0);
 }
 
-TEST_P(PoolOnDevice, a_tensor_outlives_the_worker_that_made_it_and_the_one_that_died_with_it) {
+TEST_P(PoolOnDevice, a_tensor_outlives_its_worker) {
   const test::CapturedLog log;
   Pool pool(two());
   const Tensor made = pool.submit(device_make, 1000).get();
@@ -88,7 +88,7 @@ TEST_P(PoolOnDevice, a_tensor_outlives_the_worker_that_made_it_and_the_one_that_
   EXPECT_EQ(pool.submit(device_sum, made).get(Deadline::after(kPatience)), 499'500.0);
 }
 
-TEST_P(PoolOnDevice, a_budget_bounds_what_a_worker_takes) {
+TEST_P(PoolOnDevice, a_budget_limits_the_memory_of_a_worker) {
   WorkerPlanOptions plan = two();
   plan.memory_budget = std::uint64_t{8} << 20U;
   Pool pool(plan);
@@ -96,7 +96,7 @@ TEST_P(PoolOnDevice, a_budget_bounds_what_a_worker_takes) {
   expect_error(Errc::limit_reached, [&] { pool.submit(device_allocate, 16 << 20).get(); }, {"'device_allocate'"});
 }
 
-TEST_P(PoolOnDevice, a_tensor_where_no_worker_is_is_refused) {
+TEST_P(PoolOnDevice, a_tensor_on_a_device_without_workers_is_refused) {
   Pool pool({.workers = 1, .devices = "none"});
   const Tensor tensor = zeros(pool.memory(), DType::uint8, {16}, place());
   expect_error(Errc::invalid_argument, [&] { pool.submit(device_sum, tensor); },

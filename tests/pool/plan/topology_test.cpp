@@ -1,4 +1,4 @@
-// What the kernel says of CPUs, read from trees made for the test; and the machine as a whole.
+// CPUs, cores and nodes, read from a sysfs made by the test, and from this machine.
 #include "pool/plan/topology.hpp"
 
 #include <sched.h>
@@ -28,7 +28,7 @@ namespace {
 using Cpus = std::vector<int>;
 using Groups = std::vector<Cpus>;
 
-// A /sys with what a test puts in it.
+// A sysfs with the files of a test.
 class FakeSysfs {
  public:
   void write(const std::string& path, const std::string& text) const {
@@ -47,7 +47,7 @@ class FakeSysfs {
   TemporaryFolder folder_;
 };
 
-TEST(CpuList, is_read_as_the_kernel_writes_it) {
+TEST(CpuList, is_parsed_as_the_kernel_writes_it) {
   EXPECT_EQ(parse_cpu_list("0-3,8,10-11\n"), (Cpus{0, 1, 2, 3, 8, 10, 11}));
   EXPECT_EQ(parse_cpu_list("5"), Cpus{5});
   EXPECT_EQ(parse_cpu_list("8-9,0-1,1"), (Cpus{0, 1, 8, 9})) << "sorted, each once";
@@ -55,7 +55,7 @@ TEST(CpuList, is_read_as_the_kernel_writes_it) {
   EXPECT_EQ(parse_cpu_list(""), Cpus{});
 }
 
-TEST(CpuList, of_any_other_form_says_nothing) {
+TEST(CpuList, of_any_other_form_is_empty) {
   for (const char* const text :
        {"a", "0-", "-3", "3-1", "0,,1", "0,", "0 1", "0-3x", "0-99999999", "70000", "99999999999"}) {
     EXPECT_EQ(parse_cpu_list(text), Cpus{}) << text;
@@ -75,13 +75,13 @@ TEST(AllowedCpus, are_those_of_the_calling_thread) {
   }).join();
 }
 
-TEST(AllowedCpus, are_asked_again_with_more_room_where_the_kernel_counts_more) {
+TEST(AllowedCpus, are_read_with_a_larger_set_if_the_kernel_needs_one) {
   const auto expected = allowed_cpus();
   const FaultSeam fail("sched_getaffinity", EINVAL, {.times = 1});
   EXPECT_EQ(allowed_cpus(), expected);
 }
 
-TEST(AllowedCpus, that_cannot_be_learnt_are_an_error) {
+TEST(AllowedCpus, that_cannot_be_read_are_an_error) {
   const FaultSeam fail("sched_getaffinity", EPERM);
   expect_error(Errc::permission_denied, [] { static_cast<void>(allowed_cpus()); }, {"sched_getaffinity"});
 }
@@ -94,7 +94,7 @@ TEST(Cores, keep_hyperthreads_together) {
   EXPECT_EQ(group_by_core({1, 4, 5}, sysfs.path()), (Groups{{1, 5}, {4}})) << "only CPUs that may be used";
 }
 
-TEST(Cores, of_which_nothing_is_known_are_single) {
+TEST(Cores, of_unknown_topology_are_single) {
   const FakeSysfs sysfs;
   sysfs.core({1}, "7-8");  // does not name the CPU itself
   sysfs.core({2}, "words");
@@ -118,7 +118,7 @@ TEST(Nodes, have_the_usable_cpus_in_the_order_of_their_numbers) {
   EXPECT_EQ(group_by_node({1, 2, 6, 7, 8}, sysfs.path()), (Groups{{1, 2}, {6, 7}}));
 }
 
-TEST(Nodes, are_one_where_the_kernel_knows_none) {
+TEST(Nodes, are_one_if_the_kernel_reports_none) {
   const FakeSysfs sysfs;
   EXPECT_EQ(group_by_node({0, 1}, sysfs.path()), (Groups{{0, 1}}));
 }
@@ -131,7 +131,7 @@ TEST(NearCpus, are_those_beside_the_pci_device) {
   EXPECT_EQ(cpus_near("", sysfs.path()), Cpus{}) << "an emulated device has no place";
 }
 
-// ---- who gets which CPUs
+// ---- CPUs of workers
 
 // Two nodes of four cores with two hyperthreads each: 0-3 and 8-11, 4-7 and 12-15. Devices 0 and 1 are near the first
 // node, 2 and 3 near the second.
@@ -171,17 +171,17 @@ class TwoNodes : public testing::Test {
   FakeSysfs sysfs_;
 };
 
-TEST_F(TwoNodes, worker_alone_near_a_node_gets_all_of_it) {
+TEST_F(TwoNodes, a_worker_alone_near_a_node_gets_all_of_it) {
   const auto plans = plan_workers({.devices = "0,2"}, machine(4));
   expect_share(plans[0], "0-3,8-11", 4);
   expect_share(plans[1], "4-7,12-15", 4);
 }
 
-TEST_F(TwoNodes, single_worker_stays_near_its_device) {
+TEST_F(TwoNodes, a_single_worker_stays_near_its_device) {
   expect_share(plan_workers({.devices = "3"}, machine(4))[0], "4-7,12-15", 4);
 }
 
-TEST_F(TwoNodes, workers_of_one_node_get_whole_cores_of_their_own) {
+TEST_F(TwoNodes, workers_of_one_node_get_separate_whole_cores) {
   const auto plans = plan_workers({}, machine(4));
   expect_share(plans[0], "0-1,8-9", 2);
   expect_share(plans[1], "2-3,10-11", 2);
@@ -194,7 +194,7 @@ TEST_F(TwoNodes, parts_of_less_than_two_cores_are_not_made) {
   for (const auto& plan : plans) expect_share(plan, "0-3,8-11", 1);
 }
 
-TEST_F(TwoNodes, threads_that_were_asked_for_have_room) {
+TEST_F(TwoNodes, requested_threads_have_enough_cpus) {
   const auto fitting = plan_workers({.devices = "0,1", .threads = 4}, machine(2));
   expect_share(fitting[0], "0-1,8-9", 4);
   const auto wider = plan_workers({.devices = "0,1", .threads = 5}, machine(2));
@@ -203,7 +203,7 @@ TEST_F(TwoNodes, threads_that_were_asked_for_have_room) {
   expect_share(plan_workers({.devices = "0", .threads = 9}, machine(1))[0], "", 9);
 }
 
-TEST_F(TwoNodes, workers_without_a_device_go_where_there_is_room) {
+TEST_F(TwoNodes, workers_without_a_device_go_to_the_emptiest_node) {
   const auto mixed = plan_workers({.devices = "0,1,cpu,cpu"}, machine(2));
   expect_share(mixed[0], "0-1,8-9", 2);
   expect_share(mixed[2], "4-5,12-13", 2);
@@ -230,17 +230,17 @@ TEST_F(TwoNodes, every_worker_has_a_cpu_and_none_a_forbidden_one) {
   }
 }
 
-TEST_F(TwoNodes, device_whose_node_may_not_be_used_has_no_near_cpus) {
+TEST_F(TwoNodes, a_device_on_a_forbidden_node_has_no_near_cpus) {
   expect_share(plan_workers({.devices = "0"}, machine(1, "4-7"))[0], "", 4);
 }
 
-TEST_F(TwoNodes, affinity_can_be_refused) {
+TEST_F(TwoNodes, affinity_can_be_disabled) {
   for (const auto& plan : plan_workers({.affinity = false}, machine(4))) expect_share(plan, "", 2);
 }
 
-TEST(OneNode, with_few_cores_binds_nobody) {
+TEST(OneNode, with_few_cores_binds_no_worker) {
   Machine machine;
-  machine.cpus = {0, 1};  // cores and nodes need not be told
+  machine.cpus = {0, 1};  // cores and nodes may be empty
   const auto plans = plan_workers({.workers = 2, .devices = "none"}, machine);
   for (const auto& plan : plans) {
     EXPECT_TRUE(plan.placement.cpus.empty());
@@ -249,7 +249,7 @@ TEST(OneNode, with_few_cores_binds_nobody) {
   EXPECT_TRUE(plan_workers({.workers = 2, .devices = "none", .threads = 8}, machine)[0].placement.cpus.empty());
 }
 
-TEST(OneNode, with_many_cores_is_dealt_to_emulated_devices_evenly) {
+TEST(OneNode, with_many_cores_is_split_evenly_between_emulated_devices) {
   Machine machine;
   machine.cpus = parse_cpu_list("0-9");
   for (int index = 0; index < 3; ++index) {
@@ -293,14 +293,14 @@ TEST(LookAtMachine, sees_devices_cpus_and_settings) {
   EXPECT_EQ(machine.process, ::getpid());
 }
 
-TEST(LookAtMachine, takes_the_kernels_facts_from_the_folder_it_is_told) {
+TEST(LookAtMachine, reads_the_given_sysfs) {
   const FakeSysfs sysfs;
   const auto cpus = allowed_cpus();
   sysfs.write("devices/system/node/node0/cpulist", std::to_string(cpus.front()));
   EXPECT_EQ(look_at_machine(sysfs.path()).nodes, (Groups{{cpus.front()}}));
 }
 
-TEST(LookAtMachine, gives_what_can_be_planned_with) {
+TEST(LookAtMachine, returns_a_machine_that_can_be_planned) {
   const auto machine = look_at_machine();
   const auto plans = plan_workers({}, machine);
   ASSERT_EQ(plans.size(), machine.devices.size());
@@ -321,7 +321,7 @@ DROVER_PEER_BODY(worker_on_an_emulated_device) {
 
 namespace {
 
-TEST(LookAtMachine, gives_emulated_devices_the_same_names_in_the_worker) {
+TEST(LookAtMachine, emulated_devices_have_the_same_names_in_the_worker) {
   const auto machine = look_at_machine();
   if (machine.devices.front().info.backend != BackendKind::host) GTEST_SKIP() << "GPUs are selected here";
   const auto plan = plan_workers({.devices = "host:1"}, machine).front();

@@ -1,4 +1,4 @@
-// Which worker gets which device, CPUs and environment, on machines made by hand.
+// Devices, CPUs and environment of workers, on machines made by hand.
 #include "drover/pool/worker_plan.hpp"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ MachineDevice device(BackendKind kind, int index) {
   return made;
 }
 
-// One memory node, no hyperthreads.
+// One NUMA node, no hyperthreads.
 Machine machine_with(int devices, int cpus = 16, BackendKind kind = BackendKind::cuda) {
   Machine made;
   for (int i = 0; i < devices; ++i) made.devices.push_back(device(kind, i));
@@ -80,7 +80,7 @@ struct DeviceRow {
 
 class PlannedDevices : public testing::TestWithParam<DeviceRow> {};
 
-TEST_P(PlannedDevices, are_dealt_as_the_table_says) {
+TEST_P(PlannedDevices, are_assigned_as_the_table_says) {
   const auto& row = GetParam();
   const auto plans = plan_workers({.workers = row.workers, .devices = row.list, .per_device = row.per_device},
                                   machine_with(row.devices, 4));
@@ -91,7 +91,7 @@ TEST_P(PlannedDevices, are_dealt_as_the_table_says) {
 INSTANTIATE_TEST_SUITE_P(
     Table, PlannedDevices,
     testing::Values(
-        // as many as devices; as many as cores where there is none, or none wanted
+        // one for each device, or for each core without devices
         DeviceRow{0, 0, "all", 0, "- - - -"}, DeviceRow{1, 0, "all", 0, "0"}, DeviceRow{2, 0, "all", 0, "0 1"},
         DeviceRow{8, 0, "all", 0, "0 1 2 3 4 5 6 7"}, DeviceRow{2, 0, "none", 0, "- - - -"},
         // a number of workers
@@ -104,12 +104,12 @@ INSTANTIATE_TEST_SUITE_P(
         DeviceRow{2, 0, "0,0", 0, "0 0"}, DeviceRow{2, 4, "0,cpu", 0, "0 - 0 -"}, DeviceRow{0, 0, "cpu", 0, "-"},
         DeviceRow{8, 0, "GPU-ab000005", 0, "5"},
         DeviceRow{8, 0, "GPU-ab000005-0000-0000-0000-000000000000,0", 0, "5 0"},
-        // so many on each
+        // per device
         DeviceRow{2, 0, "all", 2, "0 1 0 1"}, DeviceRow{8, 0, "7,3", 2, "7 3 7 3"},
         DeviceRow{2, 0, "all,cpu", 2, "0 1 0 1 -"}, DeviceRow{2, 4, "all", 2, "0 1 0 1"},
         DeviceRow{0, 0, "all", 2, "- - - -"}));
 
-TEST(PlannedDevice, tells_what_it_is_here_and_in_the_worker) {
+TEST(PlannedDevice, has_its_index_here_and_in_the_worker) {
   const auto gpus = plan_workers({}, machine_with(2));
   EXPECT_EQ(device_id(gpus[1].device->info), "cuda:1");
   EXPECT_EQ(gpus[1].device->worker_index, 0) << "the only one it sees";
@@ -118,19 +118,19 @@ TEST(PlannedDevice, tells_what_it_is_here_and_in_the_worker) {
   EXPECT_EQ(emulated[0].device->worker_index, 1) << "it sees all of them";
 }
 
-TEST(DeviceList, that_names_nothing_is_refused) {
+TEST(DeviceList, with_an_invalid_entry_is_refused) {
   for (const char* const list : {"", ",", "0,", "cuda:0*", "cuda:0*0", "cuda:0*x", "cuda:0*-1", "*2", "0*99999"}) {
     SCOPED_TRACE(list);
-    expect_refused(Errc::invalid_argument, {.devices = list}, machine_with(1), {"names nothing", "cuda:0*3"});
+    expect_refused(Errc::invalid_argument, {.devices = list}, machine_with(1), {"is invalid", "cuda:0*3"});
   }
   for (const char* const list : {"gpu", "none,0", "-1", "cuda"}) {
     SCOPED_TRACE(list);
     expect_refused(Errc::invalid_argument, {.devices = list}, machine_with(1),
-                   {"is no name of a device", "GPU-1b7c"});
+                   {"is not the name of a device", "GPU-1b7c"});
   }
 }
 
-TEST(DeviceList, with_a_device_that_is_not_there_names_those_that_are) {
+TEST(DeviceList, with_a_missing_device_names_the_existing_ones) {
   auto machine = machine_with(2);
   for (const char* const list : {"7", "cuda:7", "host:0", "GPU-ff"}) {
     SCOPED_TRACE(list);
@@ -142,31 +142,31 @@ TEST(DeviceList, with_a_device_that_is_not_there_names_those_that_are) {
   expect_refused(Errc::not_found, {.devices = "0"}, machine_with(0), {"this process sees no device"});
 }
 
-TEST(DeviceList, with_a_uuid_that_fits_several_is_refused) {
+TEST(DeviceList, with_an_ambiguous_uuid_is_refused) {
   expect_refused(Errc::invalid_argument, {.devices = "GPU-ab"}, machine_with(3),
                  {"\"GPU-ab\" names 3 devices", "write more of the UUID"});
 }
 
 TEST(WorkerCount, that_contradicts_itself_is_refused) {
   expect_refused(Errc::invalid_argument, {.workers = 3, .per_device = 2}, machine_with(2),
-                 {"workers=3 contradicts per_device=2, which makes 4", "leave one of them out"});
+                 {"workers=3 contradicts per_device=2, which makes 4", "set only one of them"});
   expect_refused(Errc::invalid_argument, {.devices = "0*2", .per_device = 2}, machine_with(2),
-                 {"devices=\"0*2\" and per_device=2 both say", "leave one of them out"});
+                 {"devices=\"0*2\" and per_device=2 both set", "set only one of them"});
 }
 
-TEST(WorkerCount, that_nobody_asked_for_has_a_bound) {
+TEST(WorkerCount, has_a_default_limit) {
   EXPECT_EQ(plan_workers({}, machine_with(0, 300)).size(), 64U);
   EXPECT_EQ(plan_workers({.workers = 200}, machine_with(0, 300)).size(), 200U);
 }
 
-TEST(WorkerCount, beyond_reason_is_taken_for_a_slip) {
+TEST(WorkerCount, above_the_limit_is_refused) {
   const auto slip = static_cast<std::size_t>(-1);
-  expect_refused(Errc::invalid_argument, {.workers = slip}, machine_with(1), {"4096 is the most"});
-  expect_refused(Errc::invalid_argument, {.per_device = slip}, machine_with(1), {"4096 workers are the most"});
+  expect_refused(Errc::invalid_argument, {.workers = slip}, machine_with(1), {"the limit of 4096"});
+  expect_refused(Errc::invalid_argument, {.per_device = slip}, machine_with(1), {"the limit of 4096"});
 }
 
-TEST(Numbers, that_make_no_sense_are_refused) {
-  expect_refused(Errc::invalid_argument, {.threads = -1}, machine_with(1), {"negative number of threads"});
+TEST(Numbers, out_of_range_are_refused) {
+  expect_refused(Errc::invalid_argument, {.threads = -1}, machine_with(1), {"threads is negative"});
   expect_refused(Errc::invalid_argument, {.mps = true, .mps_percentage = 101}, machine_with(1),
                  {"between 0 and 100"});
   expect_refused(Errc::invalid_argument, {.mps_percentage = 50}, machine_with(1), {"without mps"});
@@ -174,7 +174,7 @@ TEST(Numbers, that_make_no_sense_are_refused) {
 
 // ---- admission
 
-TEST(Exclusive, gives_each_worker_a_device_of_its_own) {
+TEST(Exclusive, gives_each_worker_its_own_device) {
   EXPECT_EQ(devices_of(plan_workers({.workers = 2, .exclusive = true}, machine_with(8))), "0 1");
   EXPECT_EQ(devices_of(plan_workers({.devices = "1,cpu,cpu", .exclusive = true}, machine_with(2))), "1 - -");
   EXPECT_EQ(devices_of(plan_workers({.workers = 1, .devices = "none", .exclusive = true}, machine_with(0))), "-");
@@ -193,7 +193,7 @@ TEST(Exclusive, with_too_few_devices_says_what_is_missing) {
                  {"2 workers want a device for themselves, and this process sees none", "devices=\"none\""});
 }
 
-TEST(Exclusive, on_a_device_in_use_says_who_is_there) {
+TEST(Exclusive, on_a_device_in_use_names_its_users) {
   auto machine = machine_with(2);
   machine.devices[0].users = {{.pid = 100, .name = "me", .bytes = kGiB}};
   machine.devices[1].users = {{.pid = 77, .name = "python3", .bytes = 4 * kGiB}, {.pid = 78, .name = "", .bytes = 0}};
@@ -205,7 +205,7 @@ TEST(Exclusive, on_a_device_in_use_says_who_is_there) {
   EXPECT_EQ(plan_workers({}, machine).size(), 2U) << "who shares may";
 }
 
-TEST(Exclusive, a_pool_that_grows_is_not_in_its_own_way) {
+TEST(Exclusive, a_growing_pool_does_not_conflict_with_itself) {
   auto machine = machine_with(2);
   machine.devices[0].users = {{.pid = 7, .name = "worker", .bytes = 3 * kGiB}, {.pid = 8, .bytes = 2 * kGiB}};
   machine.devices[0].memory = MemoryInfo{.total = 16 * kGiB, .free = kGiB};
@@ -235,11 +235,11 @@ TEST(ComputeMode, is_respected) {
                  {"exclusive-process", "process 5 'nvidia-cuda-mps-server' (1.0 MiB)"});
 }
 
-TEST(ComputeMode, exclusive_process_is_shared_through_a_daemon_that_runs) {
+TEST(ComputeMode, exclusive_process_is_shared_through_a_running_daemon) {
   auto machine = machine_with(1);
   machine.devices[0].info.compute_mode = ComputeMode::exclusive_process;
   machine.devices[0].info.mps_running = true;
-  machine.devices[0].users = {{.pid = 5, .name = "nvidia-cuda-mps", .bytes = kMiB}};  // as the kernel cuts it
+  machine.devices[0].users = {{.pid = 5, .name = "nvidia-cuda-mps", .bytes = kMiB}};  // as the kernel truncates it
   EXPECT_EQ(plan_workers({.per_device = 3}, machine).size(), 3U);
   EXPECT_EQ(plan_workers({.exclusive = true}, machine).size(), 1U);
   machine.devices[0].users.push_back({.pid = 6, .name = "train", .bytes = kMiB});
@@ -249,10 +249,11 @@ TEST(ComputeMode, exclusive_process_is_shared_through_a_daemon_that_runs) {
 
 TEST(MpsOption, needs_gpus_without_a_daemon) {
   expect_refused(Errc::unsupported, {.mps = true}, machine_with(1, 4, BackendKind::host),
-                 {"host:0", "leave `mps` out"});
+                 {"host:0", "do not set `mps`"});
   auto machine = machine_with(1);
   machine.devices[0].info.mps_running = true;
-  expect_refused(Errc::busy, {.mps = true}, machine, {"an MPS daemon serves cuda:0", "workers use that daemon"});
+  expect_refused(Errc::busy, {.mps = true}, machine,
+                 {"an MPS daemon already serves cuda:0", "workers use that daemon"});
   EXPECT_EQ(plan_workers({}, machine).size(), 1U);
 }
 
@@ -266,7 +267,7 @@ TEST(Budget, counts_a_context_for_each_worker_on_a_gpu) {
   const auto share = 6 * kGiB;
   expect_refused(Errc::device_memory, {.workers = 2, .memory_budget = share}, machine_with(1),
                  {"cuda:0 (NVIDIA Test) cannot take 2 workers of 6.0 GiB and 523.0 MiB for the context of each",
-                  "12.0 GiB of 16.0 GiB are free", "1 would fit", "who uses the rest is not known",
+                  "12.0 GiB of 16.0 GiB are free", "1 would fit", "the users of the rest are unknown",
                   "lower memory_budget to 5.5 GiB"});
   EXPECT_EQ(plan_workers({.workers = 2, .memory_budget = share - kContextEstimate}, machine_with(1)).size(), 2U);
   const auto emulated = machine_with(1, 4, BackendKind::host);
@@ -275,7 +276,7 @@ TEST(Budget, counts_a_context_for_each_worker_on_a_gpu) {
                  {"host:0 (emulated) cannot take 2 workers of 6.0 GiB: 12.0 GiB"});
 }
 
-TEST(Budget, that_does_not_fit_says_who_has_the_memory) {
+TEST(Budget, that_does_not_fit_names_the_users_of_the_memory) {
   auto machine = machine_with(2);
   machine.devices[1].memory->free = 100 * kMiB;
   machine.devices[1].users = {{.pid = 77, .name = "train", .bytes = 15 * kGiB}};
@@ -284,17 +285,17 @@ TEST(Budget, that_does_not_fit_says_who_has_the_memory) {
                   "start fewer workers there, or free memory"});
 }
 
-TEST(Budget, of_any_size_is_reckoned_right) {
+TEST(Budget, of_any_size_does_not_overflow) {
   const auto most = std::numeric_limits<std::uint64_t>::max();
   expect_refused(Errc::device_memory, {.memory_budget = most}, machine_with(1), {"0 would fit"});
   expect_refused(Errc::device_memory, {.workers = 4, .memory_budget = most / 2}, machine_with(1), {"0 would fit"});
 }
 
-TEST(Budget, needs_to_know_what_is_free) {
+TEST(Budget, needs_a_known_free_memory) {
   auto machine = machine_with(1);
   machine.devices[0].memory.reset();
   expect_refused(Errc::unsupported, {.memory_budget = 1}, machine,
-                 {"cuda:0", "is free is not known", "drover doctor"});
+                 {"cuda:0", "free memory of cuda:0", "drover doctor"});
   EXPECT_EQ(plan_workers({}, machine).size(), 1U);
 }
 
@@ -310,7 +311,7 @@ TEST(WorkerEnvironment, shows_a_worker_its_own_gpu) {
   EXPECT_EQ(value_of(plans[1], "CUDA_DEVICE_ORDER"), "(not given)");
 }
 
-TEST(WorkerEnvironment, lists_its_own_gpu_first_where_all_are_to_be_seen) {
+TEST(WorkerEnvironment, lists_its_own_gpu_first_with_sees_all) {
   auto machine = machine_with(3);
   const std::string end = "-0000-0000-0000-000000000000";
   EXPECT_EQ(value_of(plan_workers({.devices = "1", .sees_all = true}, machine)[0], "CUDA_VISIBLE_DEVICES"),
@@ -322,7 +323,7 @@ TEST(WorkerEnvironment, lists_its_own_gpu_first_where_all_are_to_be_seen) {
             "GPU-ab000000" + end + ",GPU-ab000002" + end);
 }
 
-TEST(WorkerEnvironment, keeps_what_the_user_has_set) {
+TEST(WorkerEnvironment, keeps_the_user_s_variables) {
   auto machine = machine_with(1);
   machine.set = {{"OMP_NUM_THREADS", "9"}, {"TF_FORCE_GPU_ALLOW_GROWTH", "false"}, {"CUDA_VISIBLE_DEVICES", "0"}};
   const auto plan = plan_workers({}, machine)[0];
@@ -336,7 +337,7 @@ TEST(WorkerEnvironment, keeps_what_the_user_has_set) {
   EXPECT_EQ(value_of(plan, "CUDA_VISIBLE_DEVICES"), "GPU-ab000000-0000-0000-0000-000000000000");
 }
 
-// Those for kernels, and those for copies.
+// Connections for kernels, and those for copies.
 std::string connections_of(const WorkerPlanOptions& options, const Machine& machine, std::size_t worker = 0) {
   const auto plan = plan_workers(options, machine).at(worker);
   return value_of(plan, "CUDA_DEVICE_MAX_CONNECTIONS") + " " + value_of(plan, "CUDA_DEVICE_MAX_COPY_CONNECTIONS");
@@ -359,7 +360,7 @@ TEST(WorkerEnvironment, workers_of_one_gpu_share_the_queues_of_one_process) {
   EXPECT_EQ(connections_of({.workers = 4}, machine_with(1, 8, BackendKind::host)), kLeftAlone) << "emulated";
 }
 
-TEST(WorkerEnvironment, keeps_the_users_number_of_queues) {
+TEST(WorkerEnvironment, keeps_the_user_s_number_of_queues) {
   auto machine = machine_with(1);
   machine.set = {{"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
   EXPECT_EQ(connections_of({.workers = 4}, machine), kLeftAlone) << "which is for copies, too";
@@ -367,7 +368,7 @@ TEST(WorkerEnvironment, keeps_the_users_number_of_queues) {
   EXPECT_EQ(connections_of({.workers = 4}, machine), "2 (not given)");
 }
 
-TEST(WorkerEnvironment, keeps_one_librarys_number_of_threads) {
+TEST(WorkerEnvironment, keeps_the_threads_set_for_one_library) {
   auto machine = machine_with(1, 4);
   machine.set = {{"MKL_NUM_THREADS", "9"}};
   const auto plan = plan_workers({}, machine)[0];
@@ -385,7 +386,7 @@ TEST(WorkerEnvironment, shows_all_emulated_devices_the_same) {
   EXPECT_EQ(value_of(plans[0], "TF_FORCE_GPU_ALLOW_GROWTH"), "(not given)");
 }
 
-TEST(WorkerEnvironment, lets_a_worker_without_a_gpu_start_where_gpus_are_demanded) {
+TEST(WorkerEnvironment, lets_a_worker_without_a_gpu_start_with_backend_cuda) {
   auto machine = machine_with(1);
   EXPECT_EQ(value_of(plan_workers({.devices = "cpu"}, machine)[0], "DROVER_BACKEND"), "(not given)");
   machine.set["DROVER_BACKEND"] = "cuda";
@@ -393,7 +394,7 @@ TEST(WorkerEnvironment, lets_a_worker_without_a_gpu_start_where_gpus_are_demande
   EXPECT_EQ(value_of(plan_workers({}, machine)[0], "DROVER_BACKEND"), "(not given)");
 }
 
-TEST(WorkerEnvironment, takes_away_a_list_of_cpus_that_would_put_all_workers_on_the_same) {
+TEST(WorkerEnvironment, removes_a_cpu_list_that_would_bind_all_workers_alike) {
   auto machine = machine_with(2);
   EXPECT_TRUE(plan_workers({}, machine)[0].unset.empty());
   machine.set["GOMP_CPU_AFFINITY"] = "0-3";
@@ -401,7 +402,7 @@ TEST(WorkerEnvironment, takes_away_a_list_of_cpus_that_would_put_all_workers_on_
   EXPECT_TRUE(plan_workers({.affinity = false}, machine)[0].unset.empty());
 }
 
-// ---- the whole way, against the stand-in driver
+// ---- end to end, against the stand-in driver
 
 class StandInGpus : public testing::Test {
  protected:
@@ -454,12 +455,12 @@ TEST_F(StandInGpus, are_planned_without_initialising_cuda) {
   run("plans_on_gpus");
 }
 
-TEST_F(StandInGpus, that_the_user_hides_stay_hidden) {
+TEST_F(StandInGpus, hidden_by_the_user_stay_hidden) {
   const ScopedEnvironment visible("CUDA_VISIBLE_DEVICES", "1");
   run("plans_on_filtered_gpus");
 }
 
-TEST_F(StandInGpus, are_seen_by_the_worker_as_planned) {
+TEST_F(StandInGpus, are_visible_to_the_worker_as_planned) {
   const ScopedEnvironment visible("CUDA_VISIBLE_DEVICES", kSecondGpu);
   run("placed_worker");
 }

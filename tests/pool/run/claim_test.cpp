@@ -1,4 +1,4 @@
-// Which tasks of a batch a worker has begun, while the application takes others back.
+// The claim word: a worker begins tasks of a batch while the application takes others back.
 #include "pool/run/claim.hpp"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ TEST(Claim, every_task_is_claimed_once) {
   EXPECT_EQ(Claim::of(word).sequence, 7U);
 }
 
-TEST(Claim, what_is_not_begun_can_be_taken_back) {
+TEST(Claim, tasks_that_have_not_begun_can_be_taken_back) {
   std::atomic<std::uint64_t> word{0};
   EXPECT_TRUE(begin_batch(word, no_fence, 1, 10));
   EXPECT_TRUE(claim_next(word));
@@ -45,10 +45,10 @@ TEST(Claim, what_is_not_begun_can_be_taken_back) {
   EXPECT_TRUE(claim_next(word));
   EXPECT_TRUE(claim_next(word));
   EXPECT_FALSE(claim_next(word));
-  EXPECT_EQ(take_back(word, 1, 3, 0), 3) << "all are begun";
+  EXPECT_EQ(take_back(word, 1, 3, 0), 3) << "all have begun";
 }
 
-TEST(Claim, nothing_is_taken_from_another_batch_or_where_all_is_kept) {
+TEST(Claim, nothing_is_taken_back_from_another_batch_or_below_keep) {
   std::atomic<std::uint64_t> word{0};
   EXPECT_TRUE(begin_batch(word, no_fence, 2, 5));
   EXPECT_EQ(take_back(word, 1, 9, 0), 9);
@@ -58,15 +58,15 @@ TEST(Claim, nothing_is_taken_from_another_batch_or_where_all_is_kept) {
   EXPECT_EQ(Claim::of(word).limit, 5);
 }
 
-// How long two threads race. A machine with more to do than processors gives few rounds in it.
+// How long two threads race; a busy machine gets through few rounds.
 Deadline enough() { return Deadline::after(std::chrono::seconds(5)); }
 
-// Two threads that go through batches in step: one claims, one takes back.
+// Two threads that process batches in step: one claims tasks, one takes them back.
 class Race {
  public:
   explicit Race(std::uint32_t rounds) : rounds_(rounds), claimed_(rounds + 1) {}
 
-  // Each task either was claimed or was taken back.
+  // Each task is either claimed or taken back.
   void run() {
     std::thread worker([this] { work(); });
     const Deadline deadline = enough();
@@ -108,9 +108,9 @@ class Race {
   std::atomic<std::uint32_t> ended_{0};
 };
 
-TEST(Claim, each_task_is_begun_or_taken_back_never_both) { Race(20'000).run(); }
+TEST(Claim, each_task_is_either_begun_or_taken_back) { Race(20'000).run(); }
 
-TEST(Claim, no_batch_up_to_a_fence_is_begun) {
+TEST(Claim, no_batch_up_to_the_fence_begins) {
   std::atomic<std::uint64_t> word{0};
   std::atomic<std::uint32_t> fence{0};
   EXPECT_TRUE(begin_batch(word, fence, 1, 5));
@@ -120,7 +120,7 @@ TEST(Claim, no_batch_up_to_a_fence_is_begun) {
   EXPECT_TRUE(begin_batch(word, fence, 4, 5));
 }
 
-// Tasks in batches of up to three, some of which are taken back and sent again: each is begun once, and in order.
+// Takes back and resends some tasks, in batches of up to three. Each task begins once, in order.
 class Overtaking {
  public:
   explicit Overtaking(std::uint32_t tasks) : tasks_(tasks) {}
@@ -141,7 +141,7 @@ class Overtaking {
     worker.join();
     EXPECT_EQ(ran_.size(), tasks_);
     EXPECT_TRUE(std::ranges::is_sorted(ran_));
-    EXPECT_EQ(std::ranges::adjacent_find(ran_), ran_.end()) << "one was begun twice";
+    EXPECT_EQ(std::ranges::adjacent_find(ran_), ran_.end()) << "a task began twice";
   }
 
  private:
@@ -163,7 +163,7 @@ class Overtaking {
     next += count;
   }
 
-  // As the pool does it; gives the first task that is to be sent again.
+  // As the pool does it. Returns the first task to send again.
   std::uint32_t take_all_back(std::uint32_t next) {
     const std::uint32_t current = set_fence(fence_, word_, sequence_);
     for (const Sent& batch : sent_) {

@@ -41,9 +41,9 @@ Future<int> sum_of(std::vector<Future<int>> values) {
   co_return sum;
 }
 
-TEST(Coroutine, a_result_that_is_there_is_used_at_once) { EXPECT_EQ(add_one(made(1)).get(), 2); }
+TEST(Coroutine, an_available_result_is_used_immediately) { EXPECT_EQ(add_one(made(1)).get(), 2); }
 
-TEST(Coroutine, it_goes_on_when_the_result_comes) {
+TEST(Coroutine, it_resumes_when_the_result_is_available) {
   const To<int> to;
   int stored = 0;
   const auto next = add_one(to.future);
@@ -56,7 +56,7 @@ TEST(Coroutine, it_goes_on_when_the_result_comes) {
   EXPECT_EQ(pair.get(), std::pair(2, std::string("text")));
 }
 
-TEST(Coroutine, an_error_is_thrown_where_it_waits) {
+TEST(Coroutine, an_error_is_thrown_at_co_await) {
   const To<int> to;
   const auto next = add_one(to.future);
   const auto caught = or_else(next, 9);
@@ -66,7 +66,7 @@ TEST(Coroutine, an_error_is_thrown_where_it_waits) {
   expect_throws(throw_at_once(made(1)), "at once");
 }
 
-TEST(Coroutine, a_chain_of_any_length_is_gone_through) {
+TEST(Coroutine, a_long_chain_does_not_overflow_the_stack) {
   const To<int> to;
   Future<int> last = to.future;
   constexpr int kLinks = 100'000;
@@ -88,8 +88,7 @@ TEST(Coroutine, results_of_many_threads_are_awaited) {
   }
 }
 
-// The last one to hold the future is the coroutine that waits for it.
-TEST(Coroutine, it_may_be_the_last_who_holds_what_it_waits_for) {
+TEST(Coroutine, it_may_hold_the_last_reference_to_the_awaited_future) {
   for (int round = 0; round < 200; ++round) {
     To<int> to;
     Future<int> next;

@@ -1,4 +1,4 @@
-// Ctrl-C in a program with a pool: once ends its work in peace, twice ends it at once, and nothing is left.
+// Ctrl-C in a program with a pool: the first one shuts down gracefully, the second one ends the program.
 #include <unistd.h>
 
 #include <chrono>
@@ -26,7 +26,7 @@ const auto interrupted_sleep = task("interrupted_sleep", [](int milliseconds) {
   return milliseconds;
 });
 
-// An application of its own, in a process: says in a queue when its tasks run, and then how they ended.
+// An application process, which reports in a queue when its tasks run, and then how they ended.
 const auto interrupted_application = entry("interrupted_application", [](Worker& worker) {
   Queue words(worker.session(), ObjectHandle::parse(worker.arguments().at(0)));
   const int milliseconds = std::stoi(worker.arguments().at(1));
@@ -74,7 +74,7 @@ class CtrlC : public ::testing::Test {
   Queue words_{session_, {.waits_alone = true}};
 };
 
-TEST_F(CtrlC, once_finishes_what_runs_and_cancels_the_rest) {
+TEST_F(CtrlC, the_first_ctrl_c_finishes_running_tasks_and_cancels_the_rest) {
   auto process = start(300);
   process.kill(SIGINT);
   EXPECT_NE(take().find("interrupted by Ctrl-C"), std::string::npos);
@@ -85,7 +85,7 @@ TEST_F(CtrlC, once_finishes_what_runs_and_cancels_the_rest) {
   EXPECT_TRUE(ended->is_success()) << ended->to_string();
 }
 
-TEST_F(CtrlC, twice_ends_the_program_at_once) {
+TEST_F(CtrlC, the_second_ctrl_c_ends_the_program) {
   auto process = start(600'000);
   process.kill(SIGINT);
   std::this_thread::sleep_for(100ms);
@@ -95,7 +95,7 @@ TEST_F(CtrlC, twice_ends_the_program_at_once) {
   EXPECT_EQ(ended->signal(), SIGINT) << ended->to_string();
 }
 
-TEST_F(CtrlC, a_program_s_own_handler_stays) {
+TEST_F(CtrlC, a_program_keeps_its_own_handler) {
   struct sigaction before{};
   struct sigaction own{};
   own.sa_handler = [](int) {};
@@ -109,7 +109,7 @@ TEST_F(CtrlC, a_program_s_own_handler_stays) {
   ::sigaction(SIGINT, &before, nullptr);
 }
 
-TEST_F(CtrlC, the_handler_goes_with_the_last_pool) {
+TEST_F(CtrlC, the_handler_is_removed_with_the_last_pool) {
   struct sigaction now{};
   {
     const Pool first({.workers = 1, .devices = "none"});

@@ -1,4 +1,4 @@
-// What the tests of futures share.
+// Helpers for tests of futures.
 #pragma once
 
 #include <exception>
@@ -13,7 +13,7 @@
 
 namespace drover::test {
 
-/// A future and the end that completes it.
+/// A future and the state that completes it.
 template <class Result>
 struct To {
   std::shared_ptr<detail::FutureValue<Result>> state = std::make_shared<detail::FutureValue<Result>>();

@@ -1,4 +1,4 @@
-// Results that are to come: waiting, errors, and what follows a result.
+// Futures: waiting, errors and callbacks.
 #include "drover/pool/future.hpp"
 
 #include <atomic>
@@ -32,7 +32,7 @@ using test::To;
 
 static_assert(!std::is_copy_constructible_v<Completions<int>> && std::is_move_constructible_v<Completions<int>>);
 
-TEST(Future, a_value_is_there_once_set) {
+TEST(Future, a_value_is_available_once_set) {
   const To<int> to;
   EXPECT_TRUE(to.future.is_valid());
   EXPECT_FALSE(to.future.is_done());
@@ -69,12 +69,12 @@ TEST(Future, a_result_is_copied_or_moved_out) {
   EXPECT_EQ(*std::move(single).get(), 7);
 }
 
-TEST(Future, a_deadline_that_passes_is_told) {
+TEST(Future, a_wait_times_out_at_the_deadline) {
   const To<int> to;
   EXPECT_EQ(to.future.wait(Deadline::after(std::chrono::milliseconds(2))), WaitResult::timed_out);
   EXPECT_EQ(to.future.wait(Deadline::after(std::chrono::seconds(0))), WaitResult::timed_out);
   const auto get = [&] { static_cast<void>(to.future.get(Deadline::after(std::chrono::milliseconds(1)))); };
-  expect_error(Errc::timed_out, get, {"a result did not come before the deadline", "drover ps"});
+  expect_error(Errc::timed_out, get, {"a result was not ready at the deadline", "drover ps"});
   to.set(1);
   EXPECT_EQ(to.future.wait(Deadline::after(std::chrono::seconds(0))), WaitResult::done);
   EXPECT_EQ(to.future.get(Deadline::after(std::chrono::seconds(0))), 1);
@@ -83,12 +83,12 @@ TEST(Future, a_deadline_that_passes_is_told) {
 // A value that cannot be copied.
 struct Stubborn {
   Stubborn() = default;
-  Stubborn(const Stubborn& /*other*/) { throw std::length_error("not to be copied"); }
+  Stubborn(const Stubborn& /*other*/) { throw std::length_error("cannot be copied"); }
   Stubborn& operator=(const Stubborn&) = delete;
   ~Stubborn() = default;
 };
 
-TEST(Future, a_value_that_cannot_be_made_is_an_error) {
+TEST(Future, an_exception_of_the_value_s_constructor_becomes_the_error) {
   const To<Stubborn> to;
   const Stubborn value;
   EXPECT_TRUE(to.set(value));
@@ -101,7 +101,7 @@ TEST(Future, a_value_that_cannot_be_made_is_an_error) {
   EXPECT_NE(all.error(), nullptr);
 }
 
-TEST(Future, calls_before_and_after_the_result_are_made_once_each) {
+TEST(Future, callbacks_run_once_before_or_after_the_result) {
   const To<int> to;
   std::vector<int> seen;
   to.future.on_done([&](const Future<int>& done) { seen.push_back(done.get()); });
@@ -113,22 +113,22 @@ TEST(Future, calls_before_and_after_the_result_are_made_once_each) {
   EXPECT_EQ(seen, (std::vector<int>{10, 11, 12}));
 }
 
-TEST(Future, what_a_call_throws_is_logged_and_the_next_is_made) {
+TEST(Future, an_exception_of_a_callback_is_logged_and_the_next_one_runs) {
   const test::CapturedLog log;
   const To<int> to;
   bool is_called = false;
-  to.future.on_done([](const Future<int>&) { throw std::runtime_error("in the first call"); });
+  to.future.on_done([](const Future<int>&) { throw std::runtime_error("in the first callback"); });
   to.future.on_done([](const Future<int>&) { throw 7; });  // NOLINT(hicpp-exception-baseclass)
   to.future.on_done([&](const Future<int>&) { is_called = true; });
   EXPECT_TRUE(to.set(1));
   EXPECT_TRUE(is_called);
-  to.future.on_done([](const Future<int>&) { throw std::runtime_error("in a late call"); });
-  EXPECT_TRUE(log.contains("in the first call"));
+  to.future.on_done([](const Future<int>&) { throw std::runtime_error("in a late callback"); });
+  EXPECT_TRUE(log.contains("in the first callback"));
   EXPECT_TRUE(log.contains("other than a std::exception"));
-  EXPECT_TRUE(log.contains("in a late call"));
+  EXPECT_TRUE(log.contains("in a late callback"));
 }
 
-TEST(Future, a_function_follows_a_result) {
+TEST(Future, then_applies_a_function_to_the_result) {
   const To<int> to;
   const Future<std::string> text = to.future.then([](int value) { return std::to_string(value); });
   const Future<void> end = text.then([](const std::string& value) { EXPECT_EQ(value, "5"); });
@@ -140,7 +140,7 @@ TEST(Future, a_function_follows_a_result) {
   EXPECT_EQ(to.future.then([](const auto& value) { return value * 2; }).get(), 10);
 }
 
-TEST(Future, a_function_gets_the_result_as_const_and_may_give_a_reference) {
+TEST(Future, a_function_gets_a_const_result_and_may_return_a_reference) {
   const To<std::string> to;
   const auto same = to.future.then([](auto& value) -> auto& {
     static_assert(std::is_const_v<std::remove_reference_t<decltype(value)>>);
@@ -151,7 +151,7 @@ TEST(Future, a_function_gets_the_result_as_const_and_may_give_a_reference) {
   EXPECT_EQ(same.get(), "abc");
 }
 
-TEST(Future, errors_pass_by_functions_and_come_from_them) {
+TEST(Future, errors_skip_functions_and_may_come_from_them) {
   const To<int> to;
   bool is_called = false;
   const auto first = to.future.then([&](int value) { return is_called = true, value; });
@@ -165,7 +165,7 @@ TEST(Future, errors_pass_by_functions_and_come_from_them) {
   expect_throws(thrown, "threw 1");
 }
 
-TEST(Future, a_chain_of_any_length_is_gone_through) {
+TEST(Future, a_long_chain_does_not_overflow_the_stack) {
   const To<int> to;
   Future<int> last = to.future;
   constexpr int kLinks = 200'000;
@@ -175,7 +175,7 @@ TEST(Future, a_chain_of_any_length_is_gone_through) {
   EXPECT_EQ(last.get(), kLinks);
 }
 
-TEST(Future, all_results_come_in_their_order) {
+TEST(Future, when_all_keeps_the_order) {
   const std::vector<To<int>> to(3);
   const auto all = when_all<int>({to[0].future, to[1].future, to[2].future});
   to[2].set(3);
@@ -187,7 +187,7 @@ TEST(Future, all_results_come_in_their_order) {
   EXPECT_EQ(when_all<int>({to[1].future, to[1].future}).get(), (std::vector<int>{2, 2}));
 }
 
-TEST(Future, all_results_fail_with_the_first_error) {
+TEST(Future, when_all_fails_with_the_first_error) {
   const test::CapturedLog log;
   const std::vector<To<int>> to(3);
   const auto all = when_all<int>({to[0].future, to[1].future, to[2].future});
@@ -199,7 +199,7 @@ TEST(Future, all_results_fail_with_the_first_error) {
   EXPECT_TRUE(log.lines().empty());
 }
 
-TEST(Future, completions_come_as_they_are_done) {
+TEST(Future, completions_follow_the_order_of_completion) {
   const std::vector<To<int>> to(3);
   auto done = as_completed<int>({to[0].future, to[1].future});
   done.add(to[2].future);
@@ -217,7 +217,7 @@ TEST(Future, completions_come_as_they_are_done) {
   EXPECT_FALSE(moved.next().has_value());
 }
 
-TEST(Future, completions_may_end_before_the_futures) {
+TEST(Future, completions_may_be_destroyed_before_the_futures) {
   const To<int> to;
   {
     const auto done = as_completed<int>({to.future});
@@ -225,7 +225,7 @@ TEST(Future, completions_may_end_before_the_futures) {
   EXPECT_TRUE(to.set(1));
 }
 
-TEST(Future, the_thread_that_takes_results_in_must_not_wait) {
+TEST(Future, a_thread_that_completes_futures_must_not_wait) {
   const To<int> to;
   auto done = as_completed<int>({to.future});
   {
@@ -259,7 +259,7 @@ TEST(Future, many_threads_wait_for_one_result) {
   }
 }
 
-TEST(Future, an_error_lives_until_the_last_thread_lets_go_of_it) {
+TEST(Future, an_error_lives_until_its_last_reference) {
   for (int round = 0; round < 50; ++round) {
     To<int> to;
     std::thread other([mine = std::move(to.state)] {  // lets go of it when it ends, before or after the reader
@@ -275,7 +275,7 @@ TEST(Future, an_error_lives_until_the_last_thread_lets_go_of_it) {
   }
 }
 
-TEST(Future, one_of_many_threads_sets_it) {
+TEST(Future, only_one_of_many_threads_sets_the_value) {
   for (int round = 0; round < 200; ++round) {
     const To<int> to;
     std::atomic<int> firsts{0};
@@ -292,7 +292,7 @@ TEST(Future, one_of_many_threads_sets_it) {
   }
 }
 
-TEST(Future, results_of_many_threads_are_gathered) {
+TEST(Future, when_all_gathers_results_of_many_threads) {
   for (int round = 0; round < 100; ++round) {
     const std::vector<To<int>> to(4);
     std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// Tasks that no worker has yet: who gets which, in what order.
+// Pending tasks: the order in which workers get them.
 #include "pool/run/pending.hpp"
 
 #include <array>
@@ -15,7 +15,7 @@ namespace {
 
 using Numbers = std::vector<std::uint64_t>;
 
-// A call that is over when the test says so.
+// A call that ends when the test sets it.
 class OneCall final : public detail::TaskCall {
  public:
   using TaskCall::TaskCall;
@@ -32,18 +32,18 @@ class Pending : public ::testing::Test {
  protected:
   using CallPtr = std::shared_ptr<OneCall>;
 
-  CallPtr make(std::size_t lane = PendingTasks::kAnybody, int priority = 0) {
+  CallPtr make(std::size_t lane = PendingTasks::kAnyWorker, int priority = 0) {
     auto call = std::make_shared<OneCall>(task_, Encoder(), TaskOptions{.priority = priority});
     call->lane = lane;
     call->number = ++last_;
     return call;
   }
-  CallPtr push(std::size_t lane = PendingTasks::kAnybody, int priority = 0) {
+  CallPtr push(std::size_t lane = PendingTasks::kAnyWorker, int priority = 0) {
     auto call = make(lane, priority);
     pending_.push(call);
     return call;
   }
-  // All that who has these lanes gets, in order.
+  // Takes all tasks of these lanes, in order.
   Numbers take(const std::vector<std::size_t>& lanes) {
     Numbers numbers;
     while (const TaskPtr* const first = pending_.peek(lanes)) {
@@ -59,7 +59,7 @@ class Pending : public ::testing::Test {
   std::uint64_t last_ = 0;
 };
 
-TEST_F(Pending, tasks_come_in_the_order_they_were_pushed) {
+TEST_F(Pending, tasks_keep_their_order) {
   for (int i = 0; i < 3; ++i) push();
   EXPECT_EQ(pending_.size(), 3U);
   EXPECT_EQ(take({0}), (Numbers{1, 2, 3}));
@@ -88,7 +88,7 @@ TEST_F(Pending, lanes_are_merged_by_priority_and_then_by_age) {
   EXPECT_EQ(take({two, one, 0}), (Numbers{2, 5}));
 }
 
-TEST_F(Pending, the_lowest_priority_there_is_goes_last) {
+TEST_F(Pending, the_lowest_possible_priority_goes_last) {
   const std::size_t lane = pending_.add_lane();
   push(0, std::numeric_limits<int>::min());
   push(lane, 0);
@@ -96,13 +96,13 @@ TEST_F(Pending, the_lowest_priority_there_is_goes_last) {
   EXPECT_EQ(take({0, lane}), (Numbers{3, 2, 1}));
 }
 
-TEST_F(Pending, a_task_that_comes_again_has_its_old_place) {
+TEST_F(Pending, a_requeued_task_keeps_its_position) {
   const auto first = push();
   const auto second = push();
   push();
-  EXPECT_EQ(pending_.peek(std::array{PendingTasks::kAnybody})->get(), first.get());
+  EXPECT_EQ(pending_.peek(std::array{PendingTasks::kAnyWorker})->get(), first.get());
   static_cast<void>(pending_.take());
-  static_cast<void>(pending_.peek(std::array{PendingTasks::kAnybody}));
+  static_cast<void>(pending_.peek(std::array{PendingTasks::kAnyWorker}));
   static_cast<void>(pending_.take());
   pending_.push_again(second);
   pending_.push_again(first);
@@ -111,29 +111,29 @@ TEST_F(Pending, a_task_that_comes_again_has_its_old_place) {
   EXPECT_EQ(take({0}), (Numbers{1, 2, 3, 4}));
 }
 
-TEST_F(Pending, tasks_that_are_over_are_passed_by) {
+TEST_F(Pending, tasks_that_are_over_are_skipped) {
   const std::vector<CallPtr> calls{push(0, 9), push(), push(), push()};
   calls[0]->end();
   calls[2]->end();
   EXPECT_EQ(take({0}), (Numbers{2, 4}));
   EXPECT_EQ(pending_.size(), 0U);
   push()->end();
-  EXPECT_EQ(pending_.peek(std::array{PendingTasks::kAnybody}), nullptr);
+  EXPECT_EQ(pending_.peek(std::array{PendingTasks::kAnyWorker}), nullptr);
   EXPECT_EQ(pending_.size(), 0U);
 }
 
-TEST_F(Pending, a_task_can_be_taken_out) {
+TEST_F(Pending, a_task_can_be_erased) {
   const auto one = push(0, 3);
   const auto two = push();
   EXPECT_TRUE(pending_.erase(*one));
   EXPECT_FALSE(pending_.erase(*one));
   EXPECT_FALSE(pending_.erase(*make(0, 7)));
   EXPECT_EQ(pending_.size(), 1U);
-  EXPECT_EQ(pending_.size(PendingTasks::kAnybody), 1U);
+  EXPECT_EQ(pending_.size(PendingTasks::kAnyWorker), 1U);
   EXPECT_EQ(take({0}), (Numbers{2}));
 }
 
-TEST_F(Pending, all_can_be_taken_out) {
+TEST_F(Pending, all_tasks_can_be_taken) {
   const std::size_t lane = pending_.add_lane();
   push(0, 1);
   push(lane);

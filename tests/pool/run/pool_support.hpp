@@ -1,11 +1,11 @@
-// What the tests of pools share.
+// Helpers for tests of pools.
 #pragma once
 
 #include <chrono>
 
 namespace drover::test {
 
-/// Far more than anything here takes; a test that needs it fails.
+/// Longer than any operation of these tests takes.
 inline constexpr std::chrono::seconds kPatience{60};
 
 }  // namespace drover::test

@@ -139,7 +139,7 @@ TEST_F(PoolTest, starmap_spreads_tuples) {
   EXPECT_EQ(pool_.starmap(add, items), (std::vector<int>{3, 7}));
 }
 
-TEST_F(PoolTest, imap_takes_no_more_than_is_bounded) {
+TEST_F(PoolTest, imap_bounds_the_tasks_in_flight) {
   std::atomic<int> taken = 0;
   auto items = std::views::iota(std::int64_t{0}, std::int64_t{1000}) | std::views::transform([&](std::int64_t i) {
                  ++taken;
@@ -154,7 +154,7 @@ TEST_F(PoolTest, imap_takes_no_more_than_is_bounded) {
   EXPECT_EQ(expected, 1000);
 }
 
-TEST_F(PoolTest, imap_unordered_gives_each_once) {
+TEST_F(PoolTest, imap_unordered_yields_each_result_once) {
   std::multiset<std::int64_t> results;
   for (const auto result : pool_.imap_unordered(twice, std::views::iota(std::int64_t{0}, std::int64_t{5000})))
     results.insert(result);
@@ -162,13 +162,13 @@ TEST_F(PoolTest, imap_unordered_gives_each_once) {
   EXPECT_EQ(std::set<std::int64_t>(results.begin(), results.end()).size(), 5000U);
 }
 
-TEST_F(PoolTest, a_map_throws_the_first_error_and_goes_on_after_it) {
+TEST_F(PoolTest, a_map_throws_the_first_error_and_the_pool_goes_on) {
   const std::vector<std::string> items(100, "none");
   EXPECT_THROW(pool_.map(throw_standard, items), std::out_of_range);
   EXPECT_EQ(pool_.submit(add, 1, 2).get(), 3);
 }
 
-TEST_F(PoolTest, tensors_go_by_reference) {
+TEST_F(PoolTest, tensors_are_passed_by_reference) {
   const Tensor tensor = arange(pool_.memory(), DType::float64, 0, 1000);
   EXPECT_EQ(pool_.submit(sum_up, tensor).get(), 499'500.0);
   const Tensor made = pool_.submit(make_numbers, 100).get();
@@ -191,7 +191,7 @@ TEST_F(PoolTest, many_threads_submit) {
   EXPECT_EQ(total, 4 * 2 * (499 * 500 / 2));
 }
 
-TEST_F(PoolTest, statistics_and_workers_tell_what_was_done) {
+TEST_F(PoolTest, statistics_and_workers_report_finished_tasks) {
   ASSERT_EQ(pool_.wait_ready(Deadline::after(kPatience)), WaitResult::done);
   pool_.map(twice, std::vector<std::int64_t>(100, 1));
   const auto statistics = pool_.statistics();
@@ -206,7 +206,7 @@ TEST_F(PoolTest, statistics_and_workers_tell_what_was_done) {
   EXPECT_EQ(workers[0].starts, 1U);
 }
 
-TEST_F(PoolTest, an_ended_pool_refuses) {
+TEST_F(PoolTest, an_ended_pool_refuses_tasks) {
   EXPECT_EQ(pool_.join(Deadline::after(kPatience)), WaitResult::done);
   expect_error(Errc::cancelled, [&] { pool_.submit(add, 1, 2); }, {"joined", "another pool"});
 }
@@ -216,8 +216,8 @@ TEST_F(PoolTest, a_worker_that_does_not_exist_is_refused) {
                {"worker 2", "has 2", "numbered from 0"});
 }
 
-TEST(PoolNow, this_worker_is_only_in_workers) {
-  expect_error(Errc::not_found, [] { static_cast<void>(this_worker()); }, {"no worker", "in tasks only"});
+TEST(PoolNow, this_worker_throws_outside_of_workers) {
+  expect_error(Errc::not_found, [] { static_cast<void>(this_worker()); }, {"not a worker", "only in tasks"});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Workers killed at random moments while they map tasks: every result is right, and there is one for each task.
+// Kills workers at random moments while they run tasks: every task has exactly one correct result.
 //
-// DROVER_POOL_KILLS and DROVER_POOL_TASKS say how much; DROVER_POOL_SEED repeats a run.
+// DROVER_POOL_KILLS and DROVER_POOL_TASKS set the amounts; DROVER_POOL_SEED repeats a run.
 #include <unistd.h>
 
 #include <atomic>
@@ -32,7 +32,7 @@ std::uint64_t setting(const char* name, std::uint64_t standard) {
   return text == nullptr ? standard : std::strtoull(text, nullptr, 10);
 }
 
-// Works a little, so that kills come in the middle.
+// Computes a little, so that kills hit running tasks.
 std::uint64_t stirred(std::uint64_t x) {
   for (int i = 0; i < 20'000; ++i) x = (x ^ (x >> 31U)) * 0x9E3779B97F4A7C15ULL + 1;
   return x;
@@ -44,18 +44,18 @@ const auto torture_tensor = task("torture_tensor", [](std::int64_t base, const T
   return drover::add(made, numbers);
 });
 
-// Kills workers of a pool at random until it is told to stop or has killed enough.
+// Kills random workers of a pool until it is stopped or has killed enough.
 class Killer {
  public:
   Killer(Pool& pool, std::uint64_t kills, std::uint64_t seed)
       : thread_([this, &pool, kills, seed] {
           std::mt19937_64 random(seed);
-          std::set<pid_t> dead;  // one that is killed is seen a little longer
+          std::set<pid_t> dead;  // killed workers stay listed for a moment
           while (!stops_ && count_ < kills) {
             std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
             const auto workers = pool.workers();
             const auto& victim = workers[random() % workers.size()];
-            // Only one that is ready: else a slot that never becomes so would be given up, as it should.
+            // Only ready workers: the pool would give up a slot that never becomes ready.
             if (!victim.is_ready || victim.pid <= 0 || !dead.insert(victim.pid).second) continue;
             if (::kill(victim.pid, SIGKILL) == 0) ++count_;
           }
@@ -74,7 +74,7 @@ class Killer {
   std::thread thread_;
 };
 
-TEST(PoolTorture, every_task_has_one_right_result_whoever_is_killed) {
+TEST(PoolTorture, every_task_has_exactly_one_correct_result) {
   const std::uint64_t kills = setting("DROVER_POOL_KILLS", test::kIsSanitized ? 15 : 60);
   const std::uint64_t tasks = setting("DROVER_POOL_TASKS", test::kIsSanitized ? 2000 : 10'000);
   const std::uint64_t seed = setting("DROVER_POOL_SEED", std::random_device()());
@@ -87,7 +87,7 @@ TEST(PoolTorture, every_task_has_one_right_result_whoever_is_killed) {
   std::uint64_t killed = 0;
   {
     const Killer killer(pool, kills, seed);
-    // Goes on until all kills have hit work that was under way.
+    // Continues until all kills have happened while tasks were in flight.
     while (done < tasks || killer.count() < kills) {
       const auto results = pool.map(torture_stir, std::views::iota(done, done + 1000));
       for (const std::uint64_t result : results) ASSERT_EQ(result, stirred(done++));
@@ -105,7 +105,7 @@ TEST(PoolTorture, every_task_has_one_right_result_whoever_is_killed) {
                           .c_str());
 }
 
-TEST(PoolTorture, tensors_survive_too_and_none_is_leaked) {
+TEST(PoolTorture, tensors_survive_and_none_leaks) {
   const std::uint64_t kills = setting("DROVER_POOL_KILLS", test::kIsSanitized ? 10 : 40) / 2;
   const test::CapturedLog log(LogLevel::warn);
   Pool pool({.workers = 3, .devices = "none"}, {.task = {.retry = Retry::times(1000)}, .quarantine_after = 0});

@@ -1,4 +1,4 @@
-// Workers that die, hang, or are told to end: who learns what, and what goes on.
+// Workers that die, hang or are stopped: the errors of their tasks, and the recovery of the pool.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ const auto heal_pid = task("heal_pid", [] { return static_cast<std::int64_t>(::g
 const auto heal_fault = task("heal_fault", [] { throw Error(Errc::device_fault, "an illegal address", "see docs"); });
 
 const auto heal_sum = task("heal_sum", [](const Tensor& tensor) { return sum(tensor); });
-// Ends only if another does the same at the same time.
+// Returns true only if another one runs at the same time.
 const auto heal_meet = task("heal_meet", [](const std::string& mine, const std::string& other) {
   static_cast<void>(is_first(mine));
   const auto deadline = Deadline::after(kPatience);
@@ -75,7 +75,7 @@ const auto heal_meet = task("heal_meet", [](const std::string& mine, const std::
   return !deadline.has_passed();
 });
 
-// From now on this process cannot open anything, and so not the memory of a tensor that it has not seen.
+// Prevents this process from opening files, and so the memory of new tensors.
 const auto heal_close_door = task("heal_close_door", [] {
   const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::close(next);
@@ -94,12 +94,12 @@ class PoolRecovery : public ::testing::Test {
  protected:
   void expect_alive(Pool& pool) { EXPECT_EQ(pool.submit(heal_double, 21).get(Deadline::after(kPatience)), 42); }
 
-  test::CapturedLog log_;  // deaths are told there
+  test::CapturedLog log_;  // of deaths
   test::TemporaryFolder folder_;
   std::string marker(const std::string& name) { return (folder_.path() / name).string(); }
 };
 
-TEST_F(PoolRecovery, a_death_fails_the_task_that_ran_and_no_other) {
+TEST_F(PoolRecovery, a_death_fails_only_the_running_task) {
   Pool pool({.workers = 2, .devices = "none"});
   std::vector<Future<int>> before;
   for (int i = 0; i < 50; ++i) before.push_back(pool.submit(heal_double, i));
@@ -116,7 +116,7 @@ TEST_F(PoolRecovery, a_death_fails_the_task_that_ran_and_no_other) {
   EXPECT_TRUE(log_.contains("is replaced"));
 }
 
-TEST_F(PoolRecovery, signals_and_exits_are_told_with_the_last_words) {
+TEST_F(PoolRecovery, errors_name_the_signal_or_status_and_the_last_output) {
   Pool pool({.workers = 1, .devices = "none"}, {.output = WorkerOutput::forwarded()});
   expect_error(Errc::peer_lost, [&] { pool.submit(heal_die, SIGUSR1).get(); }, {"SIGUSR1", "'heal_die'"});
   expect_error(Errc::peer_lost, [&] { pool.submit(heal_exit, 3).get(); },
@@ -124,7 +124,7 @@ TEST_F(PoolRecovery, signals_and_exits_are_told_with_the_last_words) {
   expect_alive(pool);
 }
 
-TEST_F(PoolRecovery, a_task_is_tried_again_if_it_may) {
+TEST_F(PoolRecovery, a_task_with_retries_is_retried) {
   Pool pool({.workers = 2, .devices = "none"});
   const TaskOptions again{.retry = Retry::times(1)};
   EXPECT_EQ(pool.submit(again, heal_die_once, marker("a"), 7).get(Deadline::after(kPatience)), 7);
@@ -139,7 +139,7 @@ TEST_F(PoolRecovery, a_task_that_kills_twice_is_quarantined_with_its_arguments) 
   expect_alive(pool);
 }
 
-TEST_F(PoolRecovery, a_task_that_no_worker_can_take_in_is_given_up) {
+TEST_F(PoolRecovery, a_task_that_no_worker_can_begin_is_given_up) {
   Pool pool({.workers = 1, .devices = "none"}, {.init = heal_close_door});
   const Tensor tensor = zeros(pool.memory(), DType::float64, {1000});
   const auto lost = pool.submit(heal_sum, tensor);
@@ -148,7 +148,7 @@ TEST_F(PoolRecovery, a_task_that_no_worker_can_take_in_is_given_up) {
   EXPECT_EQ(pool.submit(heal_double, 4).get(), 8);
 }
 
-TEST_F(PoolRecovery, what_has_not_begun_goes_to_another_unless_it_must_not) {
+TEST_F(PoolRecovery, tasks_that_have_not_begun_go_to_another_worker) {
   Pool pool({.workers = 1, .devices = "none"});
   ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
   const auto sleeps = pool.submit(heal_sleep, 200);
@@ -159,7 +159,7 @@ TEST_F(PoolRecovery, what_has_not_begun_goes_to_another_unless_it_must_not) {
   EXPECT_THROW(dies.get(), Error);
   EXPECT_EQ(waits.get(Deadline::after(kPatience)), 2);
   static_cast<void>(never.wait(Deadline::after(kPatience)));
-  EXPECT_TRUE(never.is_done());  // either way: it may not have been sent yet when the worker died
+  EXPECT_TRUE(never.is_done());  // with a result or an error, because it may not have been sent when the worker died
 }
 
 TEST_F(PoolRecovery, an_idle_worker_that_is_killed_is_replaced) {
@@ -174,16 +174,16 @@ TEST_F(PoolRecovery, an_idle_worker_that_is_killed_is_replaced) {
   expect_alive(pool);
 }
 
-TEST_F(PoolRecovery, a_task_whose_time_is_over_is_interrupted) {
+TEST_F(PoolRecovery, a_task_past_its_timeout_is_interrupted) {
   Pool pool({.workers = 1, .devices = "none"});
   const auto pid = pool.submit(heal_pid).get();
   expect_error(Errc::timed_out,
                [&] { pool.submit({.timeout = 50ms, .grace = kPatience}, heal_until_interrupted).get(); },
                {"'heal_until_interrupted'", "0.05 s", "interrupted"});
-  EXPECT_EQ(pool.submit(heal_pid).get(), pid);  // the same worker: nobody was killed
+  EXPECT_EQ(pool.submit(heal_pid).get(), pid);  // the same worker was not killed
 }
 
-TEST_F(PoolRecovery, a_task_that_does_not_listen_is_killed) {
+TEST_F(PoolRecovery, a_task_that_ignores_the_interrupt_is_killed) {
   Pool pool({.workers = 1, .devices = "none"});
   const auto pid = pool.submit(heal_pid).get();
   expect_error(Errc::timed_out, [&] { pool.submit({.timeout = 20ms, .grace = 20ms}, heal_sleep, 60'000).get(); },
@@ -204,7 +204,7 @@ TEST_F(PoolRecovery, a_cancelled_task_never_runs) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
-TEST_F(PoolRecovery, a_running_task_that_is_cancelled_is_asked_to_stop) {
+TEST_F(PoolRecovery, cancelling_a_running_task_interrupts_it) {
   Pool pool({.workers = 1, .devices = "none"});
   const auto runs = pool.submit(heal_until_interrupted);
   const auto deadline = Deadline::after(kPatience);
@@ -215,16 +215,16 @@ TEST_F(PoolRecovery, a_running_task_that_is_cancelled_is_asked_to_stop) {
   expect_error(Errc::cancelled, [&] { runs.get(); }, {"interrupted"});
 }
 
-TEST_F(PoolRecovery, tasks_behind_a_long_one_move_to_who_is_free) {
+TEST_F(PoolRecovery, tasks_behind_a_long_one_move_to_an_idle_worker) {
   Pool pool({.workers = 2, .devices = "none"});
   ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
-  pool.map(heal_double, std::vector<int>(1000, 1));  // now they are known to be short, and go in batches
+  pool.map(heal_double, std::vector<int>(1000, 1));  // learns that they are short, and sends them in batches
   std::vector<Future<int>> sleeps;
   sleeps.push_back(pool.submit({.worker = 0}, heal_sleep, 400));
   std::vector<Future<int>> shorts;
   for (int i = 0; i < 200; ++i) shorts.push_back(pool.submit(heal_double, i));
   for (auto& one : shorts) static_cast<void>(one.get());
-  EXPECT_FALSE(sleeps[0].is_done());  // none of them waited for it
+  EXPECT_FALSE(sleeps[0].is_done());  // none of the others waited for it
   EXPECT_EQ(sleeps[0].get(), 400);
 }
 
@@ -246,11 +246,11 @@ TEST_F(PoolRecovery, workers_are_recycled_after_some_tasks) {
   std::ranges::sort(ids);
   const auto [first, last] = std::ranges::unique(ids);
   EXPECT_GE(first - ids.begin(), 3);
-  EXPECT_EQ(pool.statistics().restarts, 0U);  // nobody died
+  EXPECT_EQ(pool.statistics().restarts, 0U);  // no worker died
   EXPECT_EQ(pool.statistics().failed, 0U);
 }
 
-TEST_F(PoolRecovery, state_lives_in_each_worker_and_begins_again_with_a_new_one) {
+TEST_F(PoolRecovery, each_worker_has_its_own_state_and_a_new_one_starts_afresh) {
   Pool pool({.workers = 2, .devices = "none"},
             {.init = Call(heal_begin, 100), .teardown = Call(heal_touch, marker("end"))});
   for (auto& future : pool.broadcast(heal_count)) EXPECT_EQ(future.get(), 101);
@@ -271,7 +271,7 @@ TEST_F(PoolRecovery, workers_that_cannot_start_are_given_up_with_the_reason) {
   expect_error(Errc::peer_lost, [&] { pool.submit(heal_double, 1); }, {"no model at /nowhere"});
 }
 
-TEST_F(PoolRecovery, one_worker_that_cannot_start_is_told_too) {
+TEST_F(PoolRecovery, a_single_worker_that_cannot_start_is_reported) {
   Pool pool({.workers = 1, .devices = "none"}, {.init = heal_bad_begin});
   expect_error(Errc::peer_lost, [&] { static_cast<void>(pool.wait_ready(Deadline::after(kPatience))); },
                {"no model at /nowhere"});
@@ -289,7 +289,7 @@ TEST_F(PoolRecovery, tasks_of_a_worker_that_was_removed_fail) {
   EXPECT_EQ(pool.numbers(), std::vector<std::size_t>{0});
 }
 
-TEST_F(PoolRecovery, a_pool_may_be_ended_where_results_come_in) {
+TEST_F(PoolRecovery, a_callback_may_end_the_pool) {
   const auto open_files = [] {
     const std::filesystem::directory_iterator files("/proc/self/fd");
     return std::distance(begin(files), end(files));
@@ -307,13 +307,13 @@ TEST_F(PoolRecovery, a_pool_may_be_ended_where_results_come_in) {
   const auto deadline = Deadline::after(kPatience);
   while (!is_gone && !deadline.has_passed()) std::this_thread::sleep_for(1ms);
   EXPECT_TRUE(is_gone);
-  // Its processes and threads end by themselves a moment later.
+  // Its processes and threads end a moment later.
   while ((::kill(keeper, 0) == 0 || open_files() > before) && !deadline.has_passed())
     std::this_thread::sleep_for(10ms);
   std::this_thread::sleep_for(50ms);
 }
 
-TEST_F(PoolRecovery, finished_tasks_hold_no_tensors) {
+TEST_F(PoolRecovery, finished_tasks_release_their_tensors) {
   Pool pool({.workers = 1, .devices = "none"});
   const auto before = pool.memory().claimed(Place::cpu());
   std::vector<Future<double>> futures;
@@ -325,7 +325,7 @@ TEST_F(PoolRecovery, finished_tasks_hold_no_tensors) {
   EXPECT_EQ(pool.memory().claimed(Place::cpu()), before);
 }
 
-TEST_F(PoolRecovery, the_first_tasks_are_spread_over_idle_workers) {
+TEST_F(PoolRecovery, the_first_tasks_go_to_different_idle_workers) {
   Pool pool({.workers = 2, .devices = "none"});
   ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
   const auto one = pool.submit(heal_meet, marker("a"), marker("b"));

@@ -1,4 +1,4 @@
-// Tasks that wait for a device while a worker of another has nothing to do.
+// Tasks that wait for a device while a worker of another device is idle.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -40,7 +40,7 @@ bool wait_for_file(const std::string& path) {
   return std::filesystem::exists(path);
 }
 
-// Where a task ran, where its tensor lay then, and what was in it.
+// The device where a task ran, that of its tensor, and the sum of the tensor.
 struct Seen {
   std::string worker;
   std::string tensor;
@@ -56,7 +56,7 @@ const auto relocate_sleep = task("relocate_sleep", [](const Tensor& tensor, int 
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
   return look_at(tensor);
 });
-// Ends when the second file is there.
+// Waits for the second file.
 const auto relocate_meet =
     task("relocate_meet", [](const Tensor& tensor, const std::string& mine, const std::string& other) {
       static_cast<void>(make_file(mine));
@@ -70,7 +70,7 @@ const auto relocate_same = task("relocate_same", [](const Tensor& tensor) { retu
 
 constexpr TaskOptions kMayMove{.may_relocate = true};
 
-// One worker on each of two emulated devices; all tensors lie on the first.
+// One worker on each of two emulated devices; all tensors are on the first.
 class Relocation : public ::testing::Test {
  protected:
   static constexpr double kTotal = 499'500;
@@ -84,7 +84,7 @@ class Relocation : public ::testing::Test {
   static Tensor tensor_of(const Pool& pool, std::int64_t count = 1000) {
     return arange(pool.memory(), DType::int64, 0, count, Place::parse("host:0"));
   }
-  // From now on it is known that tasks there take at least so long.
+  // Lets the pool learn a run time of at least `milliseconds`.
   static void teach(Pool& pool, const Tensor& tensor, int milliseconds) {
     ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
     EXPECT_EQ(pool.submit(relocate_sleep, tensor, milliseconds).get().worker, "host:0");
@@ -103,15 +103,15 @@ class Relocation : public ::testing::Test {
     EXPECT_EQ(seen.total, kTotal);
   }
 
-  test::CapturedLog log_;  // deaths are told there
+  test::CapturedLog log_;  // of deaths
   test::TemporaryFolder folder_;
 };
 
-TEST_F(Relocation, an_idle_worker_takes_what_would_wait_longer_than_moving_takes) {
+TEST_F(Relocation, an_idle_worker_takes_a_task_if_moving_is_faster_than_waiting) {
   Pool pool(two());
   const Tensor tensor = tensor_of(pool);
   teach(pool, tensor, 5);
-  // Each ends only if the other runs at the same time.
+  // Each succeeds only if the other runs at the same time.
   const auto one = pool.submit(kMayMove, relocate_meet, tensor, path("a"), path("b"));
   const auto other = pool.submit(kMayMove, relocate_meet, tensor, path("b"), path("a"));
   expect_at(one.get(), "host:0");
@@ -120,7 +120,7 @@ TEST_F(Relocation, an_idle_worker_takes_what_would_wait_longer_than_moving_takes
   EXPECT_EQ(tensor.place(), Place::parse("host:0"));
 }
 
-TEST_F(Relocation, slow_tasks_of_one_device_are_spread_over_both) {
+TEST_F(Relocation, slow_tasks_of_one_device_run_on_both) {
   Pool pool(two());
   const Tensor tensor = tensor_of(pool);
   teach(pool, tensor, 20);
@@ -137,12 +137,12 @@ TEST_F(Relocation, slow_tasks_of_one_device_are_spread_over_both) {
   EXPECT_EQ(pool.statistics().relocated, away);
 }
 
-TEST_F(Relocation, a_task_that_was_sent_ahead_is_taken_back_for_it) {
+TEST_F(Relocation, a_task_that_waits_in_a_worker_is_taken_back_and_moved) {
   Pool pool(two());
   const Tensor tensor = tensor_of(pool);
   teach(pool, tensor, 5);
   const auto blocked = block_home(pool, tensor);
-  // The other worker is busy, and so this one goes to the first and waits there.
+  // The other worker is busy, so the task waits in the first.
   const auto busy = pool.submit({.worker = 1}, relocate_meet, tensor, path("busy"), path("idle"));
   const auto waits = pool.submit(kMayMove, relocate_look, tensor);
   EXPECT_EQ(pool.statistics().pending, 0U);
@@ -154,7 +154,7 @@ TEST_F(Relocation, a_task_that_was_sent_ahead_is_taken_back_for_it) {
   EXPECT_EQ(busy.get().worker, "host:1");
 }
 
-TEST_F(Relocation, tasks_that_need_not_wait_stay_at_home) {
+TEST_F(Relocation, tasks_that_need_not_wait_are_not_moved) {
   Pool pool(two());
   const Tensor tensor = tensor_of(pool);
   teach(pool, tensor, 5);
@@ -162,7 +162,7 @@ TEST_F(Relocation, tasks_that_need_not_wait_stay_at_home) {
   EXPECT_EQ(pool.statistics().relocated, 0U);
 }
 
-TEST_F(Relocation, nothing_moves_without_leave_or_from_the_worker_it_is_for) {
+TEST_F(Relocation, tasks_without_may_relocate_or_bound_to_a_worker_are_not_moved) {
   Pool pool(two());
   const Tensor tensor = tensor_of(pool);
   teach(pool, tensor, 5);
@@ -176,7 +176,7 @@ TEST_F(Relocation, nothing_moves_without_leave_or_from_the_worker_it_is_for) {
   EXPECT_EQ(pool.statistics().moved, 0U);
 }
 
-TEST_F(Relocation, nothing_moves_before_it_is_known_how_long_tasks_take) {
+TEST_F(Relocation, tasks_of_unknown_run_time_are_not_moved) {
   Pool pool(two());
   const Tensor tensor = tensor_of(pool);
   ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
@@ -189,7 +189,7 @@ TEST_F(Relocation, nothing_moves_before_it_is_known_how_long_tasks_take) {
   expect_at(other.get(), "host:0");
 }
 
-TEST_F(Relocation, a_result_lies_where_the_task_ran) {
+TEST_F(Relocation, a_result_is_on_the_device_where_the_task_ran) {
   Pool pool(two());
   const Tensor tensor = tensor_of(pool);
   teach(pool, tensor, 5);
@@ -201,7 +201,7 @@ TEST_F(Relocation, a_result_lies_where_the_task_ran) {
   static_cast<void>(blocked.get());
 }
 
-TEST_F(Relocation, a_death_away_from_home_heals_as_any_other) {
+TEST_F(Relocation, recovery_works_for_relocated_tasks) {
   Pool pool(two());
   const Tensor tensor = tensor_of(pool);
   teach(pool, tensor, 5);
@@ -215,11 +215,11 @@ TEST_F(Relocation, a_death_away_from_home_heals_as_any_other) {
   EXPECT_EQ(pool.statistics().restarts, 2U);
   open_gate();
   expect_at(blocked.get(), "host:0");
-  EXPECT_EQ(pool.statistics().relocated, 1U);  // those that died have no result
+  EXPECT_EQ(pool.statistics().relocated, 1U);  // lost tasks do not count
 }
 
-// Nobody is left who could run it: it must not wait for ever.
-TEST_F(Relocation, a_task_is_not_begun_again_for_a_device_whose_workers_were_removed) {
+// No worker is left to run it, so it must not wait for ever.
+TEST_F(Relocation, a_task_is_not_retried_for_a_device_without_workers) {
   Pool pool(two());
   const Tensor tensor = arange(pool.memory(), DType::int64, 0, 1000, Place::parse("host:1"));
   const auto runs = pool.submit({.retry = Retry::times(1)}, relocate_meet, tensor, path("runs"), path("gate"));
@@ -230,8 +230,8 @@ TEST_F(Relocation, a_task_is_not_begun_again_for_a_device_whose_workers_were_rem
                {"'relocate_meet'"});
 }
 
-// A budget of the workers is no bound for the application, whose tensor it is.
-TEST_F(Relocation, a_task_whose_tensors_find_no_room_elsewhere_runs_at_home) {
+// The budget limits workers, not the application, which owns the tensor.
+TEST_F(Relocation, a_task_runs_at_home_if_the_other_device_lacks_memory) {
   constexpr std::int64_t kCount = 4 << 20;  // 32 MiB
   for (const bool has_room : {true, false}) {
     WorkerPlanOptions plan = two();
@@ -241,7 +241,8 @@ TEST_F(Relocation, a_task_whose_tensors_find_no_room_elsewhere_runs_at_home) {
     const Tensor large = tensor_of(pool, kCount);
     teach(pool, small, 50);
     const auto blocked = block_home(pool, small);
-    const auto looks = pool.submit(kMayMove, relocate_look, large);  // who gets it first is decided here
+    const auto looks =
+        pool.submit(kMayMove, relocate_look, large);  // the pool decides here which worker gets it first
     open_gate();
     EXPECT_EQ(looks.get(Deadline::after(kPatience)).worker, has_room ? "host:1" : "host:0");
     EXPECT_EQ(pool.statistics().relocated, has_room ? 1U : 0U);

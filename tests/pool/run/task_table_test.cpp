@@ -1,4 +1,4 @@
-// The tasks that a program has made known.
+// The registered tasks of a program.
 #include "pool/run/task_table.hpp"
 
 #include <cstdint>
@@ -43,31 +43,31 @@ TEST(TaskTable, tasks_are_numbered_by_name_when_it_closes) {
   EXPECT_EQ(&table.find("a"), &first);
 }
 
-TEST(TaskTable, a_name_that_is_given_twice_is_told_when_it_closes) {
+TEST(TaskTable, closing_reports_a_duplicate_name) {
   TaskTable table;
   table.add("twin", "()", empty_body);
   table.add("twin", "(int32)", empty_body);
-  expect_error(Errc::invalid_argument, [&] { table.close(); }, {"two tasks are named 'twin'", "name of its own"});
+  expect_error(Errc::invalid_argument, [&] { table.close(); }, {"two tasks are named 'twin'", "unique name"});
   expect_error(Errc::invalid_argument, [&] { table.close(); });
 }
 
-TEST(TaskTable, nothing_is_added_without_a_name_or_late) {
+TEST(TaskTable, empty_names_and_late_tasks_are_refused) {
   TaskTable table;
-  expect_error(Errc::invalid_argument, [&] { table.add("", "()", empty_body); }, {"needs a name"});
+  expect_error(Errc::invalid_argument, [&] { table.add("", "()", empty_body); }, {"empty name"});
   table.close();
   expect_error(Errc::invalid_argument, [&] { table.add("late", "()", empty_body); }, {"'late'", "before main"});
   EXPECT_TRUE(table.all().empty());
 }
 
-TEST(TaskTable, a_name_that_is_not_known_is_told_with_those_that_are) {
+TEST(TaskTable, an_unknown_name_is_reported_with_existing_ones) {
   TaskTable table;
   const auto find = [&] { static_cast<void>(table.find("x")); };
   expect_error(Errc::not_found, find, {"no task is named 'x'", "none"});
   for (int i = 10; i < 40; ++i) table.add("task-" + std::to_string(i), "()", empty_body);
-  expect_error(Errc::not_found, find, {"there are 30", "task-10, task-11", "task-29"});
+  expect_error(Errc::not_found, find, {"the 30 tasks", "task-10, task-11", "task-29"});
 }
 
-TEST(TaskTable, programs_that_differ_have_different_fingerprints) {
+TEST(TaskTable, different_programs_have_different_fingerprints) {
   const auto one = fingerprint_of({{"a", "x"}, {"b", "y"}});
   EXPECT_EQ(one, fingerprint_of({{"b", "y"}, {"a", "x"}}));
   EXPECT_NE(one, fingerprint_of({{"a", "x"}}));

@@ -20,7 +20,7 @@ using test::expect_error;
 
 class Wire : public ::testing::Test {
  protected:
-  // What the writer has, as it comes out of a queue.
+  // The message of the writer, passed through a queue.
   Message passed() { return passed(writer_.bytes()); }
   Message passed(std::span<const std::byte> bytes) {
     EXPECT_EQ(queue_.put(bytes, writer_.leases()), PutResult::put);
@@ -28,7 +28,7 @@ class Wire : public ::testing::Test {
     EXPECT_EQ(queue_.get(message), GetResult::got);
     return message;
   }
-  // Blocks in use, by whomever.
+  // Blocks in use by any process.
   [[nodiscard]] std::uint64_t blocks() const {
     std::uint64_t count = 0;
     for (const auto& slab : own_.memory().usage()) count += slab.blocks;
@@ -66,7 +66,7 @@ TEST_F(Wire, headers_bytes_and_tensors_are_read_as_written) {
   EXPECT_TRUE(reader.bytes(0).empty());
 }
 
-TEST_F(Wire, tensors_can_be_passed_over) {
+TEST_F(Wire, tensors_can_be_skipped) {
   const Tensor one = numbers(4);
   writer_.append(std::vector<Tensor>{one, one, numbers(3)});
   Message message = passed();
@@ -75,7 +75,7 @@ TEST_F(Wire, tensors_can_be_passed_over) {
   EXPECT_EQ(sum(reader.tensors(1, own_.memory()).front()), 3);
 }
 
-TEST_F(Wire, a_writer_begins_anew) {
+TEST_F(Wire, a_writer_can_be_reused) {
   writer_.append(bytes_of("old"));
   writer_.append(std::vector<Tensor>{numbers(4)});
   writer_.clear();
@@ -87,7 +87,7 @@ TEST_F(Wire, a_writer_begins_anew) {
   EXPECT_EQ(writer_.bytes().size(), 8U);
 }
 
-TEST_F(Wire, of_tensors_that_cannot_be_sent_nothing_is_written) {
+TEST_F(Wire, nothing_is_written_of_tensors_that_cannot_be_sent) {
   writer_.append(bytes_of("abc"));
   const std::vector<Tensor> tensors{numbers(2), Tensor()};
   expect_error(Errc::invalid_argument, [&] { writer_.append(tensors); });
@@ -95,10 +95,10 @@ TEST_F(Wire, of_tensors_that_cannot_be_sent_nothing_is_written) {
   EXPECT_TRUE(writer_.leases().empty());
 }
 
-TEST_F(Wire, a_message_that_is_cut_off_is_corrupt) {
+TEST_F(Wire, a_truncated_message_is_corrupt) {
   writer_.add(ResultHeader{.number = 1, .bytes = 100});
   Message cut = passed(writer_.bytes().first(8));
-  expect_error(Errc::corrupt, [&] { static_cast<void>(WireReader::peek<ResultHeader>(cut)); }, {"cut off"});
+  expect_error(Errc::corrupt, [&] { static_cast<void>(WireReader::peek<ResultHeader>(cut)); }, {"truncated"});
   WireReader cut_reader(cut);
   expect_error(Errc::corrupt, [&] { static_cast<void>(cut_reader.header<ResultHeader>()); });
   Message message = passed();
@@ -113,7 +113,7 @@ TEST_F(Wire, a_message_that_is_cut_off_is_corrupt) {
   }
 }
 
-TEST_F(Wire, tensors_without_records_are_corrupt_and_end) {
+TEST_F(Wire, tensors_without_records_are_corrupt_and_released) {
   {
     writer_.append(std::vector<Tensor>{numbers(2), numbers(2)});
     Message message = passed(writer_.bytes().first(kTensorRecordBytes));

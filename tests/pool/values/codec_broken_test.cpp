@@ -1,4 +1,4 @@
-// Bytes that are not what they should be: an error each time, and no memory taken for what is not there.
+// Corrupt input: always an error, and never a large allocation.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -60,13 +60,13 @@ TEST(CodecBroken, another_type_is_corrupt) {
   expect_only(static_cast<const Tensor*>(nullptr), all.size());
 }
 
-TEST(CodecBroken, whatever_is_cut_off_is_corrupt) {
+TEST(CodecBroken, truncated_input_is_corrupt) {
   const std::string whole = written(record);
   for (std::size_t length = 0; length < whole.size(); ++length) expect_corrupt<Record>(whole.substr(0, length));
   EXPECT_EQ(read_all<Record>(whole).numbers, record.numbers);
 }
 
-TEST(CodecBroken, bytes_that_nobody_asks_for_are_corrupt) { expect_corrupt<Record>(written(record) + '\0'); }
+TEST(CodecBroken, trailing_bytes_are_corrupt) { expect_corrupt<Record>(written(record) + '\0'); }
 
 TEST(CodecBroken, every_changed_byte_gives_a_value_or_is_corrupt) {
   const std::string whole = written(record);
@@ -102,7 +102,7 @@ TEST(CodecBroken, numbers_that_are_not_whole_are_corrupt) {
   EXPECT_EQ(read_all<std::vector<std::int16_t>>(raw({0xc4, 2, 1, 1})), (std::vector<std::int16_t>{257}));
 }
 
-TEST(CodecBroken, a_tensor_that_did_not_come_is_corrupt) {
+TEST(CodecBroken, a_missing_tensor_is_corrupt) {
   const test::OwnMemory own;
   const std::vector<Tensor> tensors{zeros(own.memory(), DType::int8, {1})};
   EXPECT_TRUE(read_all<Tensor>(raw({0xd4, 1, 0}), tensors).is_open());
@@ -111,7 +111,7 @@ TEST(CodecBroken, a_tensor_that_did_not_come_is_corrupt) {
   expect_error(Errc::corrupt, [&] { static_cast<void>(read_all<Tensor>(raw({0xd4, 2, 0}), tensors)); });
 }
 
-// More than a machine has, if somebody believed it.
+// The count would need more memory than a machine has.
 TEST(CodecBroken, a_false_count_takes_no_memory) {
   struct Large {
     std::array<double, 8192> numbers{};

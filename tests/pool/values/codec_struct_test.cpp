@@ -1,4 +1,4 @@
-// Plain structs as arguments: whatever their fields are, all of them arrive.
+// Plain structs as arguments: fields of all types arrive.
 #include <array>
 #include <map>
 #include <optional>
@@ -131,7 +131,7 @@ TEST(CodecStruct, a_struct_of_itself_arrives) {
   EXPECT_EQ(sent(tree), tree);
 }
 
-TEST(CodecStruct, its_name_is_that_of_its_fields) {
+TEST(CodecStruct, its_name_lists_its_fields) {
   EXPECT_EQ(Codec<OneNumber>::name(), "{int32}");
   EXPECT_EQ(Codec<Mixed>::name(),
             "{{array<int32,4>},array<{string},2>,optional<{int32}>,tuple<int32,{list<int32>}>,"

@@ -1,4 +1,4 @@
-// What the tests of arguments and results share.
+// Helpers for tests of arguments and results.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace drover::test {
 
-/// Memory of a session in which this test is alone.
+/// Memory of a session of its own.
 class OwnMemory {
  public:
   OwnMemory() : member_(session_.join()), memory_(member_) {}
@@ -30,14 +30,14 @@ class OwnMemory {
 /// The bytes of a text.
 inline std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-/// Bytes by their numbers.
+/// Bytes with these values.
 inline std::string raw(std::initializer_list<unsigned> numbers) {
   std::string text;
   for (const unsigned number : numbers) text.push_back(static_cast<char>(number));
   return text;
 }
 
-/// A value as it travels.
+/// The encoded bytes of a value.
 template <class Type>
 std::string written(const Type& value) {
   Encoder to;
@@ -45,7 +45,7 @@ std::string written(const Type& value) {
   return to.bytes();
 }
 
-/// Reads a value that must be all there is.
+/// Decodes a value that must use all input.
 template <class Type>
 Type read_all(const std::string& bytes, std::span<const Tensor> tensors = {}) {
   Decoder from(bytes_of(bytes), tensors);
@@ -54,7 +54,7 @@ Type read_all(const std::string& bytes, std::span<const Tensor> tensors = {}) {
   return value;
 }
 
-/// What arrives where a value was sent.
+/// A value after encoding and decoding.
 template <class Type>
 Type sent(const Type& value) {
   return read_all<Type>(written(value));

@@ -1,4 +1,4 @@
-// Values of every known type arrive as they were sent, and their names tell types apart.
+// Values of every supported type arrive as sent, and the names of types differ.
 #include "drover/pool/codec.hpp"
 
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace drover {
 
-// A type that the library does not know.
+// A type with a codec of its own.
 class Celsius {
  public:
   explicit Celsius(double degrees) : degrees_(degrees) {}
@@ -60,7 +60,7 @@ void expect_limits() {
             (std::vector<Whole>{Limits::min(), Limits::max()}));
 }
 
-TEST(Codec, whole_numbers_arrive_up_to_their_limits) {
+TEST(Codec, integers_arrive_up_to_their_limits) {
   expect_limits<std::int8_t>();
   expect_limits<std::int16_t>();
   expect_limits<std::int32_t>();
@@ -73,7 +73,7 @@ TEST(Codec, whole_numbers_arrive_up_to_their_limits) {
   expect_limits<long long>();
 }
 
-TEST(Codec, numbers_around_every_change_of_form_arrive) {
+TEST(Codec, numbers_around_every_change_of_encoding_arrive) {
   for (unsigned bits = 0; bits < 63; ++bits) {
     for (const std::int64_t step : {-2, -1, 0, 1, 2}) {
       const std::int64_t value = (std::int64_t{1} << bits) + step;
@@ -110,7 +110,7 @@ TEST(Codec, real_numbers_arrive_bit_for_bit) {
   EXPECT_EQ(read_all<double>(test::raw({0xca, 0x3f, 0xc0, 0, 0})), 1.5);
 }
 
-TEST(Codec, truth_and_enums_arrive) {
+TEST(Codec, bools_and_enums_arrive) {
   enum class Small : std::int8_t { low = -128, high = 127 };
   enum class Wide : std::uint64_t { last = ~0ULL };
   enum class Yes : bool { no, yes };
@@ -141,7 +141,7 @@ TEST(Codec, lists_of_every_length_arrive) {
   EXPECT_EQ(sent(map), map);
 }
 
-TEST(Codec, numbers_and_bytes_in_lists_take_no_more_room_than_in_memory) {
+TEST(Codec, lists_of_numbers_and_bytes_are_as_compact_as_in_memory) {
   EXPECT_LE(written(std::vector<double>(1000)).size(), 8000U + 5);
   EXPECT_LE(written(std::vector<std::byte>(1000, std::byte{255})).size(), 1000U + 5);
 }
@@ -167,7 +167,7 @@ TEST(Codec, tuples_arrays_and_pairs_arrive) {
   expect_error(Errc::corrupt, [] { static_cast<void>(read_all<std::pair<int, int>>(written(std::tuple(1, 2, 3)))); });
 }
 
-TEST(Codec, absent_values_stay_apart_however_deep) {
+TEST(Codec, nested_optionals_arrive) {
   using Twice = std::optional<std::optional<int>>;
   expect_sent<std::optional<int>>({std::nullopt, 0, 7});
   expect_sent<Twice>({Twice(), Twice(std::in_place), Twice(5)});
@@ -176,7 +176,7 @@ TEST(Codec, absent_values_stay_apart_however_deep) {
   EXPECT_EQ(sent(Thrice(Twice(std::in_place))), Thrice(Twice(std::in_place)));
 }
 
-TEST(Codec, a_type_of_the_program_arrives_also_inside_others) {
+TEST(Codec, a_type_of_the_program_arrives_inside_others_too) {
   EXPECT_EQ(sent(Celsius(21.5)), Celsius(21.5));
   const std::map<int, std::vector<Celsius>> map{{1, {Celsius(1), Celsius(-2)}}};
   EXPECT_EQ(sent(map), map);
@@ -226,7 +226,7 @@ TEST(Codec, a_tensor_without_memory_is_refused) {
   EXPECT_TRUE(to.bytes().empty());
 }
 
-TEST(Codec, more_tensors_than_a_task_may_have_are_refused) {
+TEST(Codec, too_many_tensors_are_refused) {
   const OwnMemory own;
   const Tensor tensor = zeros(own.memory(), DType::uint8, {1});
   Encoder to;

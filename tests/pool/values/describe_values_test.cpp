@@ -1,4 +1,4 @@
-// Arguments as people read them.
+// Arguments as text.
 #include <limits>
 #include <map>
 #include <optional>
@@ -36,14 +36,14 @@ TEST(DescribeValues, every_kind_is_shown) {
   EXPECT_EQ(described(written(std::vector<std::vector<std::string>>{{}, {"x"}})), "[[], [\"x\"]]");
 }
 
-TEST(DescribeValues, a_tensor_is_shown_by_its_form_and_place) {
+TEST(DescribeValues, a_tensor_is_shown_by_its_layout_and_place) {
   const test::OwnMemory own;
   Encoder to;
   to.write(zeros(own.memory(), DType::float32, {2, 3}));
   EXPECT_EQ(describe_values(bytes_of(to.bytes()), to.tensors()), "tensor float32[2, 3] at cpu");
 }
 
-TEST(DescribeValues, what_comes_after_a_long_list_is_shown) {
+TEST(DescribeValues, values_after_a_long_list_are_shown) {
   const std::vector<std::optional<int>> many(20, 1);
   EXPECT_EQ(described(written(many) + written(7)), "[1, 1, 1, 1, 1, 1, 1, 1, ...], 7");
   std::map<int, std::vector<std::string>> map;
@@ -52,12 +52,12 @@ TEST(DescribeValues, what_comes_after_a_long_list_is_shown) {
   EXPECT_TRUE(text.ends_with("7: [\"x\"], ...}, 7")) << text;
 }
 
-TEST(DescribeValues, what_lies_too_deep_is_passed_over) {
+TEST(DescribeValues, deeply_nested_values_are_skipped) {
   const auto text = described(std::string(20, '\x91') + raw({1}) + written(7));
   EXPECT_EQ(text, "[[[[[[[[...]]]]]]]], 7");
 }
 
-TEST(DescribeValues, more_than_asked_for_is_cut) {
+TEST(DescribeValues, long_texts_are_truncated) {
   EXPECT_EQ(described(written(std::string(100, 'x')), 20), "\"xxxxxxxxxx...\"");
   std::string many;
   for (int i = 0; i < 100; ++i) many += written(1);
@@ -65,11 +65,11 @@ TEST(DescribeValues, more_than_asked_for_is_cut) {
   EXPECT_EQ(described(many, 0), "...");
 }
 
-TEST(DescribeValues, what_is_no_text_does_not_reach_a_terminal) {
+TEST(DescribeValues, unprintable_characters_are_replaced) {
   EXPECT_EQ(described(written(std::string("a\x1b[2J\n\x7f\0b", 9))), "\"a?[2J???b\"");
 }
 
-TEST(DescribeValues, broken_bytes_are_said_to_be_broken) {
+TEST(DescribeValues, corrupt_bytes_are_shown_as_broken) {
   EXPECT_EQ(described(raw({0xc1})), "(broken)");
   EXPECT_EQ(described(written(3) + raw({0xa5, 'a'})), "3, (broken)");
   EXPECT_EQ(described(raw({0x93, 1, 2})), "(broken)");

@@ -1,4 +1,4 @@
-// What a thread that waits shows to others: each wait of the layers below, once it sleeps.
+// The activity slot of a waiting thread: each wait of the layers below sets it before it sleeps.
 #include "base/activity.hpp"
 
 #include <functional>
@@ -31,7 +31,7 @@ using test::comes_true;
 using test::TestBoard;
 using test::TestSession;
 
-// Runs `wait` in a watched thread until it shows `name`, then lets it end by `finish`.
+// Runs `wait` in a watched thread until it shows `name`, then ends it with `finish`.
 void expect_inside(const std::string& name, const std::function<void()>& wait, const std::function<void()>& finish) {
   const TestBoard board;
   auto& worker = board.add_worker(::getpid(), WorkerState::running);

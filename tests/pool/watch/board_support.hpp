@@ -1,4 +1,4 @@
-// tests/pool/board_support.hpp: boards for tests.
+// Boards for tests.
 #pragma once
 
 #include <unistd.h>
@@ -15,7 +15,7 @@
 
 namespace drover::test {
 
-/// Nanoseconds of the monotonic clock, so long ago.
+/// The time `ago`, in nanoseconds of the monotonic clock.
 inline std::uint64_t moment_before(std::chrono::nanoseconds ago) {
   return static_cast<std::uint64_t>((std::chrono::nanoseconds(Clock::now().time_since_epoch()) - ago).count());
 }
@@ -38,14 +38,14 @@ class TestBoard {
     set_text(board->tasks[0], "resize");
     board->task_names = 1;
   }
-  /// An existing one.
+  /// Maps an existing board.
   explicit TestBoard(Fd file) : file_(std::move(file)), memory_(Mapping::shared(file_, sizeof(Board))) {}
 
   [[nodiscard]] Board& operator*() const noexcept { return *reinterpret_cast<Board*>(memory_.data()); }
   [[nodiscard]] Board* operator->() const noexcept { return &**this; }
   [[nodiscard]] const Fd& file() const noexcept { return file_; }
 
-  /// Adds a worker that has been in its state for long.
+  /// Adds a worker that entered its state long ago.
   BoardWorker& add_worker(pid_t pid, WorkerState state) const {
     auto& worker = (*this)->workers.at((*this)->worker_slots++);
     worker.pid = static_cast<std::uint32_t>(pid);

@@ -1,4 +1,4 @@
-// The board on which workers show what they do.
+// The board of a pool.
 #include "pool/watch/board.hpp"
 
 #include <unistd.h>
@@ -16,7 +16,7 @@ namespace {
 
 using test::expect_error;
 
-TEST(Board, what_one_writes_the_other_sees) {
+TEST(Board, one_mapping_sees_writes_of_another) {
   const OwnBoard made = OwnBoard::make("my pool");
   const OwnBoard opened = OwnBoard::open(made.file().duplicate());
   ASSERT_NE(&opened.board(), &made.board());
@@ -31,7 +31,7 @@ TEST(Board, what_one_writes_the_other_sees) {
   EXPECT_EQ(made.worker(0).state, WorkerState::none);
 }
 
-TEST(Board, it_stays_where_it_is_when_its_owner_moves) {
+TEST(Board, moving_the_owner_keeps_its_address) {
   OwnBoard first = OwnBoard::make("p");
   Board* const board = &first.board();
   const OwnBoard second = std::move(first);
@@ -44,7 +44,7 @@ TEST(Board, a_worker_beyond_the_last_is_refused) {
   EXPECT_THROW(static_cast<void>(made.worker(kMostBoardWorkers)), std::out_of_range);
 }
 
-TEST(Board, a_file_that_is_no_board_is_corrupt) {
+TEST(Board, another_file_is_corrupt) {
   const auto open = [](std::size_t bytes) {
     static_cast<void>(OwnBoard::open(make_memory_file(kBoardFileName, bytes)));
   };
@@ -56,7 +56,7 @@ TEST(Board, a_file_that_is_no_board_is_corrupt) {
   expect_error(Errc::corrupt, [&] { static_cast<void>(OwnBoard::open(other.file().duplicate())); });
 }
 
-TEST(Board, texts_are_cut_to_their_room_and_ended) {
+TEST(Board, texts_are_truncated_and_terminated) {
   BoardText<8> text{};
   set_text(text, "longer than that");
   EXPECT_STREQ(text.data(), "longer ");
@@ -66,7 +66,7 @@ TEST(Board, texts_are_cut_to_their_room_and_ended) {
   EXPECT_STREQ(text.data(), "");
 }
 
-TEST(Board, its_clock_goes_on) {
+TEST(Board, its_clock_is_monotonic) {
   const auto before = board_now();
   EXPECT_GT(before, 0U);
   EXPECT_GE(board_now(), before);

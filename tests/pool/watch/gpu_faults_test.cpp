@@ -18,7 +18,7 @@ constexpr const char* kLog =
     "4,104,7000000,-;NVRM: Xid (PCI:0000:1c:00): x\n"
     "NVRM: Xid (PCI:0000:1c:00): 31, without a head\n";
 
-TEST(GpuFaults, only_whole_xids_are_taken) {
+TEST(GpuFaults, only_complete_xids_are_read) {
   const auto faults = faults_in(kLog);
   ASSERT_EQ(faults.size(), 2U);
   EXPECT_EQ(faults[0].code, 79);
@@ -28,7 +28,7 @@ TEST(GpuFaults, only_whole_xids_are_taken) {
   EXPECT_EQ(faults[1].code, 31);
 }
 
-TEST(GpuFaults, the_last_of_very_many_are_kept) {
+TEST(GpuFaults, only_the_newest_faults_are_kept) {
   std::string log;
   for (int i = 0; i < 1000; ++i) log += "4,1," + std::to_string(i) + ",-;NVRM: Xid (PCI:0000:1b:00): 31, x\n";
   const auto faults = faults_in(log);
@@ -36,7 +36,7 @@ TEST(GpuFaults, the_last_of_very_many_are_kept) {
   EXPECT_EQ(faults.back().when.count(), 999);
 }
 
-TEST(GpuFaults, log_that_cannot_be_read_has_none) {
+TEST(GpuFaults, an_unreadable_log_has_no_faults) {
   const test::TemporaryFolder folder;
   EXPECT_TRUE(read_gpu_faults(folder.path() / "none").empty());
   EXPECT_TRUE(read_gpu_faults(folder.path()).empty());
@@ -44,9 +44,9 @@ TEST(GpuFaults, log_that_cannot_be_read_has_none) {
   EXPECT_EQ(read_gpu_faults(folder.path() / "log").size(), 2U);
 }
 
-TEST(GpuFaults, log_of_this_machine_does_not_wait) { static_cast<void>(read_gpu_faults()); }
+TEST(GpuFaults, reading_the_log_of_this_machine_does_not_block) { static_cast<void>(read_gpu_faults()); }
 
-TEST(GpuFaults, codes_that_programs_meet_have_a_meaning) {
+TEST(GpuFaults, common_codes_have_a_meaning) {
   for (const int code : {8, 13, 31, 43, 45, 48, 61, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120}) {
     EXPECT_NE(meaning_of_xid(code), "") << code;
   }

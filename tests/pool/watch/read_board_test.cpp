@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 using test::moment_before;
 using test::TestBoard;
 
-TEST(ReadBoard, everything_a_worker_writes_is_told) {
+TEST(ReadBoard, everything_a_worker_writes_is_read) {
   const TestBoard board;
   board->pending = 3;
   board->failed = 1;
@@ -44,7 +44,7 @@ TEST(ReadBoard, everything_a_worker_writes_is_told) {
   EXPECT_TRUE(told.is_interrupted);
 }
 
-TEST(ReadBoard, title_of_a_task_counts_for_this_task_only) {
+TEST(ReadBoard, a_title_is_valid_for_its_task_only) {
   const TestBoard board;
   auto& worker = board.add_worker(1234, WorkerState::running);
   worker.task = 7;
@@ -57,7 +57,7 @@ TEST(ReadBoard, title_of_a_task_counts_for_this_task_only) {
   EXPECT_EQ(read_worker(*board, 0).task_name, std::string(64, '?'));
 }
 
-TEST(ReadBoard, slots_without_a_worker_are_left_out) {
+TEST(ReadBoard, slots_without_a_worker_are_skipped) {
   const TestBoard board;
   board.add_worker(1, WorkerState::idle);
   board.add_worker(0, WorkerState::none);
@@ -67,7 +67,7 @@ TEST(ReadBoard, slots_without_a_worker_are_left_out) {
   EXPECT_EQ(reading.workers[1].slot, 2U);
 }
 
-TEST(ReadBoard, what_a_thread_is_inside_of_is_seen_and_ends) {
+TEST(ReadBoard, the_current_call_of_a_thread_is_shown_until_it_ends) {
   const TestBoard board;
   auto& worker = board.add_worker(::getpid(), WorkerState::running);
   detail::activity_slot = &worker.activity;
@@ -76,7 +76,7 @@ TEST(ReadBoard, what_a_thread_is_inside_of_is_seen_and_ends) {
     EXPECT_EQ(read_worker(*board, 0).inside, "queue.get");
     {
       const ActivityMark inner("cuDevicePrimaryCtxRetain");
-      EXPECT_EQ(read_worker(*board, 0).inside, "cuDevicePrimaryCtxRetain");  // whole, though it is long
+      EXPECT_EQ(read_worker(*board, 0).inside, "cuDevicePrimaryCtxRetain");  // not truncated
     }
     EXPECT_EQ(read_worker(*board, 0).inside, "queue.get");
   }
@@ -84,7 +84,7 @@ TEST(ReadBoard, what_a_thread_is_inside_of_is_seen_and_ends) {
   detail::activity_slot = nullptr;
 }
 
-TEST(ReadBoard, unwatched_thread_marks_nothing) {
+TEST(ReadBoard, a_thread_without_a_board_shows_nothing) {
   const TestBoard board;
   board.add_worker(::getpid(), WorkerState::running);
   const ActivityMark mark("queue.get");
@@ -115,9 +115,9 @@ TEST(ReadBoard, counts_texts_and_times_are_not_trusted) {
   EXPECT_GT(reading.workers[0].pid, 0);
 }
 
-TEST(ReadBoard, noise_is_read_without_harm) {
+TEST(ReadBoard, random_bytes_are_read_without_harm) {
   const TestBoard board;
-  std::mt19937_64 random(3);  // NOLINT(bugprone-random-generator-seed,cert-msc51-cpp): the same each time
+  std::mt19937_64 random(3);  // NOLINT(bugprone-random-generator-seed,cert-msc51-cpp): reproducible
   for (int round = 0; round < 20; ++round) {
     const auto bytes = std::as_writable_bytes(std::span(&*board, 1));
     for (std::size_t at = 0; at + 8 <= bytes.size(); at += 8) {

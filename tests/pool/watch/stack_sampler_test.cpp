@@ -24,7 +24,7 @@
 
 namespace drover {
 
-// In no anonymous namespace, and not inlined: their names are looked for.
+// Not in an unnamed namespace and not inlined, because the tests search for their names.
 __attribute__((noinline)) void wait_at_a_known_place(const std::atomic<bool>& is_over) {
   is_over.wait(false);
   asm volatile("");
@@ -53,7 +53,7 @@ std::string joined(const std::vector<std::string>& lines) {
   return all;
 }
 
-// A handler that says it has written more frames than there is room for.
+// A handler that claims more frames than there is room for.
 std::atomic<BoardWorker*> lying_slot{nullptr};
 void lie_about_the_depth(int /*signal*/, siginfo_t* info, void* /*context*/) {
   BoardWorker& slot = *lying_slot.load();
@@ -66,7 +66,7 @@ void write_a_text(int number) {
   EXPECT_EQ(::write(stack_text_file(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
 }
 
-// A worker that answers, and then waits for a word of the test.
+// A worker that answers, and then waits for a message of the test.
 DROVER_PEER_BODY(stack_worker) {
   ChannelMessage message;
   ASSERT_EQ(peer.channel().receive(message, soon()), ReceiveResult::message);
@@ -80,11 +80,11 @@ DROVER_PEER_BODY(stack_worker) {
   }
   if (message.bytes == "text") {
     answer_stack_requests(board->workers[0]);
-    tell_stack_text(write_a_text, 17);
+    set_stack_text_writer(write_a_text, 17);
   }
   if (message.bytes == "poll" || message.bytes == "poll with text") {
     answer_stack_requests(board->workers[0]);
-    if (message.bytes != "poll") tell_stack_text(write_a_text, 18);
+    if (message.bytes != "poll") set_stack_text_writer(write_a_text, 18);
     peer.channel().send("ready");
     pollfd nothing{.fd = -1, .events = 0, .revents = 0};
     while (board->workers[1].stack_asked.load() == 0) ::poll(&nothing, 1, 1000);
@@ -104,7 +104,7 @@ DROVER_PEER_BODY(stack_worker) {
     is_over = true;
     is_over.notify_one();
   });
-  peer.channel().send("ready");  // not before: while a thread is made, signals are blocked
+  peer.channel().send("ready");  // not earlier: signals are blocked while a thread is created
   wait_at_a_known_place(is_over);
   listener.join();
 }
@@ -133,10 +133,10 @@ class StackSampler : public testing::Test {
   PeerGroup group_{"stack_worker", PeerShape{.mode = PeerMode::processes, .size = 1}};
 };
 
-TEST_F(StackSampler, worker_that_waits_tells_where) {
+TEST_F(StackSampler, a_waiting_worker_shows_its_stack) {
   start("answer");
   std::vector<std::string> lines;
-  EXPECT_TRUE(test::comes_true([&] {  // it may still be on its way there
+  EXPECT_TRUE(test::comes_true([&] {  // the thread may not have reached it yet
     const auto sample = this->sample(soon());
     EXPECT_EQ(sample.problem, "");
     lines = Symbolizer(group_.pid(0)).describe_stack(sample.addresses);
@@ -147,9 +147,9 @@ TEST_F(StackSampler, worker_that_waits_tells_where) {
   EXPECT_EQ(board_->workers[0].stack_thread.load(), static_cast<std::uint32_t>(group_.pid(0)));
 }
 
-TEST_F(StackSampler, interpreter_tells_its_own_beside_the_stack) {
+TEST_F(StackSampler, an_interpreter_adds_its_own_stack) {
   start("text");
-  for (int i = 0; i < 3; ++i) {  // each time anew
+  for (int i = 0; i < 3; ++i) {  // each request gets a new text
     const auto sample = this->sample(soon());
     EXPECT_EQ(sample.problem, "");
     EXPECT_FALSE(sample.addresses.empty());
@@ -157,10 +157,10 @@ TEST_F(StackSampler, interpreter_tells_its_own_beside_the_stack) {
   }
 }
 
-TEST_F(StackSampler, interpreter_of_a_thread_that_sleeps_is_asked_elsewhere) {
+TEST_F(StackSampler, another_thread_answers_for_a_sleeping_one) {
   start("poll with text");
   StackSample sample;
-  EXPECT_TRUE(test::comes_true([&] {  // it may still be on its way there
+  EXPECT_TRUE(test::comes_true([&] {  // the thread may not have reached it yet
     sample = this->sample(soon());
     return sample.problem.find("not disturbed") != std::string::npos;
   }));
@@ -170,21 +170,21 @@ TEST_F(StackSampler, interpreter_of_a_thread_that_sleeps_is_asked_elsewhere) {
   board_->workers[1].stack_asked = 1;
 }
 
-TEST(StackSamplerAlone, interpreter_of_no_worker_has_nobody_to_tell) {
-  test::expect_error(Errc::invalid_argument, [] { tell_stack_text(write_a_text, 1); }, {"worker"});
+TEST(StackSamplerAlone, only_a_worker_can_set_a_stack_text_writer) {
+  test::expect_error(Errc::invalid_argument, [] { set_stack_text_writer(write_a_text, 1); }, {"worker"});
 }
 
-TEST_F(StackSampler, worker_without_handler_is_not_harmed) {
+TEST_F(StackSampler, a_worker_without_a_handler_gets_no_signal) {
   start("nothing");
   EXPECT_EQ(sample(soon()).problem, "it does not answer such requests");
 }
 
-TEST_F(StackSampler, worker_that_blocks_signals_is_not_waited_for) {
+TEST_F(StackSampler, a_worker_that_blocks_signals_fails_immediately) {
   start("block");
   EXPECT_EQ(sample(soon()).problem, "its main thread blocks the signal");
 }
 
-TEST_F(StackSampler, stopped_worker_is_not_waited_for) {
+TEST_F(StackSampler, a_stopped_worker_fails_immediately) {
   start("answer");
   ::kill(group_.pid(0), SIGSTOP);
   test::facts_once(group_.pid(0), [](const auto& seen) { return seen.is_stopped(); });
@@ -194,7 +194,7 @@ TEST_F(StackSampler, stopped_worker_is_not_waited_for) {
   EXPECT_EQ(sample(soon()).problem, "");
 }
 
-TEST_F(StackSampler, sleep_that_a_signal_would_end_is_not_disturbed) {
+TEST_F(StackSampler, an_interruptible_sleep_is_not_disturbed) {
   start("poll");
   test::facts_once(group_.pid(0), [](const auto& seen) { return seen.threads.at(0).call == "poll"; });
   std::string problem;
@@ -202,40 +202,40 @@ TEST_F(StackSampler, sleep_that_a_signal_would_end_is_not_disturbed) {
     problem = sample(Deadline::after(20ms)).problem;
     return problem == "asleep in poll, not disturbed";
   })) << problem;
-  board_->workers[1].stack_asked = 1;  // lets it go
+  board_->workers[1].stack_asked = 1;  // releases it
 }
 
-TEST_F(StackSampler, process_that_has_another_board_is_a_stranger) {
+TEST_F(StackSampler, a_process_with_another_board_gets_no_signal) {
   start("answer");
   const TestBoard other;
   EXPECT_EQ(sample_stack(group_.pid(0), 0, other->workers[0], soon()).problem, "it does not have this board open");
   EXPECT_EQ(other->workers[0].stack_asked.load(), 0U);
-  BoardWorker outside;  // in no file at all
+  BoardWorker outside;  // not in a file
   EXPECT_EQ(sample_stack(group_.pid(0), 0, outside, soon()).problem, "it does not have this board open");
 }
 
-TEST_F(StackSampler, depth_is_not_trusted) {
+TEST_F(StackSampler, the_depth_is_not_trusted) {
   start("liar");
   const auto sample = this->sample(soon());
   EXPECT_EQ(sample.problem, "");
   EXPECT_EQ(sample.addresses.size(), BoardWorker::kMostFrames);
 }
 
-TEST_F(StackSampler, failed_signal_is_told) {
+TEST_F(StackSampler, a_failed_signal_is_reported) {
   start("answer");
   const test::FaultSeam fail("rt_tgsigqueueinfo", EPERM);
-  EXPECT_NE(sample(soon()).problem.find("cannot be asked"), std::string::npos);
+  EXPECT_NE(sample(soon()).problem.find("cannot be signalled"), std::string::npos);
 }
 
-TEST_F(StackSampler, no_answer_ends_with_the_deadline) {
+TEST_F(StackSampler, a_missing_answer_times_out) {
   start("answer");
-  // Its own part of the board is another one, so that it answers elsewhere.
+  // It answers in its own slot, which is another one.
   const auto sample = sample_stack(group_.pid(0), 0, board_->workers[1], Deadline::after(1s));
   EXPECT_EQ(sample.problem, "no answer");
   EXPECT_TRUE(sample.addresses.empty());
 }
 
-TEST(StackSamplerAlone, process_that_is_gone_has_no_stack) {
+TEST(StackSamplerAlone, a_process_that_is_gone_has_no_stack) {
   const TestBoard board;
   EXPECT_EQ(sample_stack(0x7FFFFFF0, 0, board->workers[0], soon()).problem, "it is gone");
   auto child = test::start_child("/bin/true", {});
@@ -243,7 +243,7 @@ TEST(StackSamplerAlone, process_that_is_gone_has_no_stack) {
   EXPECT_EQ(sample_stack(child.pid(), 0, board->workers[0], soon()).problem, "it has ended");
 }
 
-// Restores what this process had before.
+// Restores the handler of this process.
 class HandlerKept {
  public:
   HandlerKept() { ::sigaction(stack_signal(), nullptr, &before_); }
@@ -255,8 +255,8 @@ class HandlerKept {
   struct sigaction before_{};
 };
 
-TEST(StackSamplerAlone, thread_of_this_process_that_computes_is_seen) {
-  const TestBoard board;  // goes after the handler
+TEST(StackSamplerAlone, a_computing_thread_of_this_process_is_sampled) {
+  const TestBoard board;  // destroyed after the handler
   auto& slot = board->workers[0];
   const HandlerKept kept;
   answer_stack_requests(slot);
@@ -277,8 +277,8 @@ TEST(StackSamplerAlone, thread_of_this_process_that_computes_is_seen) {
   busy.join();
 }
 
-TEST(StackSamplerAlone, signal_of_somebody_else_is_no_request) {
-  const TestBoard board;  // goes after the handler
+TEST(StackSamplerAlone, a_foreign_signal_is_ignored) {
+  const TestBoard board;  // destroyed after the handler
   auto& slot = board->workers[0];
   const HandlerKept kept;
   answer_stack_requests(slot);
@@ -288,7 +288,7 @@ TEST(StackSamplerAlone, signal_of_somebody_else_is_no_request) {
   EXPECT_EQ(slot.stack_given.load(), given);
 }
 
-TEST(StackSamplerAlone, handler_that_cannot_be_installed_is_an_error) {
+TEST(StackSamplerAlone, failing_to_install_the_handler_is_an_error) {
   const TestBoard board;
   auto& slot = board->workers[0];
   const HandlerKept kept;

@@ -24,7 +24,7 @@ using test::worker_inside;
 
 bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST(StallReport, text_names_everything_a_person_needs) {
+TEST(StallReport, the_text_names_workers_tasks_and_causes) {
   auto worker = worker_inside("cuStreamSynchronize");
   worker.stack = {"ppoll + 0x12 in libc.so.6", "main + 0x3 in train"};
   auto facts = stall_facts(worker);
@@ -42,7 +42,7 @@ TEST(StallReport, text_names_everything_a_person_needs) {
   EXPECT_TRUE(text.ends_with('\n'));
 }
 
-TEST(StallReport, only_those_that_stand_still_are_told) {
+TEST(StallReport, only_stalled_workers_are_reported) {
   auto quick = worker_facts(1);
   quick.worker.since = 1s;
   auto stopped = worker_facts(2, WorkerState::idle);
@@ -55,7 +55,7 @@ TEST(StallReport, only_those_that_stand_still_are_told) {
   EXPECT_EQ(report.workers[0].cause->id, "process-stopped");
 }
 
-TEST(StallReport, busy_workers_are_no_alarm) {
+TEST(StallReport, busy_workers_do_not_alarm) {
   auto worker = worker_facts();
   worker.process = process_facts(5000, 'R');
   EXPECT_FALSE(judge_stall(stall_facts(worker)).is_alarming());
@@ -65,22 +65,22 @@ TEST(StallReport, busy_workers_are_no_alarm) {
   EXPECT_TRUE(judge_stall(facts).is_alarming());
 }
 
-TEST(StallReport, nothing_to_tell_is_told) {
+TEST(StallReport, an_empty_report_says_so) {
   const auto report = judge_stall(stall_facts(worker_facts(0, WorkerState::idle)));
   EXPECT_FALSE(report.is_alarming());
-  EXPECT_TRUE(says(to_string(report), "nothing stands still"));
+  EXPECT_TRUE(says(to_string(report), "no worker is stalled"));
 }
 
-TEST(StallReport, missing_stack_comes_with_the_reason) {
+TEST(StallReport, a_missing_stack_has_a_reason) {
   auto worker = worker_facts();
   worker.stack_problem = "no answer";
   worker.worker.is_interrupted = true;
   const auto text = to_string(judge_stall(stall_facts(worker)));
   EXPECT_TRUE(says(text, "stack: none; no answer")) << text;
-  EXPECT_TRUE(says(text, "it was told to stop")) << text;
+  EXPECT_TRUE(says(text, "it was asked to stop")) << text;
 }
 
-TEST(StallReport, what_an_interpreter_says_is_told) {
+TEST(StallReport, stacks_of_an_interpreter_are_shown) {
   auto worker = worker_facts();
   worker.stack_problem = "asleep in poll, not disturbed";
   worker.stack_text = {"Thread 1:", "  File \"a.py\", line 3 in f"};
@@ -88,15 +88,15 @@ TEST(StallReport, what_an_interpreter_says_is_told) {
   EXPECT_TRUE(says(text, "  in its interpreter:\n    Thread 1:\n      File \"a.py\", line 3 in f\n")) << text;
 }
 
-TEST(StallReport, long_stacks_are_cut) {
+TEST(StallReport, long_stacks_are_truncated) {
   const auto text = stack_text(std::vector<std::string>(40, "f"), "  ");
   EXPECT_TRUE(says(text, "#11 f\n"));
   EXPECT_FALSE(says(text, "#12 f\n"));
   EXPECT_TRUE(says(text, "... 28 more"));
 }
 
-// Real processes on a board: one is stopped, one computes, one sleeps, one is gone, none of them can answer.
-TEST(StallReport, real_processes_are_judged_in_bounded_time) {
+// Real processes on a board: one stopped, one computing, one asleep, one gone. None can answer.
+TEST(StallReport, a_report_on_real_processes_takes_bounded_time) {
   const TestBoard board;
   auto stopped = start_child("/bin/sleep", {"1000"});
   auto busy = start_child("/bin/sh", {"-c", "while :; do :; done"});
@@ -115,12 +115,12 @@ TEST(StallReport, real_processes_are_judged_in_bounded_time) {
   EXPECT_EQ(report.workers[2].cause->id, "task-sleeps");
   EXPECT_EQ(report.workers[3].cause->id, "process-gone");
   EXPECT_TRUE(says(to_string(report), "it does not answer such requests"));
-  EXPECT_TRUE(test::comes_true([&] {  // it may wait for a core at the moment of a look
+  EXPECT_TRUE(test::comes_true([&] {  // it may be waiting for a core
     return make_stall_report(*board, {.patience = 1s}).workers[1].cause->id == "busy";
   }));
 }
 
-TEST(StallReport, full_board_of_strangers_is_judged) {
+TEST(StallReport, a_full_board_of_unrelated_processes_is_reported) {
   const TestBoard board;
   auto sleeper = start_child("/bin/sleep", {"1000"});
   for (std::size_t i = 0; i < kMostBoardWorkers; ++i) board.add_worker(sleeper.pid(), WorkerState::running);

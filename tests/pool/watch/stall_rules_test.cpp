@@ -19,7 +19,7 @@ using test::worker_inside;
 
 std::string id_of(const std::optional<StallCause>& cause) { return cause ? cause->id : ""; }
 
-// What all rules together say of the first worker.
+// The cause of the first worker by all rules.
 StallCause judged(const StallFacts& facts) {
   const auto cause = stall::cause_of(facts, facts.workers.at(0));
   EXPECT_TRUE(cause);
@@ -31,7 +31,7 @@ StallCause judged(const StallFacts& facts) {
 
 bool rule_says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST(StallRules, process_that_is_gone_or_ended_unnoticed) {
+TEST(StallRules, a_process_that_is_gone_or_a_zombie) {
   auto worker = worker_facts();
   worker.process.reset();
   EXPECT_EQ(judged(stall_facts(worker)).id, "process-gone");
@@ -41,7 +41,7 @@ TEST(StallRules, process_that_is_gone_or_ended_unnoticed) {
   EXPECT_EQ(id_of(stall::process_gone(stall_facts(worker), worker)), "");
 }
 
-TEST(StallRules, stopped_process_is_told_with_the_command_that_lets_it_go_on) {
+TEST(StallRules, a_stopped_process_with_the_command_to_resume_it) {
   auto worker = worker_inside("cuStreamSynchronize");
   worker.process = process_facts(5000, 'T');
   const auto cause = judged(stall_facts(worker));
@@ -51,7 +51,7 @@ TEST(StallRules, stopped_process_is_told_with_the_command_that_lets_it_go_on) {
   EXPECT_TRUE(rule_says(judged(stall_facts(worker)).text, "debugger"));
 }
 
-TEST(StallRules, xid_of_the_workers_gpu_is_named) {
+TEST(StallRules, an_xid_of_the_worker_s_gpu) {
   auto facts = stall_facts(worker_inside("cuStreamSynchronize"));
   facts.faults.push_back({.code = 79, .pci = "0000:1b:00", .when = {}, .text = "NVRM: Xid"});
   facts.devices.push_back(gpu());
@@ -62,11 +62,11 @@ TEST(StallRules, xid_of_the_workers_gpu_is_named) {
   facts.faults[0].pci = "0000:77:00";  // another GPU
   EXPECT_EQ(judged(facts).id, "waits-for-device");
   facts.faults[0].pci = "0000:1b:00";
-  facts.devices.clear();  // not known which it is
+  facts.devices.clear();  // unknown GPU
   EXPECT_EQ(judged(facts).id, "waits-for-device");
 }
 
-TEST(StallRules, reset_is_advised_only_for_faults_that_condemn_the_gpu) {
+TEST(StallRules, a_reset_is_advised_only_for_faults_that_condemn_the_gpu) {
   auto facts = stall_facts(worker_inside("cuStreamSynchronize"));
   facts.devices.push_back(gpu());
   facts.faults.push_back({.code = 13, .pci = "0000:1b:00", .when = {}, .text = ""});
@@ -76,49 +76,49 @@ TEST(StallRules, reset_is_advised_only_for_faults_that_condemn_the_gpu) {
   EXPECT_FALSE(rule_says(cause.remedy, "--gpu-reset")) << cause.remedy;
   facts.faults.push_back({.code = 94, .pci = "0000:1b:00", .when = {}, .text = ""});
   facts.faults.push_back({.code = 79, .pci = "0000:1b:00", .when = {}, .text = ""});
-  facts.faults.push_back({.code = 45, .pci = "0000:1b:00", .when = {}, .text = ""});  // of the programs that died
+  facts.faults.push_back({.code = 45, .pci = "0000:1b:00", .when = {}, .text = ""});  // of the killed programs
   cause = judged(facts);
   EXPECT_TRUE(rule_says(cause.text, "Xid 79")) << cause.text;
   EXPECT_TRUE(rule_says(cause.remedy, "--gpu-reset")) << cause.remedy;
 }
 
-TEST(StallRules, call_that_has_just_begun_is_no_cause) {
+TEST(StallRules, a_call_that_has_just_begun_is_no_cause) {
   for (const char* const call : {"cuStreamSynchronize", "cuInit", "queue.put", "queue.get", "cuLaunchKernel"}) {
     auto worker = worker_inside(call);
     worker.worker.inside_since = std::chrono::milliseconds(10);
     EXPECT_EQ(judged(stall_facts(worker)).id, "task-sleeps") << call;
     auto facts = stall_facts(worker);
-    facts.patience = std::chrono::milliseconds(5);  // of somebody who is in a hurry
+    facts.patience = std::chrono::milliseconds(5);  // less than a second
     EXPECT_NE(judged(facts).id, "task-sleeps") << call;
   }
 }
 
-TEST(StallRules, call_of_the_driver_that_does_not_come_back) {
+TEST(StallRules, a_driver_call_that_does_not_return) {
   for (const char* const call : {"cuModuleLoadData", "cuLaunchKernel", "nvmlInit_v2"}) {
     auto worker = worker_inside(call);
-    worker.process = process_facts(5000, 'R');  // it spins, which is not the task's computing
+    worker.process = process_facts(5000, 'R');  // it spins in the driver
     const auto cause = judged(stall_facts(worker));
     EXPECT_EQ(cause.id, "driver-stuck") << call;
-    EXPECT_TRUE(rule_says(cause.text, std::string("does not come back from ") + call)) << cause.text;
+    EXPECT_TRUE(rule_says(cause.text, std::string("does not return from ") + call)) << cause.text;
   }
 }
 
-TEST(StallRules, uninterruptible_sleep_names_the_place_in_the_kernel) {
+TEST(StallRules, an_uninterruptible_sleep_names_the_kernel_function) {
   auto worker = worker_inside("cuMemAlloc");
   worker.process = process_facts(5000, 'D');
   worker.process->threads[0].wait_channel = "nvidia_ioctl";
   auto cause = judged(stall_facts(worker));
   EXPECT_EQ(cause.id, "stuck-in-kernel");
   EXPECT_TRUE(rule_says(cause.text, "in nvidia_ioctl"));
-  EXPECT_TRUE(rule_says(cause.text, "the GPU's driver does not come back"));
+  EXPECT_TRUE(rule_says(cause.text, "a call of the GPU's driver does not return"));
   EXPECT_TRUE(rule_says(cause.text, "likely")) << cause.text;
   worker.process->threads[0].wait_channel = "rpc_wait_bit_killable";
   EXPECT_TRUE(rule_says(judged(stall_facts(worker)).text, "network file system"));
-  worker.worker.since = std::chrono::seconds(1);  // every disk makes processes sleep so for a moment
+  worker.worker.since = std::chrono::seconds(1);  // short uninterruptible sleeps are normal
   EXPECT_EQ(id_of(stall::uninterruptible(stall_facts(worker), worker)), "");
 }
 
-TEST(StallRules, cuda_after_fork_is_said_to_be_likely) {
+TEST(StallRules, cuda_after_fork_is_reported_as_likely) {
   auto worker = worker_inside("cuMemAlloc");
   worker.is_forked_after_cuda = true;
   const auto cause = judged(stall_facts(worker));
@@ -145,7 +145,7 @@ TEST(StallRules, context_creation_is_blocked_by_exclusive_mode) {
   EXPECT_LT(judged(facts).text.size(), 600U);
 }
 
-TEST(StallRules, sending_worker_waits_for_an_application_that_does_not_take_results) {
+TEST(StallRules, a_sender_waits_for_an_application_that_takes_no_results) {
   auto facts = stall_facts(worker_inside("queue.put", WorkerState::sending));
   auto cause = judged(facts);
   EXPECT_EQ(cause.id, "reader-stuck");
@@ -156,24 +156,24 @@ TEST(StallRules, sending_worker_waits_for_an_application_that_does_not_take_resu
   EXPECT_EQ(judged(facts).id, "reader-gone");
 }
 
-TEST(StallRules, sending_worker_may_wait_for_its_device_first) {
+TEST(StallRules, a_sender_may_wait_for_its_device_first) {
   const auto facts = stall_facts(worker_inside("cuStreamSynchronize", WorkerState::sending));
   EXPECT_EQ(judged(facts).id, "waits-for-device");
 }
 
-TEST(StallRules, sending_worker_that_does_not_wait_for_room_is_not_the_readers_fault) {
+TEST(StallRules, a_sender_that_does_not_wait_for_room_does_not_blame_the_reader) {
   auto worker = worker_facts(0, WorkerState::sending);
   EXPECT_EQ(id_of(stall::reader_stuck(stall_facts(worker), worker)), "");
   worker.process = process_facts(5000, 'R');
   EXPECT_EQ(judged(stall_facts(worker)).id, "busy");
 }
 
-TEST(StallRules, task_that_puts_into_a_full_queue) {
+TEST(StallRules, a_task_that_puts_into_a_full_queue) {
   EXPECT_EQ(judged(stall_facts(worker_inside("queue.put"))).id, "queue-full");
   EXPECT_EQ(judged(stall_facts(worker_inside("pipe.send"))).id, "queue-full");
 }
 
-TEST(StallRules, waits_for_the_device) {
+TEST(StallRules, a_wait_for_the_device) {
   for (const char* const call :
        {"cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemFree_v2", "stream.synchronize"}) {
     const auto cause = judged(stall_facts(worker_inside(call)));
@@ -184,7 +184,7 @@ TEST(StallRules, waits_for_the_device) {
   EXPECT_TRUE(rule_says(judged(stall_facts(worker_inside("timeline.wait"))).text, "another process"));
 }
 
-TEST(StallRules, waits_for_another_process) {
+TEST(StallRules, a_wait_for_another_process) {
   for (const char* const wait : {"queue.get", "lock", "semaphore", "condition", "event", "barrier", "wait"}) {
     const auto cause = judged(stall_facts(worker_inside(wait)));
     EXPECT_EQ(cause.id, "waits-for-peer") << wait;
@@ -192,7 +192,7 @@ TEST(StallRules, waits_for_another_process) {
   }
   const auto cause = judged(stall_facts(worker_inside("barrier"), worker_facts(1)));
   EXPECT_TRUE(rule_says(cause.text, "1 other workers run tasks"));
-  const auto idle = worker_inside("queue.get", WorkerState::idle);  // as it should be
+  const auto idle = worker_inside("queue.get", WorkerState::idle);  // no stall
   EXPECT_EQ(id_of(stall::cause_of(stall_facts(idle), idle)), "");
 }
 
@@ -207,7 +207,7 @@ TEST(StallRules, slow_end) {
   EXPECT_EQ(id_of(stall::ends_slowly(stall_facts(worker), worker)), "");
 }
 
-TEST(StallRules, computing_is_busy_and_not_stuck) {
+TEST(StallRules, a_computing_task_is_busy) {
   auto worker = worker_facts();
   worker.process = process_facts(5000, 'R');
   auto cause = judged(stall_facts(worker));
@@ -221,14 +221,14 @@ TEST(StallRules, computing_is_busy_and_not_stuck) {
   EXPECT_TRUE(rule_says(cause.text, "1 other threads"));
 }
 
-TEST(StallRules, task_that_sleeps_outside_of_drover) {
+TEST(StallRules, a_task_that_sleeps_outside_of_drover) {
   const auto cause = judged(stall_facts(worker_facts()));
   EXPECT_EQ(cause.id, "task-sleeps");
   EXPECT_TRUE(rule_says(cause.text, "futex"));
   EXPECT_FALSE(cause.is_harmless);
 }
 
-TEST(StallRules, application_that_is_gone_or_stopped) {
+TEST(StallRules, an_application_that_is_gone_or_stopped) {
   auto facts = stall_facts(worker_facts(0, WorkerState::idle));
   EXPECT_TRUE(stall::causes_of_pool(facts).empty());
   facts.application = process_facts(4000, 'T');
@@ -247,7 +247,7 @@ TEST(StallRules, tasks_without_workers) {
   EXPECT_EQ(id_of(stall::no_workers(facts)), "");
 }
 
-TEST(StallRules, idle_workers_and_waiting_tasks_are_a_bug_of_ours) {
+TEST(StallRules, idle_workers_with_pending_tasks_are_a_bug) {
   auto facts = stall_facts(worker_facts(0, WorkerState::idle), worker_facts(1, WorkerState::idle));
   facts.board.pending = 3;
   const auto cause = stall::idle_with_tasks(facts);
@@ -259,7 +259,7 @@ TEST(StallRules, idle_workers_and_waiting_tasks_are_a_bug_of_ours) {
   auto fresh = facts;
   fresh.workers[1].worker.since = {};
   EXPECT_EQ(id_of(stall::idle_with_tasks(fresh)), "");
-  facts.application = process_facts(4000, 'T');  // told by another rule
+  facts.application = process_facts(4000, 'T');  // covered by another rule
   EXPECT_EQ(id_of(stall::idle_with_tasks(facts)), "");
 }
 

@@ -1,4 +1,4 @@
-// tests/pool/stall_support.hpp: facts of pools that do not move, filled by hand.
+// Facts of stalled pools, filled by hand.
 #pragma once
 
 #include <chrono>
@@ -46,7 +46,7 @@ inline WorkerFacts worker_facts(std::size_t slot = 0, WorkerState state = Worker
   return facts;
 }
 
-/// One that is inside of a call.
+/// A worker in a call.
 inline WorkerFacts worker_inside(std::string name, WorkerState state = WorkerState::running) {
   auto facts = worker_facts(0, state);
   facts.worker.inside = std::move(name);
