@@ -10,7 +10,7 @@
 
 #include "drover/base/clock.hpp"
 #include "observe/board_reader.hpp"
-#include "pool/watch/read_board.hpp"
+#include "pool/watch/board.hpp"
 #include "pool/watch/stack_sampler.hpp"
 #include "process/inspect/process_facts.hpp"
 #include "process/inspect/symbols.hpp"

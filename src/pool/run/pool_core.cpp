@@ -1,7 +1,6 @@
 #include "pool/run/pool_core.hpp"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,8 +24,8 @@ PoolCore::PoolCore(const Session& session, const WorkerPlanOptions& workers, con
 PoolCore::~PoolCore() { end(std::chrono::seconds(1)); }
 
 void PoolCore::start() {
-  collector_.start();
-  processes_.start();
+  collecting_ = std::thread([this] { collector_.run(); });
+  watching_ = std::thread([this] { processes_.run(); });
   if (options().handles_interrupts) ctrl_c::add(shared_.wake.get());
 }
 
@@ -184,8 +183,8 @@ WaitResult PoolCore::join(Deadline deadline) {
 
 void PoolCore::end(std::chrono::milliseconds grace) noexcept {
   if (session().self() == kNobody) {  // in a forked child the threads do not exist, and the parent owns everything
-    collector_.detach();
-    processes_.detach();
+    if (collecting_.joinable()) collecting_.detach();
+    if (watching_.joinable()) watching_.detach();
     return;
   }
   ctrl_c::remove(shared_.wake.get());
@@ -203,9 +202,9 @@ void PoolCore::end(std::chrono::milliseconds grace) noexcept {
     return;
   }
   const MutexLock one_at_a_time(ending_);
-  processes_.join();
+  if (watching_.joinable()) watching_.join();
   collector_.stop();
-  collector_.join();
+  if (collecting_.joinable()) collecting_.join();
 }
 
 std::vector<std::size_t> PoolCore::numbers() const {

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "drover/base/clock.hpp"
@@ -64,6 +65,8 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   PoolShared shared_;
   ResultCollector collector_;
   WorkerProcesses processes_;
+  std::thread collecting_;
+  std::thread watching_;
   Mutex ending_;  // held by the thread that joins the others
 };
 

@@ -35,10 +35,6 @@ void gather() {
 
 ResultCollector::ResultCollector(PoolShared& pool) : pool_(pool), results_(pool.session, kResults) {}
 
-void ResultCollector::start() {
-  thread_ = std::thread([this] { run(); });
-}
-
 void ResultCollector::stop() noexcept {
   try {
     const ResultHeader last{.slot = static_cast<std::uint16_t>(kMostBoardWorkers), .kind = ResultKind::death};
@@ -48,14 +44,6 @@ void ResultCollector::stop() noexcept {
     log(LogLevel::debug, error.what());  // the session is over, which ends the thread too
   }
   is_stopping_ = true;
-}
-
-void ResultCollector::join() {
-  if (thread_.joinable()) thread_.join();
-}
-
-void ResultCollector::detach() {
-  if (thread_.joinable()) thread_.detach();
 }
 
 void ResultCollector::put_death(std::size_t slot, std::uint32_t starts, const std::string& how) {

@@ -1,4 +1,4 @@
-// pool/run/result_collector.hpp: the thread that receives results and completes futures.
+// pool/run/result_collector.hpp: receives results and completes futures.
 #pragma once
 
 #include <atomic>
@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "drover/ipc/queue.hpp"
@@ -22,12 +21,10 @@ class ResultCollector {
   /// Requires: `pool` outlives this.
   explicit ResultCollector(PoolShared& pool);
 
-  void start();
-  /// Makes the thread end when it has received every message put before.
+  /// The body of the thread, until `stop` or the end of the session.
+  void run() noexcept;
+  /// Ends `run` when it has received every message put before.
   void stop() noexcept;
-  void join();
-  /// In a forked child, where the thread does not exist.
-  void detach();
   /// Puts the death of a process behind every message it sent.
   void put_death(std::size_t slot, std::uint32_t starts, const std::string& how);
   /// The queue that workers put results into.
@@ -46,7 +43,6 @@ class ResultCollector {
     bool gathers = false;                 // whether to let several accumulate
   };
 
-  void run() noexcept;
   bool collect_some(std::vector<Message>& messages);
   void refuse_rest() DROVER_EXCLUDES(pool_.mutex);
   [[nodiscard]] WaitPlan plan_wait() DROVER_EXCLUDES(pool_.mutex);
@@ -58,7 +54,6 @@ class ResultCollector {
   PoolShared& pool_;
   Queue results_;
   std::atomic<bool> is_stopping_{false};
-  std::thread thread_;
 };
 
 }  // namespace drover

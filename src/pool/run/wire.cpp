@@ -1,6 +1,5 @@
 #include "pool/run/wire.hpp"
 
-#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -49,20 +48,6 @@ void WireWriter::append(std::span<const Tensor> tensors) {
     leases_.resize(leases_before);
     throw;
   }
-}
-
-void WireWriter::overwrite(std::size_t at, std::span<const std::byte> bytes) {
-  std::memcpy(bytes_.data() + at, bytes.data(), bytes.size());
-}
-
-void WireReader::copy_first(std::span<const std::byte> from, std::span<std::byte> to) {
-  check(from.size() >= to.size());
-  std::memcpy(to.data(), from.data(), to.size());
-}
-
-void WireReader::copy(std::span<std::byte> to) {
-  const auto from = bytes(to.size());
-  std::memcpy(to.data(), from.data(), from.size());
 }
 
 std::span<const std::byte> WireReader::bytes(std::size_t count) {

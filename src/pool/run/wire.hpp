@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -71,7 +72,7 @@ class WireWriter {
   /// Overwrites an appended header.
   template <class Header>
   void set(std::size_t at, const Header& header) {
-    overwrite(at, std::as_bytes(std::span(&header, 1)));
+    std::memcpy(bytes_.data() + at, &header, sizeof(header));
   }
   /// Appends bytes, padded to a multiple of 8. Returns their offset.
   std::size_t append(std::span<const std::byte> bytes);
@@ -85,8 +86,6 @@ class WireWriter {
   [[nodiscard]] std::span<Lease> leases() noexcept { return leases_; }
 
  private:
-  void overwrite(std::size_t at, std::span<const std::byte> bytes);
-
   std::vector<std::byte> bytes_;
   std::vector<Lease> leases_;
 };
@@ -100,15 +99,13 @@ class WireReader {
   /// Copies the first header of a message without consuming it.
   template <class Header>
   [[nodiscard]] static Header peek(const Message& message) {
-    Header header;
-    copy_first(message.bytes(), std::as_writable_bytes(std::span(&header, 1)));
-    return header;
+    return WireReader(message.bytes()).header<Header>();
   }
   /// Reads the next header.
   template <class Header>
   [[nodiscard]] Header header() {
     Header header;
-    copy(std::as_writable_bytes(std::span(&header, 1)));
+    std::memcpy(&header, bytes(sizeof(header)).data(), sizeof(header));
     return header;
   }
   /// Reads `count` bytes and skips their padding.
@@ -119,8 +116,7 @@ class WireReader {
   void skip_tensors(std::size_t count);
 
  private:
-  static void copy_first(std::span<const std::byte> from, std::span<std::byte> to);
-  void copy(std::span<std::byte> to);
+  explicit WireReader(std::span<const std::byte> bytes) : rest_(bytes) {}
   [[nodiscard]] std::vector<Lease> take_leases(std::size_t count);
 
   std::span<const std::byte> rest_;

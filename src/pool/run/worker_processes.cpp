@@ -70,18 +70,6 @@ std::unique_ptr<Mps> start_mps(const PoolState& state, const WorkerPlanOptions& 
 WorkerProcesses::WorkerProcesses(PoolShared& pool, ResultCollector& collector)
     : pool_(pool), collector_(collector), mps_(start_mps(pool.state, pool.plan_options)) {}
 
-void WorkerProcesses::start() {
-  thread_ = std::thread([this] { run(); });
-}
-
-void WorkerProcesses::join() {
-  if (thread_.joinable()) thread_.join();
-}
-
-void WorkerProcesses::detach() {
-  if (thread_.joinable()) thread_.detach();
-}
-
 void WorkerProcesses::run() noexcept {
   const detail::CallbackThread here;  // Ctrl-C completes futures on this thread
   try {
@@ -322,24 +310,14 @@ Clock::time_point WorkerProcesses::enforce_limits() {
   return has_timeouts ? std::min(until, now + std::chrono::milliseconds(20)) : until;
 }
 
-// Reads /proc without the mutex. This thread alone reaps processes, so no pid is reused meanwhile.
+// Reads /proc without the mutex. Only this thread starts and reaps processes, so each is still that of its slot.
 void WorkerProcesses::recycle_large() {
   if (pool_.options.recycle_memory == 0) return;
-  std::vector<Candidate> candidates;
-  {
+  for (const auto& [index, process] : processes_) {
+    if (resident_bytes(process.pid()) <= pool_.options.recycle_memory) continue;
     const MutexLock lock(pool_.mutex);
-    for (const auto& slot : pool_.state.slots) {
-      if (slot->state != SlotState::ready || slot->done_by_process == 0) continue;
-      candidates.push_back(
-          {.worker = slot->index, .starts = slot->starts(), .pid = static_cast<pid_t>(slot->board->pid.load())});
-    }
-  }
-  std::erase_if(candidates, [&](const auto& one) { return resident_bytes(one.pid) <= pool_.options.recycle_memory; });
-  if (candidates.empty()) return;
-  const MutexLock lock(pool_.mutex);
-  for (const auto& [worker, starts, pid] : candidates) {
-    WorkerSlot& slot = *pool_.state.slots[worker];
-    if (slot.state == SlotState::ready && slot.starts() == starts) pool_.scheduler.stop(slot);
+    WorkerSlot& slot = *pool_.state.slots[index];
+    if (slot.state == SlotState::ready && slot.done_by_process > 0) pool_.scheduler.stop(slot);
   }
 }
 

@@ -1,4 +1,4 @@
-// pool/run/worker_processes.hpp: the thread that owns the processes of a pool's workers.
+// pool/run/worker_processes.hpp: the processes of a pool's workers.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "drover/session/process.hpp"
@@ -22,11 +21,8 @@ class WorkerProcesses {
   /// Starts an MPS daemon if the pool asks for one. Requires: both outlive this.
   WorkerProcesses(PoolShared& pool, ResultCollector& collector);
 
-  void start();
-  /// Returns when the pool has ended and every process is gone.
-  void join();
-  /// In a forked child, where the thread does not exist.
-  void detach();
+  /// The body of the thread, until the pool has ended and every process is gone.
+  void run() noexcept;
 
  private:
   // A task past its timeout and grace, whose worker is to be killed.
@@ -34,14 +30,7 @@ class WorkerProcesses {
     std::size_t worker = 0;
     std::uint64_t number = 0;
   };
-  // A process whose memory is checked against PoolOptions::recycle_memory.
-  struct Candidate {
-    std::size_t worker = 0;
-    std::uint32_t starts = 0;
-    pid_t pid = 0;
-  };
 
-  void run() noexcept;
   bool run_once();
   void start_due();
   void start_process(std::size_t index);
@@ -61,9 +50,8 @@ class WorkerProcesses {
   PoolShared& pool_;
   ResultCollector& collector_;
   std::unique_ptr<Mps> mps_;
-  std::map<std::size_t, Process> processes_;  // by slot; only the thread touches them
+  std::map<std::size_t, Process> processes_;  // by slot, each the current process of its slot
   Clock::time_point reported_stall_;
-  std::thread thread_;
 };
 
 }  // namespace drover

@@ -64,9 +64,19 @@ struct WorkerSlot {
   }
   [[nodiscard]] bool serves(std::size_t lane) const { return std::ranges::find(lanes, lane) != lanes.end(); }
   /// "worker-2 (process 71, cuda:0)".
-  [[nodiscard]] std::string describe() const;
+  [[nodiscard]] std::string describe() const {
+    const auto pid = std::to_string(board->pid.load(std::memory_order_relaxed));
+    return plan.name + " (process " + pid + ", " + place() + ")";
+  }
   /// Clears what belongs to the process, for the next one.
-  void reset();
+  void reset() {
+    state = SlotState::absent;
+    inbox.reset();
+    next_sequence = 1;
+    batches.clear();
+    outstanding = done_by_process = sampled_task = 0;
+    sampled_stack.clear();
+  }
 };
 
 }  // namespace drover

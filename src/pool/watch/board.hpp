@@ -1,11 +1,13 @@
-// pool/watch/board.hpp: the mapping of a board.
+// pool/watch/board.hpp: the mapping of a board, and snapshots of it.
 #pragma once
 
 #include <cstddef>
 #include <string_view>
 
+#include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
 #include "drover/base/mapping.hpp"
+#include "drover/pool/board_reading.hpp"
 #include "pool/watch/board_layout.hpp"
 
 namespace drover {
@@ -39,5 +41,12 @@ void set_text(BoardText<Bytes>& to, std::string_view text) noexcept {
 
 /// Nanoseconds of the monotonic clock, which all processes share.
 [[nodiscard]] std::uint64_t board_now() noexcept;
+
+/// Takes a snapshot. The board may hold anything and change meanwhile: counts are clamped, texts are terminated and
+/// made printable, and times in the future count as zero.
+[[nodiscard]] BoardReading read_board(const Board& board, Clock::time_point now = Clock::now());
+
+/// Takes a snapshot of one worker. Requires: slot < kMostBoardWorkers.
+[[nodiscard]] WorkerReading read_worker(const Board& board, std::size_t slot, Clock::time_point now = Clock::now());
 
 }  // namespace drover

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "pool/watch/read_board.hpp"
+#include "pool/watch/board.hpp"
 #include "pool/watch/stack_sampler.hpp"
 #include "process/inspect/proc_files.hpp"
 #include "process/inspect/symbols.hpp"

@@ -19,8 +19,8 @@
 #include "drover/ipc/queue.hpp"
 #include "drover/ipc/semaphore.hpp"
 #include "drover/ipc/wait.hpp"
+#include "pool/watch/board.hpp"
 #include "pool/watch/board_support.hpp"
-#include "pool/watch/read_board.hpp"
 #include "support/test_session.hpp"
 #include "support/waiting_child.hpp"
 

@@ -1,4 +1,4 @@
-#include "pool/watch/read_board.hpp"
+#include "pool/watch/board.hpp"
 
 #include <cstring>
 #include <memory>

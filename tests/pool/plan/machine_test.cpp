@@ -1,5 +1,5 @@
 // CPUs, cores and nodes, read from a sysfs made by the test, and from this machine.
-#include "pool/plan/topology.hpp"
+#include "pool/plan/machine.hpp"
 
 #include <sched.h>
 #include <unistd.h>
@@ -15,7 +15,6 @@
 
 #include "drover/device/backend.hpp"
 #include "drover/pool/worker_plan.hpp"
-#include "pool/plan/machine.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
 #include "support/peer_group.hpp"
