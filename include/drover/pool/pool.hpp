@@ -54,20 +54,21 @@ class Call {
 
 /// How a pool behaves.
 struct PoolOptions {
-  std::string name;                         ///< shown in reports; empty: "pool"
-  Call init;                                ///< run by every worker before its first task; see this_worker()
-  Call teardown;                            ///< run by every worker that exits normally
-  TaskOptions task;                         ///< for tasks submitted without options
-  bool opens_device = true;                 ///< a worker opens its device before it is ready, not at first use
-  bool batching = true;                     ///< send tiny tasks together
-  int quarantine_after = 2;                 ///< a task is not retried after it killed so many workers; 0: no limit
-  std::uint64_t recycle_after = 0;          ///< replace a worker after so many tasks; 0: never
-  std::uint64_t recycle_memory = 0;         ///< replace a worker that has more bytes of host memory; 0: never
-  std::chrono::milliseconds idle_limit{0};  ///< workers end after so long without a task; 0: never
+  std::string name;                              ///< shown in reports; empty: "pool"
+  Call init;                                     ///< run by every worker before its first task; see this_worker()
+  Call teardown;                                 ///< run by every worker that exits normally
+  TaskOptions task;                              ///< for tasks submitted without options
+  bool opens_device = true;                      ///< a worker opens its device before it is ready, not at first use
+  bool batching = true;                          ///< send tiny tasks together
+  int quarantine_after = 2;                      ///< do not retry a task that killed this many workers; 0: no limit
+  std::uint64_t recycle_after = 0;               ///< replace a worker after this many tasks; 0: never
+  std::uint64_t recycle_memory = 0;              ///< replace a worker that has more bytes of host memory; 0: never
+  std::chrono::milliseconds idle_limit{0};       ///< stop workers after this time without a task; 0: never
   std::chrono::milliseconds start_limit{60000};  ///< kill a worker that takes longer to start or exit; 0: never
-  std::chrono::milliseconds stall_report_after{60000};  ///< log a report when no task finishes for so long; 0: never
-  bool handles_interrupts = true;                       ///< Ctrl-C ends the pool's work; see docs/pool.md
-  WorkerOutput output = WorkerOutput::forwarded();      ///< where the output of workers goes
+  std::chrono::milliseconds stall_report_after{
+      60000};                                       ///< log a report when no task finishes for this long; 0: never
+  bool handles_interrupts = true;                   ///< Ctrl-C ends the pool's work; see docs/pool.md
+  WorkerOutput output = WorkerOutput::forwarded();  ///< where the output of workers goes
 };
 
 /// What a pool has done so far.

@@ -42,7 +42,7 @@ struct DeviceUser {
   std::uint64_t bytes = 0;  ///< device memory in use; 0 if unknown
 };
 
-/// A device, with what decides who can be placed on it.
+/// A device, with its memory, users and near CPUs.
 struct MachineDevice {
   DeviceInfo info;                   ///< what it is
   std::optional<MemoryInfo> memory;  ///< nullopt if the driver does not report it

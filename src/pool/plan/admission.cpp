@@ -39,7 +39,7 @@ std::size_t workers_on(const MachineDevice& device, const std::vector<Chosen>& c
   return static_cast<std::size_t>(std::ranges::count(chosen, &device));
 }
 
-void check_nobody_else(const MachineDevice& device, const Machine& machine, const char* why) {
+void check_no_other_users(const MachineDevice& device, const Machine& machine, const char* why) {
   const auto others = others_on(device, machine);
   if (others.empty()) return;
   throw Error(Errc::busy, fmt::format("{} {}, and is in use by {}", describe(device), why, users_text(others)),
@@ -88,7 +88,7 @@ void check_mode(const WorkerPlanOptions& options, const MachineDevice& device, c
                             workers),
                 "place one worker there, set `mps`, or let an administrator run `nvidia-smi -c 0`");
   }
-  check_nobody_else(device, machine, "has compute mode \"exclusive-process\"");
+  check_no_other_users(device, machine, "has compute mode \"exclusive-process\"");
 }
 
 void check_mps(const MachineDevice& device) {
@@ -147,7 +147,7 @@ void admit(const WorkerPlanOptions& options, const Machine& machine, const std::
     if (workers == 0) continue;
     if (options.mps) check_mps(device);
     check_mode(options, device, machine, workers);
-    if (options.exclusive) check_nobody_else(device, machine, "is asked for exclusively");
+    if (options.exclusive) check_no_other_users(device, machine, "is requested exclusively");
     check_budget(options, device, workers);
   }
 }

@@ -21,7 +21,7 @@ struct PoolShared {
   PoolShared(const PoolShared&) = delete;
   PoolShared& operator=(const PoolShared&) = delete;
 
-  /// Makes WorkerProcesses look at the state.
+  /// Wakes WorkerProcesses to check the state.
   void wake_processes() const noexcept;
   /// Completes the futures of refused tasks with their errors.
   void complete(const Refusals& refused) noexcept DROVER_EXCLUDES(mutex);

@@ -12,7 +12,7 @@ bool is_worth_relocating(const RelocationFacts& facts) noexcept {
   return moving < waiting;
 }
 
-// A process sees one MIG instance at most, and then nothing else.
+// A process that sees a MIG instance sees no other device.
 bool sees_other_devices(const WorkerPlan& plan, const WorkerPlanOptions& options) noexcept {
   if (!plan.device) return false;
   const DeviceInfo& info = plan.device->info;

@@ -135,8 +135,8 @@ int send_with_number(pid_t pid, pid_t tid, std::uint32_t number) noexcept {
   return static_cast<int>(::syscall(SYS_rt_tgsigqueueinfo, pid, tid, stack_signal(), &info));
 }
 
-// The calls that end with EINTR after a handler has run, whatever SA_RESTART says (signal(7)).
-std::string_view call_to_be_spared(const ThreadFacts& thread) {
+// Calls that fail with EINTR after a handler has run, even with SA_RESTART (signal(7)).
+std::string_view interruptible_call(const ThreadFacts& thread) {
   constexpr std::array<std::string_view, 18> kCalls = {
       "nanosleep",  "clock_nanosleep", "poll",          "ppoll",           "select",       "pselect6",
       "epoll_wait", "epoll_pwait",     "epoll_pwait2",  "semop",           "semtimedop",   "msgrcv",
@@ -145,7 +145,7 @@ std::string_view call_to_be_spared(const ThreadFacts& thread) {
   return std::ranges::find(kCalls, name) == kCalls.end() ? std::string_view() : name;
 }
 
-// By the number of the file in which `slot` lies, since names of memory files are anybody's.
+// Compares the inode of the memory file of `slot`, because its name is not unique.
 bool has_board_open(pid_t pid, const BoardWorker& slot, const std::filesystem::path& proc) {
   const auto address = reinterpret_cast<std::uint64_t>(&slot);
   const auto pieces = read_mapped_pieces(::getpid());
@@ -179,11 +179,11 @@ std::string reason_for_silence(const ProcessFacts& facts, pid_t tid) {
 }
 
 // Why this thread cannot answer, or must not be disturbed; empty if neither.
-std::string reason_to_spare(const ProcessFacts& facts, pid_t tid) {
+std::string reason_not_to_disturb(const ProcessFacts& facts, pid_t tid) {
   if (const char state = state_of(facts, tid); state == 'D') return fmt::format("it is {}", state_text(state));
   if (tid == facts.pid && (facts.blocked_signals & signal_bit()) != 0) return "its main thread blocks the signal";
   const auto thread = std::ranges::find(facts.threads, tid, &ThreadFacts::tid);
-  const auto spared = thread == facts.threads.end() ? std::string_view() : call_to_be_spared(*thread);
+  const auto spared = thread == facts.threads.end() ? std::string_view() : interruptible_call(*thread);
   if (!spared.empty()) return fmt::format("asleep in {}, not disturbed", spared);
   return {};
 }
@@ -276,7 +276,7 @@ StackSample sample_stack(pid_t pid, pid_t tid, BoardWorker& slot, Deadline deadl
   const auto facts = read_process_facts(pid, proc);
   if (!facts) return failed("it is gone");
   if (auto reason = reason_for_silence(*facts, tid); !reason.empty()) return failed(std::move(reason));
-  auto spared = reason_to_spare(*facts, tid);
+  auto spared = reason_not_to_disturb(*facts, tid);
   const auto other = static_cast<pid_t>(slot.stack_helper.load(std::memory_order_acquire));
   if (!spared.empty()) {
     const bool has_helper =

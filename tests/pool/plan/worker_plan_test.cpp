@@ -200,7 +200,7 @@ TEST(Exclusive, on_a_device_in_use_names_its_users) {
   EXPECT_EQ(devices_of(plan_workers({.workers = 1, .exclusive = true}, machine)), "0")
       << "this process does not count";
   expect_refused(Errc::busy, {.exclusive = true}, machine,
-                 {"cuda:1 (NVIDIA Test) is asked for exclusively", "process 77 'python3' (4.0 GiB)",
+                 {"cuda:1 (NVIDIA Test) is requested exclusively", "process 77 'python3' (4.0 GiB)",
                   "process 78 (unknown size)", "end those processes"});
   EXPECT_EQ(plan_workers({}, machine).size(), 2U) << "who shares may";
 }

@@ -1,5 +1,4 @@
 // Workers that die, hang or are stopped: the errors of their tasks, and the recovery of the pool.
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -31,13 +30,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::expect_error;
 using test::kPatience;
-
-// Whether this is the first call for this file, in any process.
-bool is_first(const std::string& marker) {
-  const int file = ::open(marker.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file >= 0) ::close(file);
-  return file >= 0;
-}
+using test::make_file;
 
 const auto heal_double = task("heal_double", [](int x) { return 2 * x; });
 const auto heal_die = task("heal_die", [](int signal) {
@@ -49,7 +42,7 @@ const auto heal_exit = task("heal_exit", [](int status) {
   std::_Exit(status);
 });
 const auto heal_die_once = task("heal_die_once", [](const std::string& marker, int x) {
-  if (is_first(marker)) static_cast<void>(::raise(SIGKILL));
+  if (make_file(marker)) static_cast<void>(::raise(SIGKILL));
   return x;
 });
 const auto heal_sleep = task("heal_sleep", [](int milliseconds) {
@@ -62,14 +55,14 @@ const auto heal_until_interrupted = task("heal_until_interrupted", [] {
     std::this_thread::sleep_for(1ms);
   }
 });
-const auto heal_touch = task("heal_touch", [](const std::string& path) { static_cast<void>(is_first(path)); });
+const auto heal_touch = task("heal_touch", [](const std::string& path) { static_cast<void>(make_file(path)); });
 const auto heal_pid = task("heal_pid", [] { return static_cast<std::int64_t>(::getpid()); });
 const auto heal_fault = task("heal_fault", [] { throw Error(Errc::device_fault, "an illegal address", "see docs"); });
 
 const auto heal_sum = task("heal_sum", [](const Tensor& tensor) { return sum(tensor); });
 // Returns true only if another one runs at the same time.
 const auto heal_meet = task("heal_meet", [](const std::string& mine, const std::string& other) {
-  static_cast<void>(is_first(mine));
+  static_cast<void>(make_file(mine));
   const auto deadline = Deadline::after(kPatience);
   while (!std::filesystem::exists(other) && !deadline.has_passed()) std::this_thread::sleep_for(1ms);
   return !deadline.has_passed();

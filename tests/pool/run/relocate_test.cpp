@@ -1,6 +1,4 @@
 // Tasks that wait for a device while a worker of another device is idle.
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -26,13 +24,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::expect_error;
 using test::kPatience;
-
-// Whether this is the first call for this file, in any process.
-bool make_file(const std::string& path) {
-  const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file >= 0) ::close(file);
-  return file >= 0;
-}
+using test::make_file;
 
 bool wait_for_file(const std::string& path) {
   const auto deadline = Deadline::after(kPatience);
