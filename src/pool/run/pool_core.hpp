@@ -39,7 +39,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
 
   void submit(const TaskPtr& task);
   /// As Future::cancel.
-  bool cancel(detail::TaskCall& task, detail::FutureState& state);
+  bool cancel(detail::TaskCall& task, detail::FutureState& future);
   void resize(std::size_t workers);
   WaitResult wait_ready(Deadline deadline);
   WaitResult join(Deadline deadline);

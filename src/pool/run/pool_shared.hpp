@@ -16,7 +16,7 @@ namespace drover {
 /// The constants of a pool, and its mutex with everything it guards. Futures are completed only while the mutex is
 /// free, because their callbacks may call the pool.
 struct PoolShared {
-  PoolShared(const Session& session, const WorkerPlanOptions& workers, const PoolOptions& options);
+  PoolShared(const Session& session_given, const WorkerPlanOptions& workers, const PoolOptions& options_given);
   ~PoolShared();
   PoolShared(const PoolShared&) = delete;
   PoolShared& operator=(const PoolShared&) = delete;
