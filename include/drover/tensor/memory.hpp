@@ -97,7 +97,7 @@ class Block {
 
 /// How work of different processes on the same memory is ordered.
 enum class Ordering : std::uint8_t {
-  timelines,  ///< streams wait for streams, and no CPU waits; devices that cannot use `host`
+  timelines,  ///< streams wait for streams, and no CPU waits; `host` where a device cannot
   host,       ///< the sender waits until its stream is done
 };
 
