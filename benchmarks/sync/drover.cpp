@@ -3,7 +3,6 @@
 #include "drover/ipc/condition.hpp"
 #include "drover/ipc/event.hpp"
 #include "drover/ipc/lock.hpp"
-#include "drover/ipc/rlock.hpp"
 #include "drover/ipc/semaphore.hpp"
 #include "sync/parts.hpp"
 

@@ -5,7 +5,6 @@
 
 #include "drover/base/error.hpp"
 #include "drover/ipc/condition.hpp"
-#include "drover/ipc/rlock.hpp"
 #include "drover/ipc/semaphore.hpp"
 #include "support.hpp"
 

@@ -15,7 +15,7 @@
 namespace drover {
 namespace {
 
-constexpr const char* kNoSocket = "a channel that was moved from, or closed, was used";
+constexpr const char* kNoSocket = "this channel is closed or was moved from";
 constexpr std::size_t kControlBytes = CMSG_SPACE(sizeof(int) * Channel::kMaxFds);
 using ControlBuffer = std::array<std::byte, kControlBytes>;
 
@@ -23,7 +23,7 @@ void attach_fds(msghdr& header, ControlBuffer& control, std::span<const int> fds
   if (fds.empty()) return;
   header.msg_control = control.data();
   header.msg_controllen = CMSG_SPACE(fds.size_bytes());
-  auto* const part = reinterpret_cast<cmsghdr*>(control.data());  // what CMSG_FIRSTHDR gives, and never null
+  auto* const part = reinterpret_cast<cmsghdr*>(control.data());  // what CMSG_FIRSTHDR returns, but never null
   part->cmsg_level = SOL_SOCKET;
   part->cmsg_type = SCM_RIGHTS;
   part->cmsg_len = CMSG_LEN(fds.size_bytes());
@@ -53,8 +53,8 @@ bool wait_ready(int fd, short events, Deadline deadline) {
   }
 }
 
-// One message, or 0 for the end. When the other end closed without reading all that we sent, the kernel reports that
-// once as a reset, ahead of the messages it still has for us; asked again it gives those.
+// One message, or 0 for the end. If the other end closed without reading everything, the kernel reports that once as
+// a reset, ahead of the messages that it still has for us; a retry receives those.
 ssize_t receive_message(int fd, msghdr& header) {
   for (int resets = 0;; ++resets) {
     const auto length = sys::retry("recvmsg", ::recvmsg, fd, &header, int{MSG_CMSG_CLOEXEC});
@@ -72,11 +72,11 @@ void check_complete(const msghdr& header, bool is_empty) {
   if ((header.msg_flags & MSG_TRUNC) != 0) {
     throw Error(Errc::corrupt,
                 fmt::format("a message of more than {} bytes came through a channel", Channel::kMaxBytes),
-                "the other end is not a drover of this version");
+                "use the same version of drover at both ends");
   }
   if (is_empty) {
     throw Error(Errc::corrupt, "descriptors without a message came through a channel",
-                "the other end is not a drover of this version");
+                "use the same version of drover at both ends");
   }
 }
 
@@ -109,8 +109,8 @@ SendResult Channel::send(std::string_view bytes, std::span<const int> fds, Deadl
 
 ssize_t Channel::send_once(std::string_view bytes, std::span<const int> fds, int flags) {
   require(socket_.is_open(), kNoSocket);
-  require(!bytes.empty() && bytes.size() <= kMaxBytes, "a channel message has 1 to 65536 bytes");
-  require(fds.size() <= kMaxFds, "a channel message carries at most 253 file descriptors");
+  require(!bytes.empty() && bytes.size() <= kMaxBytes, "a channel message must have 1 to 65536 bytes");
+  require(fds.size() <= kMaxFds, "a channel message can carry at most 253 file descriptors");
   iovec payload{const_cast<char*>(bytes.data()), bytes.size()};  // NOLINT: sendmsg only reads
   alignas(cmsghdr) ControlBuffer control{};
   msghdr header{};
@@ -127,7 +127,7 @@ ReceiveResult Channel::receive(ChannelMessage& into, Deadline deadline) {
   if (!wait_ready(socket_.get(), POLLIN, deadline)) return ReceiveResult::timed_out;
   std::vector<Fd> fds;
   fds.reserve(kMaxFds);
-  std::array<char, kMaxBytes> bytes;  // NOLINT(cppcoreguidelines-pro-type-member-init): only what comes is read
+  std::array<char, kMaxBytes> bytes;  // NOLINT(cppcoreguidelines-pro-type-member-init): only received bytes are read
   iovec payload{bytes.data(), bytes.size()};
   alignas(cmsghdr) ControlBuffer control{};
   msghdr header{};

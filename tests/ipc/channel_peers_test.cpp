@@ -32,7 +32,7 @@ using test::PeerShape;
 
 constexpr int kRounds = 50;
 
-// Sends back what comes, with a descriptor of a file into which it wrote its rank.
+// Echoes each message with a descriptor of a file that contains its rank.
 DROVER_PEER_BODY(echo_with_file) {
   for (int round = 0; round < kRounds; ++round) {
     const auto text = peer.receive_text();
@@ -78,7 +78,7 @@ DROVER_PEER_BODY(talk_through_points) {
   peer.reach("after reading one of two");
 }
 
-// Where a peer dies, and what must still be received from it before it is lost.
+// Where a peer dies, and which messages must still be received before the peer is lost.
 struct DeathCase {
   const char* point;
   std::vector<std::string> expected;
@@ -94,7 +94,7 @@ const std::vector<DeathCase>& death_cases() {
 
 class ChannelDeath : public ::testing::TestWithParam<PeerMode> {};
 
-TEST_P(ChannelDeath, what_was_sent_before_death_arrives_and_then_the_peer_is_lost) {
+TEST_P(ChannelDeath, messages_sent_before_a_death_arrive_before_peer_lost) {
   for (const auto& [point, expected] : death_cases()) {
     SCOPED_TRACE(point);
     PeerGroup group("talk_through_points", {.mode = GetParam(), .size = 1});
@@ -127,7 +127,7 @@ DROVER_PEER_BODY(read_one_and_die) {
   peer.reach("full");
 }
 
-// The sender fills the socket and sleeps in the kernel, or meets the death on its way there; either ends.
+// The sender fills the socket and sleeps in the kernel, or the peer dies before it sleeps; either wait ends.
 TEST(ChannelDeath, sender_that_waits_for_room_learns_of_the_death) {
   PeerGroup group("read_one_and_die", {.mode = PeerMode::processes, .size = 1});
   group.kill_at(0, "full");
@@ -140,8 +140,8 @@ TEST(ChannelDeath, sender_that_waits_for_room_learns_of_the_death) {
 
 DROVER_PEER_BODY(stand_still) { peer.reach("here"); }
 
-// The test would wait for ever at the end of the pipe if a writer were left anywhere.
-TEST(ChannelDeath, descriptor_on_its_way_to_a_dead_peer_is_closed) {
+// The test would wait for ever for the end of the pipe if any writer were left.
+TEST(ChannelDeath, descriptor_in_flight_to_a_dead_peer_is_closed) {
   PeerGroup group("stand_still", {.mode = PeerMode::processes, .size = 1});
   group.hold_at(0, "here");
   group.start();
@@ -158,7 +158,7 @@ TEST(ChannelDeath, descriptor_on_its_way_to_a_dead_peer_is_closed) {
   EXPECT_EQ(::read(reader.get(), &byte, 1), 0);
 }
 
-// Leaves this process room for `spare` descriptors more.
+// Limits this process to `spare` more descriptors.
 void limit_descriptors(rlim_t spare) {
   const rlim_t highest = static_cast<rlim_t>(test::open_descriptors().rbegin()->first);
   rlimit limit{};
@@ -169,29 +169,29 @@ void limit_descriptors(rlim_t spare) {
 
 DROVER_PEER_BODY(receive_more_than_fits) {
   const auto spare = static_cast<rlim_t>(std::stoi(peer.parameter("spare")));
-  // Descriptors of this program fill every number below the highest, so what is spare is known.
+  // All numbers below the highest descriptor are in use, so the spare ones are known.
   std::vector<Fd> filling;
   const int highest = test::open_descriptors().rbegin()->first;
   for (int number = 0; number < highest;) {
     filling.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     number = filling.back().get();
   }
-  // The undefined-behaviour sanitizer needs a descriptor when it meets a class with virtual functions first.
+  // The undefined-behaviour sanitizer needs a descriptor when it first checks a class with virtual functions.
   test::expect_error(Errc::busy, [] { throw Error(Errc::busy, "met before"); });
   limit_descriptors(spare);
   peer.channel().send("ready");
-  // Looking at the descriptors takes one itself, so they are counted only when there is room again.
+  // Counting descriptors needs one itself, so they are counted only when there is room again.
   ChannelMessage message;
   test::expect_error(Errc::limit_reached,
                      [&] { static_cast<void>(peer.channel().receive(message, Deadline::never())); },
                      {"too many open files", "ulimit -n"});
-  EXPECT_TRUE(message.fds.empty()) << "those that did arrive must be closed";
+  EXPECT_TRUE(message.fds.empty()) << "received descriptors must be closed";
   for (rlim_t i = 0; i < spare; ++i) {
     filling.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     EXPECT_TRUE(filling.back().is_open()) << "number " << i << " of " << spare << " has leaked";
   }
   filling.clear();
-  EXPECT_EQ(peer.receive_text(), "small") << "the channel works on";
+  EXPECT_EQ(peer.receive_text(), "small") << "the channel still works";
 }
 
 class ChannelLimits : public ::testing::TestWithParam<int> {};

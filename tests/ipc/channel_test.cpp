@@ -38,7 +38,7 @@ bool are_same_file(int one, int other) {
   return open.at(one) == open.at(other);
 }
 
-// Sends what a program that is not drover might.
+// Sends a message that drover itself never sends.
 void send_raw(const Channel& channel, std::string_view bytes, int fd = -1) {
   iovec payload{const_cast<char*>(bytes.data()), bytes.size()};  // NOLINT: sendmsg only reads
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
@@ -104,7 +104,7 @@ TEST(Channel, message_with_descriptors_arrives_whole) {
   }
 }
 
-TEST(Channel, most_descriptors_of_one_message_arrive) {
+TEST(Channel, maximum_number_of_descriptors_arrives) {
   auto [left, right] = Channel::make_pair();
   const auto file = make_memory_file("many", 1);
   left.send("x", std::vector<int>(Channel::kMaxFds, file.get()));
@@ -113,7 +113,7 @@ TEST(Channel, most_descriptors_of_one_message_arrive) {
   EXPECT_EQ(message.fds.size(), Channel::kMaxFds);
 }
 
-TEST(Channel, message_object_may_be_used_again) {
+TEST(Channel, message_object_can_be_reused) {
   auto [left, right] = Channel::make_pair();
   const auto file = make_memory_file("once", 1);
   const int number = file.get();
@@ -132,7 +132,7 @@ TEST(Channel, receive_returns_when_the_deadline_passes) {
   EXPECT_EQ(right.receive(message, Deadline::after(0s)), ReceiveResult::timed_out);
   EXPECT_EQ(right.receive(message, Deadline::after(2ms)), ReceiveResult::timed_out);
   left.send("late");
-  EXPECT_EQ(right.receive(message, Deadline::after(0s)), ReceiveResult::message) << "what is there is taken";
+  EXPECT_EQ(right.receive(message, Deadline::after(0s)), ReceiveResult::message) << "a waiting message is received";
 }
 
 TEST(Channel, closed_end_is_peer_lost_after_all_messages_were_read) {
@@ -143,10 +143,10 @@ TEST(Channel, closed_end_is_peer_lost_after_all_messages_were_read) {
   ChannelMessage message{.bytes = "old", .fds = {}};
   EXPECT_EQ(right.receive(message, Deadline::never()), ReceiveResult::peer_lost);
   EXPECT_TRUE(message.bytes.empty());
-  EXPECT_EQ(right.receive(message, Deadline::never()), ReceiveResult::peer_lost) << "and stays so";
+  EXPECT_EQ(right.receive(message, Deadline::never()), ReceiveResult::peer_lost) << "and stays lost";
 }
 
-// The kernel reports unread messages of ours as a reset, before it gives out theirs.
+// The kernel reports our unread messages as a reset before it delivers theirs.
 TEST(Channel, messages_of_a_lost_peer_arrive_even_if_ours_were_never_read) {
   auto [left, right] = Channel::make_pair();
   right.send("never read");
@@ -178,7 +178,7 @@ TEST(Channel, send_waits_until_there_is_room) {
   sender.join();
 }
 
-// Until the kernel takes no more; returns how many messages it took.
+// Sends until the socket is full; returns the number of messages sent.
 int fill(Channel& channel) {
   const std::string bytes(1000, 'x');
   int count = 0;
@@ -194,7 +194,7 @@ TEST(Channel, send_with_a_deadline_gives_up_on_a_peer_that_does_not_read) {
   EXPECT_EQ(left.send("more", {}, Deadline::after(2ms)), SendResult::timed_out);
   for (int i = 0; i < sent; ++i) EXPECT_EQ(receive_text(right).size(), 1000U);
   EXPECT_EQ(left.send("now", {}, Deadline::after(0s)), SendResult::sent);
-  EXPECT_EQ(receive_text(right), "now") << "nothing of what timed out was sent";
+  EXPECT_EQ(receive_text(right), "now") << "no part of a timed-out message was sent";
 }
 
 TEST(Channel, send_with_a_deadline_waits_for_room) {
@@ -219,7 +219,7 @@ TEST(Channel, send_with_a_deadline_carries_descriptors) {
   EXPECT_TRUE(are_same_file(message.fds[0].get(), number));
 }
 
-TEST(Channel, send_with_a_deadline_tells_of_a_lost_peer_even_while_it_waits) {
+TEST(Channel, send_with_a_deadline_reports_a_lost_peer_even_during_the_wait) {
   auto [left, right] = Channel::make_pair();
   fill(left);
   std::thread closer([&end = right] { end = Channel(Fd{}); });
@@ -228,7 +228,7 @@ TEST(Channel, send_with_a_deadline_tells_of_a_lost_peer_even_while_it_waits) {
   EXPECT_EQ(left.send("anyone?", {}, Deadline::after(0s)), SendResult::peer_lost);
 }
 
-TEST(Channel, send_with_a_deadline_throws_what_is_neither) {
+TEST(Channel, send_with_a_deadline_throws_other_errors) {
   auto [left, right] = Channel::make_pair();
   const auto send = [&, &end = left](std::string_view bytes) {
     static_cast<void>(end.send(bytes, {}, Deadline::after(0s)));
@@ -238,7 +238,7 @@ TEST(Channel, send_with_a_deadline_throws_what_is_neither) {
   test::expect_error(Errc::out_of_memory, [&] { send("x"); }, {"sendmsg", "message of 1 bytes"});
 }
 
-TEST(Channel, interrupted_calls_are_repeated) {
+TEST(Channel, interrupted_calls_are_retried) {
   auto [left, right] = Channel::make_pair();
   const FaultSeam send("sendmsg", EINTR, {.times = 2});
   const FaultSeam poll("poll", EINTR, {.times = 2});
@@ -259,14 +259,14 @@ TEST(Channel, failed_calls_are_errors_and_lose_no_message) {
   {
     const FaultSeam fail("recvmsg", ENOMEM);
     EXPECT_THROW(static_cast<void>(right.receive(message, Deadline::never())), Error);
-    EXPECT_TRUE(message.bytes.empty()) << "nothing was taken, and that can be seen";
+    EXPECT_TRUE(message.bytes.empty()) << "no message was taken";
   }
   EXPECT_EQ(receive_text(right), "kept");
   const FaultSeam fail("socketpair", EMFILE);
   test::expect_error(Errc::limit_reached, [] { static_cast<void>(Channel::make_pair()); }, {"socketpair", "channel"});
 }
 
-TEST(Channel, too_many_descriptors_on_their_way_is_limit_reached) {
+TEST(Channel, too_many_descriptors_in_flight_is_limit_reached) {
   auto [left, right] = Channel::make_pair();
   const FaultSeam fail("sendmsg", ETOOMANYREFS);
   test::expect_error(Errc::limit_reached, [&, &end = left] { end.send("x"); }, {"ulimit -n"});
@@ -278,7 +278,7 @@ TEST(Channel, descriptor_that_is_not_open_is_an_error) {
   test::expect_error(Errc::system, [&, &end = left] { end.send("x", {&closed, 1}); }, {"1 descriptors"});
 }
 
-TEST(Channel, message_longer_than_any_of_ours_is_corrupt_and_leaves_no_descriptor) {
+TEST(Channel, oversized_message_is_corrupt_and_leaves_no_descriptor) {
   auto [left, right] = Channel::make_pair();
   const auto before = test::open_descriptors();
   send_raw(left, std::string(Channel::kMaxBytes + 1, 'x'), STDERR_FILENO);
@@ -301,7 +301,7 @@ TEST(Channel, empty_message_with_descriptors_is_corrupt_and_leaves_none) {
   EXPECT_EQ(test::open_descriptors(), before);
 }
 
-TEST(Channel, descriptor_that_is_no_socket_is_an_error) {
+TEST(Channel, descriptor_that_is_not_a_socket_is_an_error) {
   Channel channel(Fd(::open("/dev/zero", O_RDWR | O_CLOEXEC)));
   ChannelMessage message;
   test::expect_error(Errc::system, [&] { static_cast<void>(channel.receive(message, Deadline::never())); },
@@ -334,7 +334,7 @@ TEST(Channel, one_thread_may_send_while_another_receives) {
   }
 }
 
-TEST(Channel, use_of_one_that_was_moved_from_is_an_error_not_a_hang) {
+TEST(Channel, use_after_move_is_an_error_not_a_hang) {
   auto [ours, theirs] = Channel::make_pair();
   const Channel taken = std::move(ours);
   ChannelMessage message;

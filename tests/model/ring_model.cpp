@@ -87,7 +87,7 @@ RingState RingModel::initial() const {
   for (int process = 0; process < kMostProcesses; ++process) {
     auto& made = process_at(state, process);
     made = fresh(process);
-    if (process >= process_count()) made.life = Life::buried;
+    if (process >= process_count()) made.life = Life::recovered;
   }
   return state;
 }
@@ -111,7 +111,7 @@ void RingModel::actions(const RingState& state, std::vector<Action>& into) const
       }
       if (state.deaths < config_.deaths) into.push_back(make_action(Kind::kill, process, 0));
     }
-    if (self.life == Life::buried && config_.are_replaced) into.push_back(make_action(Kind::replace, process, 0));
+    if (self.life == Life::recovered && config_.are_replaced) into.push_back(make_action(Kind::replace, process, 0));
   }
   const bool has_work = std::ranges::any_of(state.processes, [](const Process& p) { return p.life == Life::dead; });
   if (state.keeper.at != KeeperAt::idle || has_work) into.push_back(make_action(Kind::keeper, 0, 0));
@@ -165,7 +165,7 @@ void RingModel::complete(RingState& state, MessageNumber message) const {
 
 bool RingModel::is_at_rest(const RingState& state) const {
   const auto rests = [](const Process& p) {
-    return p.life == Life::buried ||
+    return p.life == Life::recovered ||
            (p.life == Life::alive && (p.at == At::put_begin || p.at == At::put_nothing || p.at == At::get_begin));
   };
   return state.keeper.at == KeeperAt::idle && std::ranges::all_of(state.processes, rests);
@@ -200,7 +200,7 @@ std::string RingModel::check_rest(const RingState& resting, int consumer) const 
   for (const Fate& fate : state.fates) {
     if (fate.is_published > fate.completed) return "a record that was put is never delivered";
   }
-  const auto is_free = [](const Place& place) { return place.word.state == SlotState::free; };
+  const auto is_free = [](const Place& place) { return place.word.state == RingSlotState::free; };
   if (!std::ranges::all_of(state.slots, is_free)) return "a slot is never free again";
   if (!std::ranges::all_of(state.flights, is_free)) return "a flight is never free again";
   return can_be_filled(state) ? "" : "an empty ring is full";
@@ -234,8 +234,8 @@ bool RingModel::can_be_filled(RingState& state) const {
     Word& word = slot_at(state, cursor, config_.capacity).word;
     const int ahead = word.lap - lap_at(cursor, config_.capacity);
     if (ahead < 0) return false;
-    if (ahead == 0 && word.state == SlotState::free) {
-      word.state = SlotState::writing;
+    if (ahead == 0 && word.state == RingSlotState::free) {
+      word.state = RingSlotState::writing;
       ++filled;
     }
     cursor = after(cursor, ahead, config_.capacity);

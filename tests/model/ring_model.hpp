@@ -46,7 +46,7 @@ struct RingConfig {
   int flights = 0;            ///< with flights, consumers keep records there while they work on them
   int messages = 1;           ///< per producer
   int deaths = 0;             ///< at most, at any step
-  bool are_replaced = false;  ///< a buried process is replaced by one with the same number
+  bool are_replaced = false;  ///< a recovered process is replaced by one with the same number
   int give_backs = 0;         ///< by consumers, at most
   int abandons = 0;           ///< of claimed slots by producers, at most
   Mistake mistake = Mistake::none;

@@ -21,7 +21,7 @@ inline constexpr MessageNumber kHalfWritten = 0xff;  ///< a record between its f
 /// SlotWord, with few laps.
 struct Word {
   std::uint8_t lap = 0;
-  SlotState state = SlotState::free;
+  RingSlotState state = RingSlotState::free;
   std::uint8_t owner = 0;
   friend bool operator==(const Word&, const Word&) = default;
 };
@@ -57,7 +57,7 @@ enum class At : std::uint8_t {
   read_first_half,  ///< copies the record out ...
   read_second_half,
   finish_slot,         ///< Ring::finish, or Ring::give_back
-  keep_look,           ///< QueueCore::keep_in_flight: loads a flight's word
+  keep_look,           ///< QueueView::copy_to_flight: loads a flight's word
   keep_claim,          ///< ... swaps free for writing
   keep_first_half,     ///< ... copies record and position
   keep_second_half,    ///< ...
@@ -80,7 +80,7 @@ enum class KeeperAt : std::uint8_t {
   raise_epoch,    ///< ++returned_epoch
 };
 
-enum class Life : std::uint8_t { alive, dead, buried };
+enum class Life : std::uint8_t { alive, dead, recovered };
 
 /// A producer or consumer.
 struct Process {

@@ -42,7 +42,7 @@ std::string SingleStepper::run(const std::string& command) {
 
 std::size_t SingleStepper::measure() {
   const std::string answer = run("measure");
-  bury();
+  recover();
   return std::stoul(answer);
 }
 
@@ -69,7 +69,7 @@ void SingleStepper::resume() {
   }
 }
 
-void SingleStepper::bury() { session_.bury(owner_); }
+void SingleStepper::recover() { session_.recover(owner_); }
 
 namespace {
 
@@ -99,7 +99,7 @@ std::string describe(std::size_t instructions, std::size_t count, const SingleSt
 }  // namespace
 
 std::size_t kill_at_every_instruction(SingleStepper& stepper, const StepChecks& checks, std::size_t most) {
-  const std::size_t count = measure_twice(stepper, checks.prepare, checks.check_buried);
+  const std::size_t count = measure_twice(stepper, checks.prepare, checks.check_recovered);
   const std::size_t stride = most == 0 ? 1 : std::max<std::size_t>(1, count / most);
   std::size_t kills = 0;
   std::size_t finished = 0;
@@ -109,8 +109,8 @@ std::size_t kill_at_every_instruction(SingleStepper& stepper, const StepChecks& 
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, describe(instructions, count, stepper));
     end == StepEnd::reached ? ++kills : ++finished;
     if (checks.check_dead) checks.check_dead();
-    stepper.bury();
-    checks.check_buried();
+    stepper.recover();
+    checks.check_recovered();
     if (::testing::Test::HasFailure()) break;
   }
   expect_same_way(kills + finished, finished);
@@ -128,7 +128,7 @@ std::size_t overtake_at_every_instruction(SingleStepper& stepper, const Overtake
     end == StepEnd::reached ? ++stops : ++finished;
     checks.overtake();
     stepper.resume();
-    stepper.bury();
+    stepper.recover();
     checks.check();
     if (::testing::Test::HasFailure()) break;
   }

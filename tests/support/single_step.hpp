@@ -52,16 +52,16 @@ class SingleStepper {
   /// sleep, or measured up to it.
   void on_sleep(std::function<void()> wake) { wake_ = std::move(wake); }
 
-  /// Runs the body to its end, then buries it; returns its number of instructions. Later runs follow this path.
+  /// Runs the body to its end, then recovers it; returns its number of instructions. Later runs follow this path.
   std::size_t measure();
-  /// Runs the body and kills it after `instructions`. On return the process is reaped, but not yet buried.
+  /// Runs the body and kills it after `instructions`. On return the process is reaped, but not yet recovered.
   StepEnd kill_after(std::size_t instructions);
   /// Runs the body and stops it after `instructions`, until `resume`.
   StepEnd pause_after(std::size_t instructions);
   /// Resumes a stopped process and waits for its end; fails the test if it does not end as expected.
   void resume();
   /// Recovers everything that the last process held, as the keeper does.
-  void bury();
+  void recover();
 
   /// The participant number of the last process.
   [[nodiscard]] Owner owner() const noexcept { return owner_; }
@@ -79,17 +79,17 @@ class SingleStepper {
   std::string place_;
 };
 
-/// Measures, then for every instruction: `prepare`, kill, `check_dead`, bury, `check_buried`. Returns the number of
-/// kills. Tries about `most` instructions, evenly spread, or all if `most` is 0.
+/// Measures, then for every instruction: `prepare`, kill, `check_dead`, recover, `check_recovered`. Returns the
+/// number of kills. Tries about `most` instructions, evenly spread, or all if `most` is 0.
 struct StepChecks {
-  std::function<void()> prepare;       ///< sets up the state that the body expects
-  std::function<void()> check_dead;    ///< after the death, before the recovery
-  std::function<void()> check_buried;  ///< after the recovery
+  std::function<void()> prepare;          ///< sets up the state that the body expects
+  std::function<void()> check_dead;       ///< after the death, before the recovery
+  std::function<void()> check_recovered;  ///< after the recovery
 };
 std::size_t kill_at_every_instruction(SingleStepper& stepper, const StepChecks& checks, std::size_t most = 0);
 
-/// Measures, then for every instruction: `prepare`, stop, `overtake`, resume to the end, bury, `check`. Returns the
-/// number of stops.
+/// Measures, then for every instruction: `prepare`, stop, `overtake`, resume to the end, recover, `check`. Returns
+/// the number of stops.
 struct OvertakeChecks {
   std::function<void()> prepare;   ///< sets up the state that the body expects
   std::function<void()> overtake;  ///< actions of others while the process is stopped

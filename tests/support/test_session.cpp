@@ -146,21 +146,21 @@ Owner TestSession::invite(Channel& channel, std::span<const ObjectHandle> object
 }
 
 Owner TestSession::next_owner() {
-  if (!buried_.empty()) {
-    const Owner owner = buried_.back();
-    buried_.pop_back();
+  if (!recovered_.empty()) {
+    const Owner owner = recovered_.back();
+    recovered_.pop_back();
     return owner;
   }
   if (last_ == kMaxParticipants) throw std::logic_error("too many participants of a test session");
   return ++last_;
 }
 
-void TestSession::bury(Owner dead) {
+void TestSession::recover(Owner dead) {
   const MutexLock lock(*mutex_);
   --page_of(*page_).present;
   ++page_of(*page_).departed;
   table_->depart(dead, 1);
-  buried_.push_back(dead);
+  recovered_.push_back(dead);
 }
 
 void TestSession::end() {

@@ -16,7 +16,7 @@
 namespace drover::test {
 
 /// Keeps shared objects for a test and its peers, and recovers them when the test reports a death. Before it calls
-/// `bury`, the test must know that the participant is dead (PeerGroup::wait, or a joined thread).
+/// `recover`, the test must know that the participant is dead (PeerGroup::wait, or a joined thread).
 class TestSession {
  public:
   TestSession();
@@ -26,7 +26,7 @@ class TestSession {
   /// Invites a process peer as a new participant with these objects; returns its number.
   Owner invite(Channel& channel, std::span<const ObjectHandle> objects);
   /// Recovers everything that a dead participant held, as the keeper would.
-  void bury(Owner dead);
+  void recover(Owner dead);
   /// Ends the session: from now on every check of a participant throws, as if the keeper had died.
   void end();
   /// Number of objects with a file. Thread-safe, because a thread of the library may open and close some meanwhile.

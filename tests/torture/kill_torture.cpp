@@ -16,7 +16,6 @@
 
 #include "drover/base/clock.hpp"
 #include "drover/ipc/lock.hpp"
-#include "drover/ipc/rlock.hpp"
 #include "drover/ipc/semaphore.hpp"
 #include "ipc/wake/cell_lock.hpp"
 #include "torture/queue_probe.hpp"
@@ -77,7 +76,7 @@ class Round {
     for (const Participant* each : victims) ::kill(each->pid, SIGKILL);
     for (Participant* each : victims) reap(*each);
     std::ranges::shuffle(victims, random_);
-    for (Participant* each : victims) bury(*each);
+    for (Participant* each : victims) recover(*each);
     do_mischief();
     for (Participant* each : victims) start(*each);
     report_.kills += victims.size();
@@ -107,7 +106,7 @@ class Round {
   void finish() {
     for (Participant& each : participants_) ::kill(each.pid, SIGKILL);
     for (Participant& each : participants_) reap(each);
-    for (Participant& each : participants_) bury(each);
+    for (Participant& each : participants_) recover(each);
     drain();
     check_whole();
     const Ledger::Sums sums = ledger_.sum_up();
@@ -175,11 +174,11 @@ class Round {
 
   // Settles the account of a dead participant, then recovers what it held. In this order, because after the recovery
   // others act.
-  void bury(Participant& each) {
-    report_.writing_by_dead += probe_.held(each.owner, SlotState::writing);
-    report_.reading_by_dead += probe_.held(each.owner, SlotState::reading);
+  void recover(Participant& each) {
+    report_.writing_by_dead += probe_.held(each.owner, RingSlotState::writing);
+    report_.reading_by_dead += probe_.held(each.owner, RingSlotState::reading);
     settle(each);
-    session_.bury(each.owner, each.pid);
+    session_.recover(each.owner, each.pid);
     each.owner = kNobody;
     each.pid = 0;
   }
@@ -190,7 +189,7 @@ class Round {
       ProducerLedger& ledger = page.producers[each.index];
       const MessageId id{.producer = each.index, .number = ledger.intended};
       if (id.number == ledger.reported) return;
-      if (probe_.held(each.owner, SlotState::writing) > 0) {
+      if (probe_.held(each.owner, RingSlotState::writing) > 0) {
         ledger_.forbid(id);
       } else {
         ledger_.note_uncertain(id);
@@ -244,9 +243,9 @@ class Round {
 
   void do_mischief() {
     if (mischief_ == Mischief::none) return;
-    if (mischief_ == Mischief::bury_the_living) {
+    if (mischief_ == Mischief::recover_the_living) {
       for (int looks = 0; looks < 10'000; ++looks) {
-        if (const Owner owner = probe_.somebody_busy(random_()); owner != kNobody) session_.bury_alive(owner);
+        if (const Owner owner = probe_.somebody_busy(random_()); owner != kNobody) session_.recover_alive(owner);
       }
       return;
     }

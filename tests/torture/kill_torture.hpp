@@ -1,4 +1,5 @@
-// tests/torture/kill_torture.hpp: kills processes at random moments, buries and replaces them, and checks the ledger.
+// tests/torture/kill_torture.hpp: kills processes at random moments, recovers and replaces them, and checks the
+// ledger.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +11,16 @@
 
 namespace drover::test {
 
-/// A fault that the driver injects after each burial, to test that the checks notice it.
+/// A fault that the driver injects after each recovery, to test that the checks notice it.
 enum class Mischief {
   none,
-  bury_the_living,  ///< recovers processes before they are dead
-  steal,            ///< takes a message without recording it
-  forge,            ///< puts a message that no producer has put
-  tear,             ///< puts a message with a wrong byte
-  repeat,           ///< takes a message, records it, and puts it again
-  keep_a_block,     ///< allocates memory and never frees it
-  enter_a_lock,     ///< changes the data of a lock without holding it
+  recover_the_living,  ///< recovers processes before they are dead
+  steal,               ///< takes a message without recording it
+  forge,               ///< puts a message that no producer has put
+  tear,                ///< puts a message with a wrong byte
+  repeat,              ///< takes a message, records it, and puts it again
+  keep_a_block,        ///< allocates memory and never frees it
+  enter_a_lock,        ///< changes the data of a lock without holding it
 };
 
 /// Options of `torture`.

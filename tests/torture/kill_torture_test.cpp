@@ -58,7 +58,7 @@ TEST(KillTortureTeeth, every_mischief_is_noticed) {
   EXPECT_PRED2(contains, what_is_noticed("1:1", Mischief::repeat), "wrong");
   EXPECT_PRED2(contains, what_is_noticed("2:2 large, loans", Mischief::keep_a_block), "blocks are in use at the end");
   EXPECT_PRED2(contains, what_is_noticed("4 holders", Mischief::enter_a_lock), "broken locks");
-  EXPECT_NE(what_is_noticed("4:4", Mischief::bury_the_living), "nothing was noticed");
+  EXPECT_NE(what_is_noticed("4:4", Mischief::recover_the_living), "nothing was noticed");
 }
 
 class KillTorture : public ::testing::TestWithParam<Mix> {};

@@ -12,7 +12,7 @@
 #include "drover/base/mapping.hpp"
 #include "drover/ipc/queue.hpp"
 #include "ipc/ledger/ledger_support.hpp"
-#include "ipc/ledger/slab_book.hpp"
+#include "ipc/ledger/open_ledger.hpp"
 #include "ipc/object/object_layout.hpp"
 #include "support/single_step.hpp"
 #include "torture/queue_probe.hpp"
@@ -24,10 +24,10 @@ constexpr QueueOptions kOptions{.capacity = 3, .bytes = 16384, .in_flight = 2};
 constexpr std::uint64_t kSlabBytes = 64 * 1024;
 constexpr std::size_t kLarge = 1500;  // a message stored in a block of the queue
 
-std::shared_ptr<SlabBook> open_slab(const Invited& invited) {
-  return SlabBook::open(invited.membership, invited.handles.at(1));
+std::shared_ptr<OpenLedger> open_slab(const Invited& invited) {
+  return OpenLedger::open(invited.membership, invited.handles.at(1));
 }
-std::vector<Lease> two_leases(SlabBook& slab) {
+std::vector<Lease> two_leases(OpenLedger& slab) {
   std::vector<Lease> leases;
   leases.push_back(slab.allocate(3000));
   leases.push_back(slab.allocate(700));
@@ -119,7 +119,7 @@ class LeaseSingleStep : public ::testing::Test {
   }
 
   // Pending messages arrive whole, with their leases; afterwards no lease is left and every block is free.
-  void check_buried(std::size_t leases) {
+  void check_recovered(std::size_t leases) {
     const std::set<MessageKey> owed = owed_ ? *owed_ : probe_.owed();
     owed_.reset();
     std::set<MessageKey> keys;
@@ -138,12 +138,13 @@ class LeaseSingleStep : public ::testing::Test {
     SingleStepper stepper(session_, body, {queue_.handle(), slab_->object().handle()});
     return kill_at_every_instruction(stepper, {.prepare = prepare,
                                                .check_dead = [this] { owed_ = probe_.owed(); },
-                                               .check_buried = [this, leases] { check_buried(leases); }});
+                                               .check_recovered = [this, leases] { check_recovered(leases); }});
   }
 
   TestSession session_;
   std::shared_ptr<Membership> member_ = session_.join();
-  std::shared_ptr<SlabBook> slab_ = SlabBook::make(member_, kSlabBytes, make_memory_file("stepped slab", kSlabBytes));
+  std::shared_ptr<OpenLedger> slab_ =
+      OpenLedger::make(member_, kSlabBytes, make_memory_file("stepped slab", kSlabBytes));
   Queue queue_{member_, kOptions};
   QueueProbe probe_{member_->open(queue_.handle())};
   LedgerView view_{slab_->object().layout(), slab_geometry(slab_->object().spec())};

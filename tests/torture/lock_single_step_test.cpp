@@ -9,7 +9,6 @@
 
 #include "drover/ipc/event.hpp"
 #include "drover/ipc/lock.hpp"
-#include "drover/ipc/rlock.hpp"
 #include "drover/ipc/semaphore.hpp"
 #include "drover/ipc/value.hpp"
 #include "support/single_step.hpp"
@@ -80,7 +79,7 @@ class LockSingleStep : public ::testing::Test {
     bool was_held = false;
     return kill_at_every_instruction(stepper, {.prepare = [] {},
                                                .check_dead = [&] { was_held = lock.is_held(); },
-                                               .check_buried = [&] { expect_free(lock, was_held); }});
+                                               .check_recovered = [&] { expect_free(lock, was_held); }});
   }
 
   // The test holds the lock until the process sleeps, then releases it to the process.
@@ -96,7 +95,7 @@ class LockSingleStep : public ::testing::Test {
       was_held = lock.is_held();
     };
     const auto prepare = [&] { ASSERT_EQ(lock.acquire(), LockResult::acquired); };
-    return kill_at_every_instruction(stepper, {.prepare = prepare, .check_dead = check_dead, .check_buried = [&] {
+    return kill_at_every_instruction(stepper, {.prepare = prepare, .check_dead = check_dead, .check_recovered = [&] {
                                                  expect_free(lock, was_held);
                                                }});
   }
@@ -128,15 +127,16 @@ TEST_F(LockSingleStep, killed_before_during_and_after_sleeping_for_an_rlock) {
 TEST_F(LockSingleStep, killed_with_a_permit_gives_it_back) {
   Semaphore semaphore(member_, 2);
   SingleStepper stepper(session_, "acquire_and_release_permit", {semaphore.handle()});
-  const auto check_buried = [&] {
+  const auto check_recovered = [&] {
     EXPECT_EQ(semaphore.value(), 2U);
     ASSERT_TRUE(semaphore.try_acquire());
     ASSERT_TRUE(semaphore.try_acquire());
     ASSERT_FALSE(semaphore.try_acquire());
     semaphore.release(2);
   };
-  EXPECT_GT(kill_at_every_instruction(stepper, {.prepare = [] {}, .check_dead = {}, .check_buried = check_buried}),
-            30U);
+  EXPECT_GT(
+      kill_at_every_instruction(stepper, {.prepare = [] {}, .check_dead = {}, .check_recovered = check_recovered}),
+      30U);
 }
 
 TEST_F(LockSingleStep, killed_before_during_and_after_sleeping_for_a_permit) {
@@ -150,20 +150,20 @@ TEST_F(LockSingleStep, killed_before_during_and_after_sleeping_for_a_permit) {
   stepper.on_sleep(give_back);
   EXPECT_GT(kill_at_every_instruction(stepper, {.prepare = prepare,
                                                 .check_dead = give_back,
-                                                .check_buried = [&] { EXPECT_EQ(semaphore.value(), 1U); }}),
+                                                .check_recovered = [&] { EXPECT_EQ(semaphore.value(), 1U); }}),
             60U);
 }
 
 TEST_F(LockSingleStep, killed_in_a_change_of_a_value_leaves_the_old_or_the_new) {
   Value<std::uint64_t> value(member_, 0);
   SingleStepper stepper(session_, "change_value", {value.handle()});
-  const auto check_buried = [&] {
+  const auto check_recovered = [&] {
     const std::uint64_t found = value.load();
     EXPECT_TRUE(found == 0 || found == ~std::uint64_t{0}) << "half changed: " << found;
     EXPECT_EQ(value.update([](std::uint64_t number) { return number + 1; }), found + 1);
   };
   EXPECT_GT(kill_at_every_instruction(
-                stepper, {.prepare = [&] { value.store(0); }, .check_dead = {}, .check_buried = check_buried}),
+                stepper, {.prepare = [&] { value.store(0); }, .check_dead = {}, .check_recovered = check_recovered}),
             30U);
 }
 
@@ -171,12 +171,12 @@ TEST_F(LockSingleStep, killed_before_during_and_after_sleeping_for_an_event) {
   Event event(member_);
   SingleStepper stepper(session_, "wait_for_event", {event.handle()});
   stepper.on_sleep([&] { event.set(); });
-  const auto check_buried = [&] {
+  const auto check_recovered = [&] {
     event.set();
     EXPECT_EQ(event.wait(Deadline::after({})), WaitResult::done);
   };
   EXPECT_GT(kill_at_every_instruction(
-                stepper, {.prepare = [&] { event.clear(); }, .check_dead = {}, .check_buried = check_buried}),
+                stepper, {.prepare = [&] { event.clear(); }, .check_dead = {}, .check_recovered = check_recovered}),
             30U);
 }
 

@@ -110,24 +110,24 @@ class Overtake : public ::testing::Test {
   // and another consumer had died earlier, so that everybody searches.
   void let_dead_have_slot_and_flight() {
     const QueueView queue = view();
-    ReadLook look;
+    ReadScan scan;
     RingCursors cursors;
-    const auto position = queue.ring.claim_for_reading(cursors, kDead, look);
+    const auto position = queue.ring.claim_for_reading(cursors, kDead, scan);
     ASSERT_TRUE(position.has_value());
     Flight& flight = queue.flights[0];
-    ASSERT_EQ(state_of(flight.word.load()), SlotState::free);
+    ASSERT_EQ(state_of(flight.word.load()), RingSlotState::free);
     flight.position = *position;
     flight.record.copy_from(queue.ring.slot(*position).record);
-    flight.word = make_slot_word(flight.word.load() >> kLapShift, SlotState::reading, kDead);
+    flight.word = make_slot_word(flight.word.load() >> kLapShift, RingSlotState::reading, kDead);
     ++queue.ring.head().returned_epoch;
   }
 
   // One slot is half written, one is being read.
   void let_dead_have_slots() {
     const QueueView queue = view();
-    ReadLook look;
+    ReadScan scan;
     RingCursors cursors;
-    ASSERT_TRUE(queue.ring.claim_for_reading(cursors, kDead, look).has_value());
+    ASSERT_TRUE(queue.ring.claim_for_reading(cursors, kDead, scan).has_value());
     ASSERT_TRUE(queue.ring.claim_for_writing(cursors, kDead).has_value());
     ++queue.ring.head().returned_epoch;
   }

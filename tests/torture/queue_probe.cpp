@@ -47,8 +47,8 @@ QueueProbe::QueueProbe(const OpenObject& object) : view_(layout_of(object.data),
 
 std::set<MessageKey> QueueProbe::owed() const {
   const auto is_owed = [](SlotWord word) {
-    const SlotState state = state_of(word);
-    return state == SlotState::ready || state == SlotState::reading || state == SlotState::returned;
+    const RingSlotState state = state_of(word);
+    return state == RingSlotState::ready || state == RingSlotState::reading || state == RingSlotState::returned;
   };
   std::set<MessageKey> keys;
   for (std::uint64_t index = 0; index < view_.ring.capacity(); ++index) {
@@ -65,7 +65,7 @@ std::set<MessageKey> QueueProbe::owed() const {
 std::string QueueProbe::not_free() const {
   std::string text;
   const auto add = [&](const char* what, std::uint64_t index, SlotWord word) {
-    if (state_of(word) == SlotState::free) return;
+    if (state_of(word) == RingSlotState::free) return;
     text += fmt::format("{} {} is in state {} of owner {}; ", what, index, static_cast<int>(state_of(word)),
                         owner_of(word));
   };
@@ -75,7 +75,7 @@ std::string QueueProbe::not_free() const {
   return text;
 }
 
-std::uint64_t QueueProbe::held(Owner owner, SlotState state) const {
+std::uint64_t QueueProbe::held(Owner owner, RingSlotState state) const {
   std::uint64_t count = 0;
   const auto add = [&](SlotWord word) { count += owner_of(word) == owner && state_of(word) == state ? 1U : 0U; };
   for (std::uint64_t index = 0; index < view_.ring.capacity(); ++index) add(view_.ring.slot(index).word.load());
@@ -89,7 +89,7 @@ Owner QueueProbe::somebody_busy(std::uint64_t start) const {
     const std::uint64_t index = (start + tried) % places;
     const SlotWord word = index < view_.ring.capacity() ? view_.ring.slot(index).word.load()
                                                         : view_.flights[index - view_.ring.capacity()].word.load();
-    if (state_of(word) == SlotState::writing || state_of(word) == SlotState::reading) return owner_of(word);
+    if (state_of(word) == RingSlotState::writing || state_of(word) == RingSlotState::reading) return owner_of(word);
   }
   return kNobody;
 }

@@ -108,8 +108,8 @@ class QueueSingleStep : public ::testing::Test {
     expect_whole();
   }
 
-  // In the measuring run nobody has probed the queue before the burial.
-  void check_buried() {
+  // In the measuring run nobody has probed the queue before the recovery.
+  void check_recovered() {
     expect_only(owed_ ? *owed_ : probe_.owed());
     owed_.reset();
   }
@@ -132,7 +132,7 @@ class QueueSingleStep : public ::testing::Test {
     SingleStepper stepper(session_, body, {queue_.handle()});
     return kill_at_every_instruction(stepper, {.prepare = prepare,
                                                .check_dead = [this] { owed_ = probe_.owed(); },
-                                               .check_buried = [this] { check_buried(); }});
+                                               .check_recovered = [this] { check_recovered(); }});
   }
 
   TestSession session_;
@@ -225,7 +225,7 @@ TEST_F(QueueSingleStep, killed_before_during_and_after_sleeping_for_a_message) {
   stepper.on_sleep([this] { put(kSmall); });
   const auto kills = kill_at_every_instruction(stepper, {.prepare = [] {},
                                                          .check_dead = [this] { owed_ = probe_.owed(); },
-                                                         .check_buried = [this] { check_buried(); }});
+                                                         .check_recovered = [this] { check_recovered(); }});
   EXPECT_GT(kills, 100U);
   EXPECT_GT(last_number_, kills / 10) << "it slept too rarely";
 }
@@ -241,7 +241,7 @@ TEST_F(QueueSingleStep, killed_before_during_and_after_sleeping_for_room) {
   });
   EXPECT_GT(kill_at_every_instruction(stepper, {.prepare = fill,
                                                 .check_dead = [this] { owed_ = probe_.owed(); },
-                                                .check_buried = [this] { check_buried(); }}),
+                                                .check_recovered = [this] { check_recovered(); }}),
             100U);
 }
 

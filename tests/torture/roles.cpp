@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 
 #include "drover/ipc/lock.hpp"
-#include "drover/ipc/rlock.hpp"
 #include "drover/ipc/semaphore.hpp"
 #include "torture/queue_probe.hpp"
 

@@ -113,14 +113,15 @@ TEST_F(ConditionSingleStep, killed_before_during_and_after_a_wait) {
     is_notified = condition_.notify() == 1;
   });
   const auto prepare = [&] { is_notified = false; };
-  const auto check_buried = [&] {
+  const auto check_recovered = [&] {
     if (places_.empty()) add_waiter();
     const bool is_told = acquire_and_release() == LockResult::acquired_after_death;
     EXPECT_EQ(condition_.waiting(), is_told || is_notified ? 0U : 1U);
     remove_waiters();
   };
-  EXPECT_GT(kill_at_every_instruction(stepper, {.prepare = prepare, .check_dead = {}, .check_buried = check_buried}),
-            60U);
+  EXPECT_GT(
+      kill_at_every_instruction(stepper, {.prepare = prepare, .check_dead = {}, .check_recovered = check_recovered}),
+      60U);
 }
 
 TEST_F(ConditionSingleStep, killed_while_it_notifies_leaves_nobody_waiting) {
@@ -129,13 +130,14 @@ TEST_F(ConditionSingleStep, killed_while_it_notifies_leaves_nobody_waiting) {
     add_waiter();
     add_waiter();
   };
-  const auto check_buried = [&] {
+  const auto check_recovered = [&] {
     static_cast<void>(acquire_and_release());
     EXPECT_EQ(condition_.waiting(), 0U);
     remove_waiters();
   };
-  EXPECT_GT(kill_at_every_instruction(stepper, {.prepare = prepare, .check_dead = {}, .check_buried = check_buried}),
-            60U);
+  EXPECT_GT(
+      kill_at_every_instruction(stepper, {.prepare = prepare, .check_dead = {}, .check_recovered = check_recovered}),
+      60U);
 }
 
 TEST_F(SyncSingleStep, killed_before_during_and_after_sleeping_at_a_barrier_breaks_it) {
@@ -145,14 +147,15 @@ TEST_F(SyncSingleStep, killed_before_during_and_after_sleeping_at_a_barrier_brea
     if (barrier.waiting() == 0) return;
     EXPECT_TRUE(barrier.wait().is_passed());
   });
-  const auto check_buried = [&] {
+  const auto check_recovered = [&] {
     EXPECT_TRUE(barrier.is_broken());
     EXPECT_EQ(barrier.wait().kind, BarrierResult::Kind::broken);
     barrier.reset();
     EXPECT_EQ(barrier.waiting(), 0U);
   };
-  EXPECT_GT(kill_at_every_instruction(stepper, {.prepare = [] {}, .check_dead = {}, .check_buried = check_buried}),
-            60U);
+  EXPECT_GT(
+      kill_at_every_instruction(stepper, {.prepare = [] {}, .check_dead = {}, .check_recovered = check_recovered}),
+      60U);
 }
 
 // With a process announced as asleep, so that the path includes the wake-up.
@@ -165,15 +168,16 @@ TEST_F(SyncSingleStep, killed_in_the_set_of_an_event_leaves_it_set_or_clear_and_
     event.clear();
     announced = announce_sleep(bell);
   };
-  const auto check_buried = [&] {
+  const auto check_recovered = [&] {
     EXPECT_NE(bell.word, announced);
     const WaitResult expected = event.is_set() ? WaitResult::done : WaitResult::timed_out;
     EXPECT_EQ(event.wait(Deadline::after({})), expected);
     event.set();
     EXPECT_EQ(event.wait(Deadline::after({})), WaitResult::done);
   };
-  EXPECT_GT(kill_at_every_instruction(stepper, {.prepare = prepare, .check_dead = {}, .check_buried = check_buried}),
-            30U);
+  EXPECT_GT(
+      kill_at_every_instruction(stepper, {.prepare = prepare, .check_dead = {}, .check_recovered = check_recovered}),
+      30U);
 }
 
 TEST_F(SyncSingleStep, killed_in_the_release_of_anothers_permit_has_released_it_or_not) {
@@ -184,15 +188,15 @@ TEST_F(SyncSingleStep, killed_in_the_release_of_anothers_permit_has_released_it_
     left.reset();
     ASSERT_TRUE(semaphore.try_acquire());
   };
-  const auto check_buried = [&] {
+  const auto check_recovered = [&] {
     EXPECT_EQ(semaphore.value(), left.value_or(2));  // the death changes nothing
     if (semaphore.value() == 1) semaphore.release();
     EXPECT_EQ(semaphore.value(), 2U);
     expect_error(Errc::invalid_argument, [&] { semaphore.release(); });
   };
-  EXPECT_GT(kill_at_every_instruction(
-                stepper,
-                {.prepare = prepare, .check_dead = [&] { left = semaphore.value(); }, .check_buried = check_buried}),
+  EXPECT_GT(kill_at_every_instruction(stepper, {.prepare = prepare,
+                                                .check_dead = [&] { left = semaphore.value(); },
+                                                .check_recovered = check_recovered}),
             30U);
 }
 
@@ -204,9 +208,9 @@ TEST_F(SyncSingleStep, killed_in_the_release_of_the_permit_of_a_dead_process_cre
     const auto dead = session_.join();
     Semaphore theirs(dead, semaphore.handle());
     ASSERT_TRUE(theirs.try_acquire());
-    session_.bury(dead->self());
+    session_.recover(dead->self());
   };
-  const auto check_buried = [&] {
+  const auto check_recovered = [&] {
     EXPECT_EQ(semaphore.value(), 2U);
     try {
       semaphore.release();  // if the dead process had not done so
@@ -216,8 +220,9 @@ TEST_F(SyncSingleStep, killed_in_the_release_of_the_permit_of_a_dead_process_cre
     EXPECT_EQ(semaphore.value(), 2U);
     expect_error(Errc::invalid_argument, [&] { semaphore.release(); });
   };
-  EXPECT_GT(kill_at_every_instruction(stepper, {.prepare = prepare, .check_dead = {}, .check_buried = check_buried}),
-            30U);
+  EXPECT_GT(
+      kill_at_every_instruction(stepper, {.prepare = prepare, .check_dead = {}, .check_recovered = check_recovered}),
+      30U);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ ObjectHandle TortureSession::create(const ObjectSpec& spec) {
 OpenObject TortureSession::object(const ObjectHandle& handle) const { return driver_->open(handle); }
 
 Owner TortureSession::admit() {
-  Owner owner = last_buried_ == kNobody ? Owner{kDriver + 1} : last_buried_;
+  Owner owner = last_recovered_ == kNobody ? Owner{kDriver + 1} : last_recovered_;
   while (present_.contains(owner)) ++owner;
   if (owner > kMaxParticipants) throw std::logic_error("too many participants");
   present_.insert(owner);
@@ -82,16 +82,16 @@ std::shared_ptr<Membership> TortureSession::take_part(Owner owner) const {
   return std::make_shared<Member>(owner, objects_, *reinterpret_cast<const Page*>(page_memory_.data()));
 }
 
-void TortureSession::bury(Owner owner, pid_t pid) {
+void TortureSession::recover(Owner owner, pid_t pid) {
   auto& page = *reinterpret_cast<Page*>(page_memory_.data());
   --page.present;
   ++page.departed;
   table_.depart(owner, pid);
   present_.erase(owner);
-  last_buried_ = owner;
+  last_recovered_ = owner;
 }
 
-void TortureSession::bury_alive(Owner owner) {
+void TortureSession::recover_alive(Owner owner) {
   for (const OpenObject& object : objects_) {
     info_of(object.spec.kind).recover(layout_of(object.data), object.spec, owner);
   }

@@ -30,10 +30,10 @@ class TortureSession {
   /// In the forked child: the membership with that number.
   [[nodiscard]] std::shared_ptr<Membership> take_part(Owner owner) const;
   /// Recovers everything that a dead participant held and frees its number. Requires: reaped.
-  void bury(Owner owner, pid_t pid);
+  void recover(Owner owner, pid_t pid);
 
   /// Recovers a living participant, which is always a fault.
-  void bury_alive(Owner owner);
+  void recover_alive(Owner owner);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return table_.bytes(); }
 
@@ -45,7 +45,7 @@ class TortureSession {
   ObjectTable table_;
   std::vector<OpenObject> objects_;
   std::set<Owner> present_;
-  Owner last_buried_ = kNobody;
+  Owner last_recovered_ = kNobody;
   std::shared_ptr<Membership> driver_;
 };
 

@@ -1,4 +1,4 @@
-// drover/ipc/barrier.hpp: a place where a number of threads wait for each other.
+// drover/ipc/barrier.hpp: a point where a fixed number of threads wait for each other.
 #pragma once
 
 #include <sys/types.h>
@@ -13,25 +13,25 @@ namespace drover {
 
 /// How a wait at a barrier ended.
 struct [[nodiscard]] BarrierResult {
-  /// The kinds of end.
+  /// The possible outcomes.
   enum class Kind {
-    passed,     ///< all came
-    timed_out,  ///< the deadline passed first, and the barrier is broken by that
-    broken,     ///< somebody died, timed out, or called `abort` or `reset`
+    passed,     ///< all parties arrived
+    timed_out,  ///< the deadline passed first, which has broken the barrier
+    broken,     ///< a party died, timed out, or called `abort` or `reset`
   };
-  Kind kind = Kind::passed;  ///< which
-  std::uint32_t index = 0;   ///< if passed: from 0, in the order of arrival, different for each of a round
+  Kind kind = Kind::passed;  ///< the outcome
+  std::uint32_t index = 0;   ///< if passed: order of arrival in the round, from 0
 
-  /// Whether all came.
+  /// Whether all parties arrived.
   [[nodiscard]] bool is_passed() const noexcept { return kind == Kind::passed; }
-  /// True for exactly one of each round that was passed.
+  /// True for exactly one party of each passed round.
   [[nodiscard]] bool is_leader() const noexcept { return is_passed() && index == 0; }
 };
 
-/// Lets `parties` threads pass when all of them have come, round after round. It breaks, and stays so until `reset`,
-/// when one of them gives up, or when a participant that has it open dies: then nobody waits in vain, neither those
-/// who are there nor those who come. A participant that closes it in order breaks nothing; one whose last opening is
-/// closed by an exception on its way breaks it as if it had died. All functions are safe for all threads.
+/// Lets `parties` threads pass when all of them have arrived, round after round. It breaks when a party's deadline
+/// passes, or when a participant that has it open dies, and stays broken until `reset`; current and later waits then
+/// end at once. A participant that closes it in good order does not break it; one whose last opening is closed during
+/// stack unwinding breaks it as a death does. All functions are safe for all threads.
 class Barrier {
  public:
   /// The most parties.
@@ -47,19 +47,19 @@ class Barrier {
   Barrier& operator=(Barrier&& other) noexcept;
   ~Barrier();
 
-  /// Waits until all parties have come. Throws `Errc::peer_lost` when the session is over.
+  /// Waits until all parties have arrived. Throws `Errc::peer_lost` when the session is over.
   BarrierResult wait(Deadline deadline = Deadline::never());
-  /// Makes it whole and empty again. Whoever waits gets `broken`.
+  /// Starts a new round and repairs a broken barrier. Current waits return `broken`.
   void reset();
   /// Breaks it.
   void abort();
   /// Whether it is broken.
   [[nodiscard]] bool is_broken() const noexcept;
-  /// How many must come.
+  /// The number of parties.
   [[nodiscard]] std::uint32_t parties() const noexcept;
-  /// How many have come in this round.
+  /// Parties that have arrived in this round.
   [[nodiscard]] std::uint32_t waiting() const noexcept;
-  /// The process that was last to die with the barrier open; 0 if none did. Known a moment after the barrier breaks.
+  /// The last process that died with the barrier open; 0 if none did. Set shortly after the barrier breaks.
   [[nodiscard]] pid_t last_lost() const noexcept;
 
   /// The name by which others open it.

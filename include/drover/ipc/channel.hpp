@@ -17,14 +17,14 @@ namespace drover {
 
 /// One message with the descriptors that came with it.
 struct ChannelMessage {
-  std::string bytes;    ///< as sent, whole
-  std::vector<Fd> fds;  ///< now owned here, closed on exec
+  std::string bytes;    ///< the whole message
+  std::vector<Fd> fds;  ///< owned here, closed on exec
 };
 
 /// How a send with a deadline ended.
 enum class [[nodiscard]] SendResult {
-  sent,       ///< the message is on its way, whole
-  timed_out,  ///< the other end had too much unread until the deadline passed; nothing was sent
+  sent,       ///< the whole message is in flight
+  timed_out,  ///< the other end's buffer was full until the deadline; nothing was sent
   peer_lost,  ///< the other end is closed or its process is dead; nothing was sent
 };
 
@@ -32,35 +32,35 @@ enum class [[nodiscard]] SendResult {
 enum class [[nodiscard]] ReceiveResult {
   message,    ///< one message was stored
   timed_out,  ///< the deadline passed first
-  peer_lost,  ///< the other end is closed or its process is dead, and nothing is left to read
+  peer_lost,  ///< the other end is closed or its process is dead, and all its messages were read
 };
 
-/// One end of a local socket that keeps messages apart and carries file descriptors (SOCK_SEQPACKET,
-/// SCM_RIGHTS). For control, not for bulk data: large things travel as descriptors. Move-only. One thread at a
-/// time may send and one receive.
+/// One end of a local socket that preserves message boundaries and carries file descriptors (SOCK_SEQPACKET,
+/// SCM_RIGHTS). For control, not for bulk data: send large data as descriptors. Move-only. One thread may send while
+/// another receives.
 class Channel {
  public:
   /// Most bytes and most descriptors of one message.
   static constexpr std::size_t kMaxBytes = 64 * std::size_t{1024};
   static constexpr std::size_t kMaxFds = 253;  ///< the kernel's own limit
 
-  /// Two connected ends, closed on exec; hand one to a child through SpawnOptions::inherit.
+  /// Two connected ends, closed on exec; pass one to a child through SpawnOptions::inherit.
   [[nodiscard]] static std::pair<Channel, Channel> make_pair();
   /// Takes over a connected SOCK_SEQPACKET socket.
   explicit Channel(Fd socket) noexcept : socket_(std::move(socket)) {}
 
-  /// Sends one message; blocks while the other end has too much unread. The descriptors stay the caller's.
-  /// Throws `Errc::peer_lost` when the other end is gone, `Errc::invalid_argument` beyond the limits above.
+  /// Sends one message; blocks while the other end's buffer is full. The descriptors stay the caller's. Throws
+  /// `Errc::peer_lost` if the other end is gone, `Errc::invalid_argument` beyond the limits above.
   void send(std::string_view bytes, std::span<const int> fds = {});
-  /// The same, but waits for room only until the deadline; one that has passed sends only what goes at once. Safe
-  /// against a peer that never reads. Throws `Errc::invalid_argument` beyond the limits above.
+  /// The same, but waits for room only until the deadline; non-blocking if that has passed. Safe against a peer that
+  /// never reads. Throws `Errc::invalid_argument` beyond the limits above.
   SendResult send(std::string_view bytes, std::span<const int> fds, Deadline deadline);
-  /// Waits for one message. A message whose descriptors did not fit, because this process has too many open
-  /// files, is `Errc::limit_reached`; its bytes are stored, the descriptors that did arrive are closed. Whatever else
-  /// is thrown leaves the message where it is, and `into` empty.
+  /// Waits for one message. Throws `Errc::limit_reached` if this process has too many open files for its descriptors;
+  /// the bytes are stored then, and the received descriptors closed. Any other exception leaves the message unread
+  /// and `into` empty.
   ReceiveResult receive(ChannelMessage& into, Deadline deadline);
 
-  /// Readable when a message or the end has come; for poll, and for SpawnOptions::inherit.
+  /// Readable when a message or the end has arrived; for poll, and for SpawnOptions::inherit.
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
 
  private:

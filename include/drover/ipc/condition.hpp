@@ -1,4 +1,4 @@
-// drover/ipc/condition.hpp: waiting, with a lock put aside, until another says that something has changed.
+// drover/ipc/condition.hpp: a condition variable over a lock.
 #pragma once
 
 #include <cstdint>
@@ -9,42 +9,40 @@
 #include "drover/base/clock.hpp"
 #include "drover/ipc/lock.hpp"
 #include "drover/ipc/membership.hpp"
-#include "drover/ipc/rlock.hpp"
-#include "drover/ipc/shared_object.hpp"
 
 namespace drover {
 
 class ConditionCore;
 class ConditionPlace;
 
-/// How a wait on a condition ended. The lock is held again either way.
+/// How a wait on a condition ended. The lock is held in either case.
 struct [[nodiscard]] ConditionResult {
   WaitResult wait = WaitResult::done;      ///< done: notified, or woken because a holder of the lock has died
-  LockResult lock = LockResult::acquired;  ///< how the lock was acquired again
+  LockResult lock = LockResult::acquired;  ///< how the lock was reacquired
 };
 
-/// A condition over a lock: its own `RLock`, or a `Lock` or `RLock` that exists already. A notification goes to the
-/// one who has waited longest.
+/// A condition variable over its own `RLock`, or over an existing `Lock` or `RLock`. A notification goes to the
+/// thread that has waited longest.
 ///
-/// What a death does. What a waiter had been told when it died, before it held the lock again, is passed on to
-/// whoever has waited longest then, even if that one began to wait after the notification. When the holder of the
-/// lock dies and nobody comes to acquire it, one who waits is woken with `acquired_after_death`. Nobody knows whom
-/// the dead would have notified; so whoever gets the lock after a death through a condition, by `acquire`,
-/// `try_acquire` or a wait, notifies all who wait by that, and each of them looks whether it must wait on. Whoever
-/// gets it through the lock itself must call `notify_all`. A wait may therefore end without a reason after a death,
-/// and at no other time. All functions are safe for all threads.
+/// Deaths. If a notified waiter dies before it has reacquired the lock, its notification goes to the thread that has
+/// waited longest then, even if that one began to wait after the notification. If the holder of the lock dies and
+/// nobody acquires it, one waiter is woken with `acquired_after_death`. The dead holder may have owed notifications,
+/// so a thread that gets the lock after a death through a condition, by `acquire`, `try_acquire` or a wait, notifies
+/// all waiters, and each of them must check its predicate. A thread that gets it through the lock itself must call
+/// `notify_all`. Spurious wake-ups therefore happen after a death, and at no other time. All functions are safe for
+/// all threads.
 class Condition {
  public:
-  /// How many threads can wait at the same time.
+  /// The most threads that can wait at the same time.
   static constexpr std::uint32_t kMostWaiters = 1024;
 
-  /// Makes one, and an RLock for it.
+  /// Makes one with an RLock of its own.
   explicit Condition(const std::shared_ptr<Membership>& membership);
   /// Makes one over `lock`.
   Condition(const std::shared_ptr<Membership>& membership, const Lock& lock);
   /// Makes one over `lock`.
   Condition(const std::shared_ptr<Membership>& membership, const RLock& lock);
-  /// Opens one, and its lock.
+  /// Opens one and its lock.
   Condition(std::shared_ptr<Membership> membership, const ObjectHandle& handle);
   /// Takes over the opening; `other` may only be destroyed or assigned to.
   Condition(Condition&& other) noexcept;
@@ -52,27 +50,27 @@ class Condition {
   Condition& operator=(Condition&& other) noexcept;
   ~Condition();
 
-  /// As of the lock; after a death it notifies all who wait.
+  /// Acquires the lock; after a death, notifies all waiters.
   LockResult acquire(Deadline deadline = Deadline::never());
-  /// As of the lock; after a death it notifies all who wait.
+  /// Acquires the lock if it is free; after a death, notifies all waiters.
   LockResult try_acquire();
-  /// As of the lock.
+  /// Releases the lock.
   void release();
-  /// As of the lock.
+  /// Releases the lock if this thread holds it.
   bool release_if_own() noexcept;
   /// Whether this thread holds the lock.
   [[nodiscard]] bool is_own() const noexcept;
 
-  /// Releases the lock, however often acquired, waits for a notification, and acquires the lock as before, for which
-  /// it waits beyond the deadline. Throws `Errc::invalid_argument` if this thread does not hold the lock,
+  /// Releases the lock, however often acquired, waits for a notification, and reacquires the lock to the same depth,
+  /// beyond the deadline if necessary. Throws `Errc::invalid_argument` if this thread does not hold the lock,
   /// `Errc::limit_reached` if `kMostWaiters` wait, and `Errc::peer_lost`, without the lock, when the session is over.
   ConditionResult wait(Deadline deadline = Deadline::never());
-  /// As `wait`, and ends as by the deadline when `is_interrupted()`, asked without the lock about ten times a second,
-  /// is true. For hosts that handle signals between two moments of waiting: unlike a row of short waits it keeps its
-  /// place, so no notification goes by between two of them.
+  /// As `wait`, but also times out when `is_interrupted()`, called without the lock about ten times a second, is
+  /// true. For hosts that handle signals during a wait: unlike a series of short waits it misses no notification in
+  /// between.
   ConditionResult wait_interruptibly(Deadline deadline, const std::function<bool()>& is_interrupted);
-  /// Waits until `predicate()`, called with the lock held, is true; `WaitResult::timed_out` if it was false to the
-  /// end.
+  /// Waits until `predicate()`, called with the lock held, is true; `WaitResult::timed_out` if it is still false at
+  /// the deadline.
   template <class Predicate>
   ConditionResult wait_for(Predicate predicate, Deadline deadline = Deadline::never()) {
     ConditionResult all;
@@ -85,12 +83,13 @@ class Condition {
     }
     return all;
   }
-  /// Notifies up to `count` of those who wait, those who have waited longest first; returns how many. Throws
-  /// `Errc::invalid_argument` if this thread does not hold the lock: only the death of a holder is told to others.
+  /// Notifies up to `count` waiters, those that have waited longest first; returns how many. Throws
+  /// `Errc::invalid_argument` if this thread does not hold the lock: only the death of a holder is reported to
+  /// others.
   std::uint32_t notify(std::uint32_t count = 1);
-  /// Notifies all who wait now; returns how many. Throws as `notify`.
+  /// Notifies all current waiters; returns how many. Throws as `notify`.
   std::uint32_t notify_all();
-  /// How many wait and have not been notified.
+  /// Waiters that have not been notified.
   [[nodiscard]] std::uint32_t waiting() const noexcept;
 
   /// The name by which others open it.
@@ -105,7 +104,7 @@ class Condition {
   static AnyLock open_lock(const SharedObject& condition);
   [[nodiscard]] ConditionCore core() const noexcept;
   void require_lock(const char* what) const;
-  LockResult told(LockResult result) const noexcept;
+  LockResult notify_after_death(LockResult result) const noexcept;
   template <class LockType>
   ConditionResult wait_with(LockType& lock, const ConditionPlace& place, Deadline deadline,
                             const std::function<bool()>& is_interrupted);

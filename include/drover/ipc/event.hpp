@@ -1,11 +1,10 @@
-// drover/ipc/event.hpp: a flag that others wait for.
+// drover/ipc/event.hpp: a flag to wait for.
 #pragma once
 
 #include <memory>
 
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
-#include "drover/ipc/shared_object.hpp"
 
 namespace drover {
 
@@ -13,8 +12,8 @@ class Patience;
 struct Bell;
 struct EventLayout;
 
-/// A flag, clear at first, that any participant sets and clears and any number wait for. Nobody holds it, so a death
-/// changes nothing: it is set or it is not. All functions are safe for all threads.
+/// A flag, initially clear, that any participant may set, clear and wait for. It has no holder, so a death does not
+/// change it. All functions are safe for all threads.
 class Event {
  public:
   /// Makes one.
@@ -27,7 +26,7 @@ class Event {
   Event& operator=(Event&& other) noexcept;
   ~Event();
 
-  /// Sets the flag and wakes everybody who waits, even if it is cleared at once. No system call if nobody sleeps.
+  /// Sets the flag and ends all current waits, even if it is cleared at once. No system call if nobody sleeps.
   void set();
   /// Clears the flag.
   void clear();
@@ -41,7 +40,7 @@ class Event {
   [[nodiscard]] const ObjectHandle& handle() const noexcept { return object_.handle(); }
 
  private:
-  friend class WaitSource;  // a wait over many things sleeps on the bells of all of them
+  friend class WaitSource;  // wait() sleeps on the bells of all its sources
 
   [[nodiscard]] Bell& bell() const noexcept;
   [[nodiscard]] EventLayout& layout() const noexcept;

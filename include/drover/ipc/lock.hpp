@@ -7,7 +7,6 @@
 
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
-#include "drover/ipc/shared_object.hpp"
 
 namespace drover {
 
@@ -17,16 +16,15 @@ struct CellLockLayout;
 /// How an attempt to take a lock ended.
 enum class [[nodiscard]] LockResult {
   acquired,              ///< the caller holds it
-  acquired_after_death,  ///< the same; the last holder died, so what the lock guards may be half changed
+  acquired_after_death,  ///< the caller holds it; the last holder died, so the guarded data may be half changed
   timed_out,             ///< the deadline passed first
 };
 
 /// Whether the caller holds the lock now.
 [[nodiscard]] constexpr bool is_acquired(LockResult result) noexcept { return result != LockResult::timed_out; }
 
-/// A lock. When its holder dies, the keeper frees it, and exactly the next to acquire it is told; from then on it is
-/// a lock like any other. It belongs to the thread that acquired it. Without contention neither acquiring nor
-/// releasing makes a system call. Not fair: whoever comes at the right moment gets it. All functions are safe for all
+/// A lock. When its holder dies, the keeper frees it, and only the next acquisition reports that. It belongs to the
+/// thread that acquired it. Makes no system call without contention. Not fair. All functions are safe for all
 /// threads.
 class Lock {
  public:
@@ -41,17 +39,17 @@ class Lock {
   ~Lock();
 
   /// Waits until the calling thread holds the lock. Throws `Errc::peer_lost` when the session is over,
-  /// `Errc::corrupt` if something wrote over the lock, and `Errc::invalid_argument` if this thread holds it already
-  /// and would wait for ever; with a deadline it waits, since another may call `force_release`.
+  /// `Errc::corrupt` if something has overwritten the lock, and `Errc::invalid_argument` if this thread already holds
+  /// it and would wait for ever; with a deadline it waits, since another thread may call `force_release`.
   LockResult acquire(Deadline deadline = Deadline::never());
-  /// Takes the lock if it is free.
+  /// Acquires the lock if it is free.
   LockResult try_acquire();
-  /// Gives the lock back. Throws `Errc::invalid_argument`, naming the holder, if this thread does not hold it.
+  /// Releases the lock. Throws `Errc::invalid_argument`, naming the holder, if this thread does not hold it.
   void release();
-  /// Gives the lock back whoever holds it; for callers that pass locks on. Throws `Errc::invalid_argument` if nobody
-  /// holds it.
+  /// Releases the lock regardless of its holder; for callers that pass locks on. Throws `Errc::invalid_argument` if
+  /// it is free.
   void force_release();
-  /// Gives the lock back if this thread holds it, and says whether it did; for destructors.
+  /// Releases the lock if this thread holds it, and returns whether it did; for destructors.
   bool release_if_own() noexcept;
   /// Whether anybody holds it now.
   [[nodiscard]] bool is_held() const noexcept;
@@ -64,8 +62,8 @@ class Lock {
  private:
   friend class Condition;
 
-  // For a wait: puts the lock aside, takes it back, and takes it if its holder has died and nobody was told yet. An
-  // RLock has the same with the depth to which it was acquired.
+  // For a condition's wait: releases the lock, reacquires it, and acquires it if its holder has died and nobody was
+  // told yet. An RLock has the same with its depth.
   std::uint32_t release_whole();
   LockResult acquire_whole(std::uint32_t depth);
   LockResult acquire_from_dead(std::uint32_t depth);
@@ -75,12 +73,60 @@ class Lock {
   std::unique_ptr<Patience> patience_;
 };
 
-/// Holds something that has `acquire` and `release`, such as a `Lock` or an `RLock`, for a scope: `HeldLock
-/// held(lock);` Belongs to the thread that made it, and must not outlive the lock.
+/// A `Lock` that its holder may acquire again; it is free when released as often. A holder's death frees it at once,
+/// however often it was acquired. A thread that ends while it holds the lock leaves it held; after 65535 further
+/// threads of its process have used locks, one of them gets its number and counts as the holder. All functions are
+/// safe for all threads.
+class RLock {
+ public:
+  /// Makes one.
+  explicit RLock(std::shared_ptr<Membership> membership);
+  /// Opens one.
+  RLock(std::shared_ptr<Membership> membership, const ObjectHandle& handle);
+  /// Takes over the opening; `other` may only be destroyed or assigned to.
+  RLock(RLock&& other) noexcept;
+  /// Closes what was open, then takes over the opening.
+  RLock& operator=(RLock&& other) noexcept;
+  ~RLock();
+
+  /// Waits until the calling thread holds the lock once more. The first acquisition after a holder's death reports
+  /// it. Throws `Errc::peer_lost` when the session is over.
+  LockResult acquire(Deadline deadline = Deadline::never());
+  /// Acquires the lock if it is free or this thread's.
+  LockResult try_acquire();
+  /// Undoes one acquisition. Throws `Errc::invalid_argument`, naming the holder, if this thread does not hold it.
+  void release();
+  /// The same if this thread holds it; returns whether it did. For destructors.
+  bool release_if_own() noexcept;
+  /// Whether anybody holds it now.
+  [[nodiscard]] bool is_held() const noexcept;
+  /// Whether this thread holds it.
+  [[nodiscard]] bool is_own() const noexcept;
+  /// Acquisitions by this thread that are not yet released.
+  [[nodiscard]] std::uint32_t depth() const noexcept;
+
+  /// The name by which others open it.
+  [[nodiscard]] const ObjectHandle& handle() const noexcept { return object_.handle(); }
+
+ private:
+  friend class Condition;
+
+  // For a condition's wait: frees the lock at any depth, and reacquires it to that depth.
+  std::uint32_t release_whole();
+  LockResult acquire_whole(std::uint32_t depth);
+  LockResult acquire_from_dead(std::uint32_t depth);
+  [[nodiscard]] CellLockLayout& cell() const noexcept;
+
+  SharedObject object_;
+  std::unique_ptr<Patience> patience_;
+};
+
+/// Holds an object with `acquire` and `release`, such as a `Lock` or an `RLock`, for a scope: `HeldLock held(lock);`
+/// Belongs to the thread that made it, and must not outlive the lock.
 template <class LockType>
 class [[nodiscard]] HeldLock {
  public:
-  /// Acquires `lock`; `is_held` says whether that was in time.
+  /// Acquires `lock`; `is_held` is false if that failed before the deadline.
   explicit HeldLock(LockType& lock, Deadline deadline = Deadline::never())
       : lock_(&lock), result_(lock.acquire(deadline)) {
     if (!is_acquired(result_)) lock_ = nullptr;
@@ -90,7 +136,7 @@ class [[nodiscard]] HeldLock {
   HeldLock(const HeldLock&) = delete;
   HeldLock& operator=(const HeldLock&) = delete;
   HeldLock& operator=(HeldLock&&) = delete;
-  /// Releases the lock, unless that has happened.
+  /// Releases the lock, unless it was released already.
   ~HeldLock() {
     if (lock_ != nullptr) static_cast<void>(lock_->release_if_own());
   }

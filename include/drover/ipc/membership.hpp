@@ -1,4 +1,4 @@
-// drover/ipc/membership.hpp: what a shared object needs to know of the session it lives in.
+// drover/ipc/membership.hpp: shared objects, and the session that they belong to as they see it.
 #pragma once
 
 #include <array>
@@ -20,13 +20,13 @@ class Lease;
 struct KeptInfo;
 struct Recalled;
 
-/// Number of a participant in its session, from 1. Stamped, in one atomic step, into everything a participant
-/// takes, so that after its death all of it is found. Given out again only when recovery has swept everything.
+/// Number of a participant in its session, from 1. A participant stamps it, in one atomic step, into everything that
+/// it claims, so that recovery finds all of it. Reused only after recovery is complete.
 using Owner = std::uint16_t;
 inline constexpr Owner kNobody = 0;              ///< no participant
 inline constexpr Owner kMaxParticipants = 1023;  ///< at the same time, in one session
 
-/// What a shared object is.
+/// The kinds of shared objects.
 enum class ObjectKind : std::uint16_t {
   queue = 1,
   lock,
@@ -39,110 +39,109 @@ enum class ObjectKind : std::uint16_t {
   array,
   overflow,   ///< one message that is larger than its queue's memory
   slab,       ///< memory with a file of its own
-  timelines,  ///< all timelines of the session; there is one such object
+  timelines,  ///< all timelines of the session, in one object
 };
 
 /// The kind's name as written above.
 [[nodiscard]] std::string_view to_string(ObjectKind kind) noexcept;
 
-/// From what the keeper makes an object: the kind, and numbers whose meaning the kind knows.
+/// The specification of an object: its kind, and parameters whose meaning depends on the kind.
 struct ObjectSpec {
-  ObjectKind kind = ObjectKind::queue;           ///< what it is
+  ObjectKind kind = ObjectKind::queue;           ///< its kind
   std::array<std::uint64_t, 6> parameters = {};  ///< e.g. the capacity of a queue
 };
 
-/// The name of a shared object, valid in every process of the session: a small value to be sent or passed as an
-/// argument. A handle whose object is gone is an error when opened, never another object.
+/// The name of a shared object, valid in every process of the session: a small value to send or to pass as an
+/// argument. Opening a handle whose object is gone is an error; it never names another object.
 struct ObjectHandle {
-  ObjectKind kind = ObjectKind::queue;  ///< what it is
-  std::uint32_t slab = 0;               ///< in which memory file of the session it lies
-  std::uint64_t offset = 0;             ///< where in it
-  std::uint64_t generation = 0;         ///< never used twice in a session
+  ObjectKind kind = ObjectKind::queue;  ///< its kind
+  std::uint32_t slab = 0;               ///< number of its memory file in the session
+  std::uint64_t offset = 0;             ///< offset in that file
+  std::uint64_t generation = 0;         ///< unique in the session
 
-  /// As text without spaces, for an argument of a worker: "queue:3:0:17".
+  /// A text without spaces, for an argument of a worker: "queue:3:0:17".
   [[nodiscard]] std::string to_string() const;
-  /// Reads such a text; throws `Errc::invalid_argument` for any other.
+  /// Parses such a text; throws `Errc::invalid_argument` for any other.
   [[nodiscard]] static ObjectHandle parse(std::string_view text);
 
   /// Same object.
   friend bool operator==(const ObjectHandle&, const ObjectHandle&) = default;
-  /// Some order, for maps.
+  /// An order, for maps.
   friend auto operator<=>(const ObjectHandle&, const ObjectHandle&) = default;
 };
 
 /// An object open in this process.
 struct OpenObject {
   ObjectHandle handle;        ///< its name
-  ObjectSpec spec;            ///< as the keeper knows it, not as shared memory says
+  ObjectSpec spec;            ///< from the keeper, not from shared memory
   std::byte* data = nullptr;  ///< its header, followed by its layout; mapped until closed
 };
 
-/// Who is in a session. Counts only; changes at any time.
+/// The number of participants of a session; changes at any time.
 struct Population {
-  std::uint32_t present = 0;   ///< participants that are alive
-  std::uint32_t starting = 0;  ///< announced, on their way
-  std::uint64_t departed = 0;  ///< ended since the session began
+  std::uint32_t present = 0;   ///< alive
+  std::uint32_t starting = 0;  ///< announced, but not yet joined
+  std::uint64_t departed = 0;  ///< ended since the session started
 };
 
-/// This process as a member of a session: the seam between shared objects and what keeps them. `Session` is the
-/// one users have. Safe for all threads of the process.
+/// This process as a member of a session: the interface between shared objects and their keeper. Users have a
+/// `Session`. Safe for all threads of the process.
 class Membership {
  public:
   virtual ~Membership();
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
-  /// The number under which this participant takes things; `kNobody` in a forked child, which is no participant.
+  /// The number of this participant; `kNobody` in a forked child, which is no participant.
   [[nodiscard]] Owner self() const noexcept { return self_.load(std::memory_order_relaxed); }
-  /// The same; throws `Errc::forked` in a forked child, since its takings would be its parent's.
+  /// The same; throws `Errc::forked` in a forked child, whose claims would be its parent's.
   [[nodiscard]] Owner require_self() const {
     const Owner owner = self();
     if (owner == kNobody) [[unlikely]]
       fail_without_number();
     return owner;
   }
-  /// Makes an object and opens it here. Of a kind of which a session has one, that is opened if it exists.
+  /// Makes an object and opens it here; opens the existing one of a kind that a session has only once.
   [[nodiscard]] virtual OpenObject create(const ObjectSpec& spec) = 0;
   /// The same for a kind of object that has a file: the keeper holds a duplicate of `file` as long as the object
-  /// exists, whoever dies; the descriptor stays the caller's. Done whole or not at all. Throws
-  /// `Errc::invalid_argument` if the kind has none, as `create(spec)` does if it has one; `Errc::limit_reached` when
-  /// the keeper has too many files open; `Errc::unsupported` where nobody is there to hold it.
+  /// exists, regardless of deaths; the descriptor stays the caller's. All or nothing. Throws `Errc::invalid_argument`
+  /// if the kind has no file, as `create(spec)` does if it has one; `Errc::limit_reached` if the keeper has too many
+  /// open files; `Errc::unsupported` without a keeper.
   [[nodiscard]] virtual OpenObject create(const ObjectSpec& spec, const Fd& file);
-  /// Opens an object another participant made. Throws `Errc::not_found` if it is gone.
+  /// Opens an object that another participant made. Throws `Errc::not_found` if it is gone.
   [[nodiscard]] virtual OpenObject open(const ObjectHandle& handle) = 0;
-  /// Ends one opening: an object that a process opened twice it closes twice. The object goes with the last opening
-  /// of the last process.
+  /// Ends one opening; an object opened twice must be closed twice. The last process's last opening frees the object.
   virtual void close(const ObjectHandle& handle) noexcept = 0;
-  /// A new descriptor, closed on exec, of the file of an object that is open here; to be asked for once per process,
-  /// not once per use. Throws `Errc::not_found` if the object is gone or has no file, `Errc::invalid_argument` if it
-  /// is not open here.
+  /// A new descriptor, closed on exec, of the file of an object that is open here; request it once per process, not
+  /// once per use. Throws `Errc::not_found` if the object is gone or has no file, `Errc::invalid_argument` if it is
+  /// not open here.
   [[nodiscard]] virtual Fd file_of(const ObjectHandle& handle);
-  /// The session holds these leases under a name until it is dropped, or the session ends, whoever dies. Afterwards
-  /// they are no longer the caller's; if this throws, nothing was kept and they still are (a record without leases
-  /// that timed out may be kept later). What was kept under the name is replaced: its leases end after the new ones
-  /// are held. `record` comes back with `recall`; `description` is one line for people. The limits are in
-  /// `drover/ipc/kept.hpp`. Throws `Errc::invalid_argument` for what is beyond them, for a name or description that
-  /// is not printable, an empty name, and leases that claim nothing or are of another session; `Errc::limit_reached`
-  /// if there are too many names; `Errc::unsupported` where nobody keeps.
+  /// Keeps leases under a name until `drop` or the end of the session, regardless of deaths. Afterwards they are
+  /// empty; if this throws, nothing was kept and they are unchanged (a record without leases that timed out may be
+  /// kept later). Replaces the entry of the name, whose leases end after the new ones are held. `record` comes back
+  /// with `recall`; `description` is one line for display. The limits are in `drover/ipc/lease.hpp`. Throws
+  /// `Errc::invalid_argument` beyond them, for a name or description that is not printable, an empty name, and leases
+  /// that are empty or of another session; `Errc::limit_reached` if there are too many names; `Errc::unsupported`
+  /// without a keeper.
   virtual void keep(std::string_view name, std::span<const std::byte> record, std::string_view description,
                     std::span<Lease> leases);
-  /// What is kept under a name, with new leases of this process; it stays kept. Takes as long whatever its size.
-  /// Throws `Errc::not_found`, with names that are kept, if there is no such.
+  /// The entry of a name, with new leases of this process; it stays kept. Takes constant time. Throws
+  /// `Errc::not_found`, with similar names, if there is none.
   [[nodiscard]] virtual Recalled recall(std::string_view name);
-  /// Everything that is kept, by name.
+  /// All entries, by name.
   [[nodiscard]] virtual std::vector<KeptInfo> kept();
-  /// Ends what is kept under a name; blocks on which others have leases stay. Throws as `recall`.
+  /// Drops the entry of a name; blocks with other leases stay. Throws as `recall`.
   virtual void drop(std::string_view name);
-  /// Throws `Errc::peer_lost`, with who and why, if the session is over for this process: the keeper died, the
-  /// session ended, or this is a forked child. A system call; for the slow path of waiting.
+  /// Throws `Errc::peer_lost`, with the reason, if the session is over for this process: the keeper died, the session
+  /// ended, or this is a forked child. A system call; for the slow path of waits.
   virtual void check() const = 0;
-  /// Who is there.
+  /// The current number of participants.
   [[nodiscard]] virtual Population population() const noexcept = 0;
 
  protected:
-  /// A process that is numbered later, by `set_self`.
+  /// Has no number before `set_self`.
   Membership();
-  /// What joining the session gave.
+  /// Sets the number that joining the session returned.
   void set_self(Owner owner) noexcept { self_.store(owner, std::memory_order_relaxed); }
 
  private:
@@ -150,6 +149,47 @@ class Membership {
   [[noreturn]] static void fail_without_number();
 
   std::atomic<Owner> self_{kNobody};
+};
+
+/// One opening of a shared object by this process, closed on destruction: the base of `Queue`, `Lock` and the others.
+/// Move-only; a moved-from one owns nothing. Shares the membership, because any object may be the last to need it.
+class SharedObject {
+ public:
+  /// Makes a new object.
+  SharedObject(std::shared_ptr<Membership> membership, const ObjectSpec& spec);
+  /// Makes an object of a kind that has a file: Membership::create.
+  SharedObject(std::shared_ptr<Membership> membership, const ObjectSpec& spec, const Fd& file);
+  /// Opens an existing one. Throws `Errc::invalid_argument` if the handle names another kind, `Errc::not_found` if
+  /// the object is gone, `Errc::corrupt` if its header is corrupt or of another version.
+  SharedObject(std::shared_ptr<Membership> membership, const ObjectHandle& handle, ObjectKind kind);
+  /// Takes over the opening.
+  SharedObject(SharedObject&& other) noexcept;
+  /// Closes what was open, then takes over the opening.
+  SharedObject& operator=(SharedObject&& other) noexcept;
+  SharedObject(const SharedObject&) = delete;
+  SharedObject& operator=(const SharedObject&) = delete;
+  ~SharedObject();
+
+  /// The name by which others open it.
+  [[nodiscard]] const ObjectHandle& handle() const noexcept { return object_.handle; }
+  /// Its specification.
+  [[nodiscard]] const ObjectSpec& spec() const noexcept { return object_.spec; }
+  /// The layout, behind the header.
+  [[nodiscard]] std::byte* layout() const noexcept;
+  /// The header.
+  [[nodiscard]] std::byte* data() const noexcept { return object_.data; }
+  /// The session it belongs to.
+  [[nodiscard]] Membership& membership() const noexcept { return *membership_; }
+  /// The same, to open further objects with.
+  [[nodiscard]] const std::shared_ptr<Membership>& shared_membership() const noexcept { return membership_; }
+  /// The number of this participant; throws `Errc::forked` in a forked child.
+  [[nodiscard]] Owner self() const { return membership_->require_self(); }
+
+ private:
+  void close() noexcept;
+
+  std::shared_ptr<Membership> membership_;
+  OpenObject object_;
 };
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-// drover/ipc/message.hpp: how puts and gets end, messages as they come out of a queue, and memory to write one in.
+// drover/ipc/message.hpp: results of puts and gets, received messages, and loans to write one in place.
 #pragma once
 
 #include <array>
@@ -19,18 +19,18 @@ class QueueCore;
 
 /// How a put ended.
 enum class [[nodiscard]] PutResult : std::uint8_t {
-  put,        ///< it is in the queue and survives the death of whoever put it
+  put,        ///< it is in the queue and survives the death of its producer
   timed_out,  ///< there was no room until the deadline; nothing has changed
   closed,     ///< the queue was closed; nothing has changed
-  peer_lost,  ///< there is no room, and nobody is left who could make some
+  peer_lost,  ///< there is no room, and nobody is left to make room
 };
 
 /// How a get ended.
 enum class [[nodiscard]] GetResult {
   got,        ///< one message was stored
-  timed_out,  ///< none came until the deadline
-  closed,     ///< the queue was closed and is empty; what others have received and not done may still come back
-  peer_lost,  ///< it is empty, and nobody is left who could put anything
+  timed_out,  ///< none arrived until the deadline
+  closed,     ///< the queue was closed and is empty; unfinished deliveries of others may still come back
+  peer_lost,  ///< it is empty, and nobody is left to put messages
 };
 
 /// The names as written above.
@@ -38,25 +38,25 @@ enum class [[nodiscard]] GetResult {
 /// The names as written above.
 [[nodiscard]] std::string_view to_string(GetResult result) noexcept;
 
-/// Names a message within its queue: the same number only if the same message is delivered again.
+/// Identifies a message in its queue: the same number only if the same message is delivered again.
 using MessageKey = std::uint64_t;
 
 namespace detail {
 
-/// Memory of a queue that this process holds: a block of its pool, or an object of its own. Move-only.
+/// Memory of a queue that this process holds: a block of its pool, or an overflow object. Move-only.
 class HeldMemory {
  public:
   /// Holds nothing.
   HeldMemory() noexcept = default;
-  /// Takes over.
+  /// Takes over the memory.
   HeldMemory(HeldMemory&& other) noexcept;
-  /// Frees what was held, then takes over.
+  /// Frees its memory, then takes over the other's.
   HeldMemory& operator=(HeldMemory&& other) noexcept;
   HeldMemory(const HeldMemory&) = delete;
   HeldMemory& operator=(const HeldMemory&) = delete;
   ~HeldMemory() { reset(); }
 
-  /// Where it lies; empty when nothing is held.
+  /// The memory; empty if none is held.
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data_, size_}; }
   /// Frees it now.
   void reset() noexcept {
@@ -74,20 +74,20 @@ class HeldMemory {
   std::uint64_t block_ = 0;
   ObjectHandle overflow_;
   bool is_overflow_ = false;
-  bool is_copied_ = false;  // by put, so it is read whole
+  bool is_copied_ = false;  // by put, so all of it is read
 };
 
 }  // namespace detail
 
-/// A message taken from a queue. Up to 104 bytes lie in it, up to 1 KiB in memory it keeps for reuse; a larger one
-/// stays where its producer wrote it and is freed when the Message is destroyed or used again. Move-only.
+/// A message taken from a queue. Stores up to 104 bytes inline and up to 1 KiB in memory that it reuses; a larger
+/// message stays where its producer wrote it, and is freed when the Message is destroyed or reused. Move-only.
 class Message {
  public:
   /// Empty.
   Message() noexcept = default;
-  /// Takes over; the other is empty afterwards.
+  /// Takes over the message; the other is empty afterwards.
   Message(Message&& other) noexcept;
-  /// Frees what was held, then takes over; the other is empty afterwards.
+  /// Frees its message, then takes over the other, which is empty afterwards.
   Message& operator=(Message&& other) noexcept;
   Message(const Message&) = delete;
   Message& operator=(const Message&) = delete;
@@ -97,13 +97,13 @@ class Message {
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
   /// The bytes as text.
   [[nodiscard]] std::string_view text() const noexcept;
-  /// Its number in the queue.
+  /// Its key in the queue.
   [[nodiscard]] MessageKey key() const noexcept { return key_; }
-  /// Whether it may have been delivered before, to a participant that died with it or gave it back.
+  /// Whether it may have been delivered before, to a participant that died or gave it back.
   [[nodiscard]] bool is_redelivered() const noexcept { return is_redelivered_; }
-  /// The leases that came with it, in the order sent; released when this Message is changed or destroyed.
+  /// Its leases, in the order sent; released when this Message is changed or destroyed.
   [[nodiscard]] std::span<const Lease> leases() const noexcept { return leases_; }
-  /// Takes them out of the message, to be kept.
+  /// Moves the leases out of the message.
   [[nodiscard]] std::vector<Lease> take_leases() noexcept { return std::exchange(leases_, {}); }
 
  private:
@@ -127,37 +127,36 @@ class Message {
   bool is_redelivered_ = false;
 };
 
-/// A message that stays in the queue until it is done: if this process dies first, or drops it, somebody else gets
-/// it, under the same key. Move-only. Belongs to one thread at a time.
+/// A message that stays in the queue until it is done: if this process dies first, or drops it, another consumer gets
+/// it under the same key. Move-only. Belongs to one thread at a time.
 class Delivery {
  public:
-  /// Delivers nothing.
+  /// Holds nothing.
   Delivery() noexcept = default;
-  /// Takes over.
+  /// Takes over the delivery.
   Delivery(Delivery&& other) noexcept;
-  /// Gives back what was not done, then takes over.
+  /// Gives back a message that is not done, then takes over the other.
   Delivery& operator=(Delivery&& other) noexcept;
   Delivery(const Delivery&) = delete;
   Delivery& operator=(const Delivery&) = delete;
-  /// Gives it back unless it is done.
+  /// Gives the message back unless it is done.
   ~Delivery();
 
-  /// The bytes, where the queue holds them; valid until done or given back.
+  /// The bytes, in the queue's memory; valid until done or given back.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
   /// The bytes as text.
   [[nodiscard]] std::string_view text() const noexcept;
-  /// Its number in the queue, the same for every delivery of it.
+  /// Its key in the queue, the same for every delivery of it.
   [[nodiscard]] MessageKey key() const noexcept { return key_; }
   /// Whether it may have been delivered before.
   [[nodiscard]] bool is_redelivered() const noexcept { return is_redelivered_; }
-  /// The leases that came with it, in the order sent. They belong to the delivery: share those that shall be kept,
-  /// before it is done.
+  /// Its leases, in the order sent. They belong to the delivery: share those that outlive it before it is done.
   [[nodiscard]] std::span<const Lease> leases() const noexcept { return leases_; }
-  /// Whether there is a message that is neither done nor given back.
+  /// Whether it holds a message that is neither done nor given back.
   [[nodiscard]] bool is_open() const noexcept { return core_ != nullptr; }
-  /// Takes it out of the queue for good.
+  /// Removes the message from the queue for good.
   void done();
-  /// Lets somebody else have it.
+  /// Returns the message to the other consumers.
   void give_back();
 
  private:
@@ -175,17 +174,17 @@ class Delivery {
   std::vector<Lease> leases_;
 };
 
-/// Memory of a queue to write a message in, so that it is never copied; publish it with `Queue::publish`. Frees
-/// itself otherwise. Move-only.
+/// Memory of a queue in which to write a message, so that it is never copied. Publish it with `Queue::publish`;
+/// otherwise destruction frees it. Move-only.
 class Loan {
  public:
   /// Holds nothing.
   Loan() noexcept = default;
-  /// Where to write. Its contents are what others left there.
+  /// The memory to write. Its initial contents are arbitrary.
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return held_.bytes(); }
   /// Whether it holds memory.
   [[nodiscard]] bool is_open() const noexcept { return !held_.bytes().empty(); }
-  /// How asking for it ended; whatever but `put` says why it holds nothing.
+  /// The result of the request; anything but `put` is the reason why it holds nothing.
   [[nodiscard]] PutResult result() const noexcept { return result_; }
 
  private:

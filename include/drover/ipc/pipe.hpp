@@ -1,4 +1,4 @@
-// drover/ipc/pipe.hpp: two ends between which messages go both ways.
+// drover/ipc/pipe.hpp: a two-way connection for messages.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,29 @@ namespace drover {
 
 /// The name of one end of a pipe, valid in every process of the session.
 struct PipeHandle {
-  ObjectHandle incoming;  ///< the queue this end reads
-  ObjectHandle outgoing;  ///< the queue it writes
+  ObjectHandle incoming;  ///< the queue that this end reads
+  ObjectHandle outgoing;  ///< the queue that it writes
 
-  /// As text without spaces, for an argument of a worker.
+  /// A text without spaces, for an argument of a worker.
   [[nodiscard]] std::string to_string() const;
-  /// Reads such a text; throws `Errc::invalid_argument` for any other.
+  /// Parses such a text; throws `Errc::invalid_argument` for any other.
   [[nodiscard]] static PipeHandle parse(std::string_view text);
 };
 
 /// How a pipe is made.
 struct PipeOptions {
-  std::uint64_t capacity = 256;                    ///< messages on the way, in each direction
+  std::uint64_t capacity = 256;                    ///< messages in flight, in each direction
   std::uint64_t bytes = std::uint64_t{16} << 20U;  ///< memory for messages over 1 KiB, in each direction
 };
 
-/// One end of a two-way pipe between processes or threads. What one end sends, the other receives, in order. When
-/// every process that had the other end is gone, or its last copy in this process is destroyed, what was sent is
-/// received first, and then both directions report `peer_lost`. An end may be open in several processes; each
-/// message goes to one of them. Move-only; all threads may use one.
+/// One end of a two-way pipe between processes or threads. Each end receives in order what the other sends. When
+/// every process that had the other end is gone, or its last copy in this process is destroyed, pending messages are
+/// received first, and then both directions report `peer_lost`. An end may be open in several processes; each message
+/// goes to one of them. Move-only; all threads may use one.
 class Pipe {
  public:
-  /// Both ends. Give the handle of one to another process, and destroy your copy when that process has opened it.
+  /// Makes both ends. Send the handle of one to another process, and destroy your copy once that process has opened
+  /// it.
   [[nodiscard]] static std::pair<Pipe, Pipe> make(const std::shared_ptr<Membership>& membership,
                                                   const PipeOptions& options = {});
   /// Opens an end.
@@ -56,7 +57,7 @@ class Pipe {
   PutResult send(std::span<const std::byte> message, Deadline deadline = Deadline::never());
   /// The same for text.
   PutResult send(std::string_view message, Deadline deadline = Deadline::never());
-  /// The same together with leases: Queue::put.
+  /// The same with leases: Queue::put.
   PutResult send(std::span<const std::byte> message, std::span<Lease> leases, Deadline deadline = Deadline::never());
   /// Waits for a message from the other end.
   GetResult receive(Message& into, Deadline deadline = Deadline::never());

@@ -1,4 +1,4 @@
-// drover/ipc/semaphore.hpp: permits that participants take and give back.
+// drover/ipc/semaphore.hpp: counting semaphores.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,29 @@ namespace drover {
 
 struct Bell;
 
-/// A number of permits. To acquire is to take one, or to wait for one; to release is to give one back, or to add one.
+/// A number of permits: `acquire` takes one, `release` returns or adds one.
 ///
-/// What a death does. The first `kTokens` of the initial permits are tokens that bear the number of the participant
-/// that took them; a release gives back one of the caller's own tokens first.
-/// - Healed: tokens that a participant held when it died are given back by the keeper. If the dead had handed over
-///   what it took them for, others release them too: for each token so given back, one release by a participant that
-///   holds no token adds nothing. So no permit is invented, and a bounded semaphore calls nobody wrong for it.
-/// - Not healed, since it cannot be known whose they are: initial permits beyond `kTokens`, and permits added by
-///   releases beyond the initial number.
-/// - The price where one takes and another releases: a permit whose taker died before it handed anything over is free
-///   until the next such release, and then gone, as in a semaphore that knows no owners.
-/// - Whoever closes the semaphore in order, also by an exception, leaves what it took to be released by others.
+/// Deaths. The first `kTokens` of the initial permits are tokens that record the participant that took them; a
+/// release returns one of the caller's own tokens first.
+/// - Recovered: the keeper frees tokens that a participant held when it died. If the dead had handed the resource
+/// over,
+///   its new user releases too: for each recovered token, one release by a participant without a token adds nothing.
+///   So no permit is invented, and a bounded semaphore does not reject that release.
+/// - Not recovered, because their holder is unknown: initial permits beyond `kTokens`, and permits added by releases
+///   beyond the initial number.
+/// - If one participant acquires and another releases, a permit whose holder died before it handed over is free until
+/// the
+///   next such release, and then lost, as in a semaphore without owners.
+/// - A participant that closes the semaphore in good order, or during stack unwinding, leaves its tokens to be
+/// released by
+///   others.
 ///
 /// All functions are safe for all threads; threads of one process share its tokens.
 class Semaphore {
  public:
-  /// How many of the initial permits are tokens at most.
+  /// The most initial permits that are tokens.
   static constexpr std::uint64_t kTokens = 4096;
-  /// The most permits there can be.
+  /// The most permits.
   static constexpr std::uint64_t kMostPermits = 0x7FFF'FFFF;
 
   /// Makes one with `initial` permits; throws `Errc::invalid_argument` for more than `kMostPermits`.
@@ -46,13 +50,13 @@ class Semaphore {
   WaitResult acquire(Deadline deadline = Deadline::never());
   /// Takes a permit if there is one.
   [[nodiscard]] bool try_acquire();
-  /// Gives back `count` permits, one after the other. Throws `Errc::invalid_argument` where a bounded semaphore has
-  /// all its permits already and `Errc::limit_reached` beyond `kMostPermits`; those given back before stay so. A
-  /// `count` that is larger by itself is refused at once.
+  /// Releases `count` permits, one after the other. Throws `Errc::invalid_argument` if all permits of a bounded
+  /// semaphore are free and `Errc::limit_reached` beyond `kMostPermits`; earlier ones stay released. Refuses a
+  /// `count` above `kMostPermits` at once.
   void release(std::uint64_t count = 1);
-  /// Permits that are free now; a count over moving parts while others work.
+  /// Free permits; approximate while others work.
   [[nodiscard]] std::uint64_t value() const noexcept;
-  /// Whether more releases than acquisitions are an error.
+  /// Whether an excess release is an error.
   [[nodiscard]] bool is_bounded() const noexcept;
 
   /// The name by which others open it.
@@ -63,7 +67,7 @@ class Semaphore {
   Semaphore(std::shared_ptr<Membership> membership, std::uint64_t initial, bool is_bounded);
 
  private:
-  friend class WaitSource;  // a wait over many things sleeps on the bells of all of them
+  friend class WaitSource;  // wait() sleeps on the bells of all its sources
   struct State;
 
   [[nodiscard]] Bell& bell() const noexcept;
@@ -71,7 +75,7 @@ class Semaphore {
   std::unique_ptr<State> state_;
 };
 
-/// A semaphore that never has more permits than at first: one release too many is an error.
+/// A semaphore that never has more than its initial permits: an excess release is an error.
 class BoundedSemaphore : public Semaphore {
  public:
   /// Makes one with `initial` permits.

@@ -1,15 +1,16 @@
-// drover/ipc/value.hpp: one small value that all participants read and change.
+// drover/ipc/value.hpp: small values and arrays in shared memory.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <type_traits>
 #include <utility>
 
+#include "drover/ipc/lock.hpp"
 #include "drover/ipc/membership.hpp"
-#include "drover/ipc/shared_object.hpp"
 
 namespace drover {
 
@@ -17,7 +18,7 @@ struct ValueLayout;
 
 namespace detail {
 
-/// What `Value` is for every type.
+/// The part of `Value` that is independent of its type.
 class ValueBytes {
  public:
   static constexpr std::size_t kMost = 64;  ///< bytes
@@ -42,9 +43,9 @@ class ValueBytes {
 
 }  // namespace detail
 
-/// One value of up to 64 bytes. Always whole: a reader sees what one writer wrote, and a writer that dies in the
-/// middle has written nothing. Reading takes no lock and makes no system call; it begins again if a write was
-/// committed meanwhile. Writers exclude each other. All functions are safe for all threads.
+/// One value of up to 64 bytes, changed atomically: a reader sees the value of one writer, and a writer that dies
+/// halfway has written nothing. Reading takes no lock and makes no system call; it retries if a write was committed
+/// meanwhile. Writers exclude each other. All functions are safe for all threads.
 template <class T>
   requires std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>
 class Value {
@@ -64,9 +65,9 @@ class Value {
   [[nodiscard]] T load() const { return to_value(bytes_.load()); }
   /// Replaces the value.
   void store(const T& value) { bytes_.store(to_bytes(value)); }
-  /// Replaces the value by `change(value)`, while nobody else writes, and returns the new one. If `change` throws,
-  /// nothing has changed. It must not wait, since all writers wait for it. It may read this value; if it writes it,
-  /// that throws `Errc::invalid_argument`.
+  /// Replaces the value by `change(value)` while nobody else writes, and returns the new value. If `change` throws,
+  /// the value is unchanged. `change` must not wait, since all writers wait for it. It may read this value, but
+  /// writing it throws `Errc::invalid_argument`.
   template <class Change>
   T update(Change change) {
     struct Context {
@@ -99,6 +100,66 @@ class Value {
   }
 
   detail::ValueBytes bytes_;
+};
+
+namespace detail {
+
+/// The part of `SharedArray` that is independent of its type.
+class ArrayBytes {
+ public:
+  ArrayBytes(const std::shared_ptr<Membership>& membership, std::size_t count, std::size_t element_size);
+  ArrayBytes(const std::shared_ptr<Membership>& membership, const ObjectHandle& handle, std::size_t element_size);
+
+  [[nodiscard]] std::byte* data() const noexcept { return object_.layout(); }
+  [[nodiscard]] std::size_t count() const noexcept { return object_.spec().parameters[0]; }
+  [[nodiscard]] RLock& lock() noexcept { return lock_; }
+  [[nodiscard]] const SharedObject& object() const noexcept { return object_; }
+
+ private:
+  ArrayBytes(const std::shared_ptr<Membership>& membership, RLock lock, std::size_t count, std::size_t element_size);
+
+  SharedObject object_;
+  RLock lock_;
+};
+
+}  // namespace detail
+
+/// A fixed number of elements in shared memory, initially zero, and a lock for them. Access is plain memory access:
+/// without the lock or atomics of the caller, there is no order between participants. If the holder of the lock dies,
+/// the next acquisition reports that the contents may be half changed.
+template <class T>
+  requires std::is_trivially_copyable_v<T>
+class SharedArray {
+  static_assert(alignof(T) <= 64);
+
+ public:
+  /// Makes one and its lock. Throws `Errc::invalid_argument` for no elements, or more bytes than memory can hold.
+  SharedArray(const std::shared_ptr<Membership>& membership, std::size_t count)
+      : bytes_(membership, count, sizeof(T)) {}
+  /// Opens one; throws `Errc::invalid_argument` if its elements are of another size.
+  SharedArray(const std::shared_ptr<Membership>& membership, const ObjectHandle& handle)
+      : bytes_(membership, handle, sizeof(T)) {}
+
+  /// The elements, while this is open.
+  [[nodiscard]] std::span<T> span() noexcept { return {reinterpret_cast<T*>(bytes_.data()), size()}; }
+  /// The elements, while this is open.
+  [[nodiscard]] std::span<const T> span() const noexcept {
+    return {reinterpret_cast<const T*>(bytes_.data()), size()};
+  }
+  /// One element. Requires: index < size().
+  [[nodiscard]] T& operator[](std::size_t index) noexcept { return span()[index]; }
+  /// One element. Requires: index < size().
+  [[nodiscard]] const T& operator[](std::size_t index) const noexcept { return span()[index]; }
+  /// The number of elements.
+  [[nodiscard]] std::size_t size() const noexcept { return bytes_.count(); }
+  /// Its lock: `HeldLock held(array.lock());`.
+  [[nodiscard]] RLock& lock() noexcept { return bytes_.lock(); }
+
+  /// The name by which others open it and its lock.
+  [[nodiscard]] const ObjectHandle& handle() const noexcept { return bytes_.object().handle(); }
+
+ private:
+  detail::ArrayBytes bytes_;
 };
 
 }  // namespace drover

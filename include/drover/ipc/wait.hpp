@@ -1,4 +1,4 @@
-// drover/ipc/wait.hpp: one wait for many things.
+// drover/ipc/wait.hpp: one wait for several sources.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,17 @@ class Pipe;
 class Queue;
 struct Bell;
 
-/// Something that `wait` can wait for. A small value, to be used while what it refers to exists.
+/// A source for `wait`. A small value; the object it refers to must outlive it.
 class WaitSource {
  public:
-  /// Until a get would end at once: a message, the end of a closed queue, or no peer left.
+  /// Ready when a get would end at once: with a message, at the end of a closed queue, or because no peer is left.
   WaitSource(const Queue& queue);  // NOLINT(google-explicit-constructor): wait({queue, pipe})
-  /// Until a receive would end at once.
+  /// Ready when a receive would end at once.
   WaitSource(const Pipe& pipe);  // NOLINT(google-explicit-constructor): as above
-  /// Until it is set.
+  /// Ready when it is set.
   WaitSource(const Event& event);  // NOLINT(google-explicit-constructor): as above
-  /// Until a descriptor is readable or its other end is gone: sockets, eventfds, the pidfd of a process, which is
-  /// readable when it has ended. The descriptor stays the caller's and must stay open.
+  /// Ready when a descriptor is readable or its other end is gone: a socket, an eventfd, or the pidfd of a process,
+  /// which is readable when the process has ended. The descriptor stays the caller's and must stay open.
   [[nodiscard]] static WaitSource readable(int fd);
 
  private:
@@ -41,11 +41,11 @@ class WaitSource {
   std::shared_ptr<Membership> membership_;  // shared: the bell lies in memory that it maps
 };
 
-/// Waits until at least one source is ready, or the deadline. Returns the places of all that are ready, in order;
-/// none if the deadline passed. Takes nothing: another consumer may be faster. Throws what `Membership::check`
+/// Waits until at least one source is ready, or the deadline has passed. Returns the indices of all ready sources, in
+/// order; none at the deadline. Takes nothing, so another consumer may be faster. Throws what `Membership::check`
 /// throws when a session is over. Requires: at least one source.
 [[nodiscard]] std::vector<std::size_t> wait(std::span<const WaitSource> sources, Deadline deadline);
-/// The same for sources written in place: wait({queue, WaitSource::readable(fd)}, deadline).
+/// The same for a list: wait({queue, WaitSource::readable(fd)}, deadline).
 [[nodiscard]] std::vector<std::size_t> wait(std::initializer_list<WaitSource> sources, Deadline deadline);
 
 }  // namespace drover

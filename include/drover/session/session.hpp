@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "drover/base/fd.hpp"
-#include "drover/ipc/kept.hpp"
+#include "drover/ipc/lease.hpp"
 #include "drover/ipc/membership.hpp"
 
 namespace drover {

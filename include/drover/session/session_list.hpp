@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "drover/ipc/kept.hpp"
+#include "drover/ipc/lease.hpp"
 #include "drover/ipc/membership.hpp"
 #include "drover/session/session.hpp"
 

@@ -2,17 +2,20 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
 #include "ipc/ledger/block_pool_core.hpp"
-#include "ipc/ledger/pool_guard.hpp"
+#include "ipc/ledger/pool_lock.hpp"
 
 namespace drover {
 namespace {
 
-constexpr std::uint32_t kSmallestChunk = 64;
+using IsBlockReferenced = std::function<bool(BlockRef)>;
+
+constexpr std::uint32_t kSmallestPoolChunk = 64;
 
 [[noreturn]] void throw_stale(BlockRef block, const char* why) {
   throw Error(Errc::corrupt, fmt::format("block {} of generation {} {}", block.chunk, block.generation, why),
@@ -24,20 +27,53 @@ constexpr std::uint32_t kSmallestChunk = 64;
                                          block.generation, found, owner));
 }
 
-}  // namespace
-
-void throw_corrupt_pool(const char* what, std::uint64_t chunk) {
-  throw Error(Errc::corrupt, fmt::format("the state of a block pool is spoiled: {} {}", chunk, what),
-              "look for a process that writes outside its blocks");
+// Calls `release` for every block of the dead to which nothing refers. Without the lock the tiling changes during the
+// walk, but no block is missed: every visited place was the start of an extent at some moment of the walk, because a
+// word is written before the tiling leads to it, and a leftover keeps the length of the free extent that began there
+// when it became one. Blocks of the dead neither begin nor move meanwhile, so no such extent contains one.
+template <class Release>
+void for_each_block_of(Owner dead, const BlockPoolCore<>& core, const IsBlockReferenced& is_referenced,
+                       Release release) {
+  Extent extent;
+  for (std::uint32_t chunk = 0; chunk < core.view().chunks; chunk += extent.length) {
+    extent = core.checked(chunk);
+    if (!extent.is_used || extent.owner != dead) continue;
+    if (!is_referenced({.chunk = chunk, .generation = extent.generation})) release(chunk, extent);
+  }
 }
+
+// Requires: the lock is held.
+void free_blocks_of(Owner dead, const BlockPoolCore<>& core, const IsBlockReferenced& is_referenced) {
+  core.free_orphans();
+  for_each_block_of(dead, core, is_referenced, [&](std::uint32_t chunk, const Extent& extent) {
+    static_cast<void>(core.free(chunk, extent));  // fails if a living participant has adopted it meanwhile
+  });
+}
+
+// For when another participant holds the lock: it may be stopped, or dead and not yet reported.
+void orphan_blocks_of(Owner dead, const BlockPoolCore<>& core, const IsBlockReferenced& is_referenced) {
+  for_each_block_of(dead, core, is_referenced, [&](std::uint32_t chunk, const Extent& extent) {
+    Extent orphan = extent;
+    orphan.owner = kNobody;
+    orphan.generation = (extent.generation + 1) & kGenerationMask;
+    if (!core.exchange_word(chunk, extent, orphan)) return;
+    const PoolView& view = core.view();
+    Link first = view.header.orphans;
+    do {
+      view.cells[chunk].next = first;
+    } while (!view.header.orphans.compare_exchange_weak(first, chunk + 1));
+  });
+}
+
+}  // namespace
 
 std::uint32_t chunk_count(const PoolGeometry& geometry) {
   const auto [bytes, chunk_bytes] = geometry;
-  const bool is_chunk = std::has_single_bit(chunk_bytes) && chunk_bytes >= kSmallestChunk;
+  const bool is_chunk = std::has_single_bit(chunk_bytes) && chunk_bytes >= kSmallestPoolChunk;
   if (!is_chunk || bytes < chunk_bytes || bytes / chunk_bytes > kMaxChunks) {
     throw Error(
-        Errc::invalid_argument, fmt::format("a pool of {} bytes in chunks of {} cannot be made", bytes, chunk_bytes),
-        fmt::format("a chunk is a power of two from {}; a pool has 1 to {} of them", kSmallestChunk, kMaxChunks));
+        Errc::invalid_argument, fmt::format("cannot make a pool of {} bytes in chunks of {}", bytes, chunk_bytes),
+        fmt::format("a chunk is a power of two from {}; a pool has 1 to {} of them", kSmallestPoolChunk, kMaxChunks));
   }
   return static_cast<std::uint32_t>(bytes / chunk_bytes);
 }
@@ -48,9 +84,9 @@ std::size_t pool_state_bytes(const PoolGeometry& geometry) {
 }
 
 void format_pool(std::byte* state, const PoolGeometry& geometry) {
-  const PoolCore<> core(PoolView(state, chunk_count(geometry)));
+  const BlockPoolCore<> core(PoolView(state, chunk_count(geometry)));
   const std::uint32_t chunks = core.view().chunks;
-  core.view().header.free_chunks.store(chunks, std::memory_order_relaxed);  // nobody else sees it yet
+  core.view().header.free_chunks.store(chunks, std::memory_order_relaxed);  // not shared yet
   core.write_word(0, {.length = chunks});
   core.add_free(0, chunks);
 }
@@ -71,24 +107,24 @@ std::optional<BlockRef> BlockPool::allocate(std::uint64_t bytes, Owner owner, co
   if (is_too_large(bytes)) return std::nullopt;
   const PoolGuard guard(view_.header.lock, membership, deadline);
   if (!guard.is_held()) return std::nullopt;
-  const auto block = PoolCore<>(view_).allocate(static_cast<std::uint32_t>(chunks_for(bytes)), owner);
+  const auto block = BlockPoolCore<>(view_).allocate(static_cast<std::uint32_t>(chunks_for(bytes)), owner);
   if (!block) return std::nullopt;
   return BlockRef{.chunk = block->chunk, .generation = block->generation};
 }
 
 Extent BlockPool::used_extent(BlockRef block) const {
-  if (block.chunk >= view_.chunks) throw_stale(block, "cannot be");
-  const Extent extent = PoolCore<>(view_).extent_at(block.chunk);
+  if (block.chunk >= view_.chunks) throw_stale(block, "cannot exist");
+  const Extent extent = BlockPoolCore<>(view_).extent_at(block.chunk);
   if (!extent.is_used || extent.generation != block.generation) throw_stale(block, "is no longer in use");
   if (extent.length == 0 || extent.length > view_.chunks - block.chunk) {
-    throw_corrupt_pool("has a length that cannot be", block.chunk);
+    throw_corrupt_pool("has an impossible length", block.chunk);
   }
   return extent;
 }
 
 void BlockPool::free(BlockRef block, Owner owner, const Membership& membership) const {
   const CellGuard guard(view_.header.lock, membership);
-  const PoolCore<> core(view_);
+  const BlockPoolCore<> core(view_);
   core.free_orphans();
   for (;;) {
     const Extent extent = used_extent(block);
@@ -103,7 +139,7 @@ void BlockPool::adopt(BlockRef block, Owner to) const {
     const Extent extent = used_extent(block);
     Extent adopted = extent;
     adopted.owner = to;
-    if (PoolCore<>(view_).exchange_word(block.chunk, extent, adopted)) return;
+    if (BlockPoolCore<>(view_).exchange_word(block.chunk, extent, adopted)) return;
   }
 }
 
@@ -127,7 +163,7 @@ std::uint64_t BlockPool::used_blocks() const noexcept {
 PoolUsage BlockPool::usage(const Membership& membership) const {
   PoolUsage usage{.total_bytes = bytes_of(view_.chunks)};
   const CellGuard guard(view_.header.lock, membership);
-  const PoolCore<> core(view_);
+  const BlockPoolCore<> core(view_);
   core.free_orphans();
   Extent extent;
   for (std::uint32_t chunk = 0; chunk < view_.chunks; chunk += extent.length) {
@@ -142,6 +178,19 @@ PoolUsage BlockPool::usage(const Membership& membership) const {
     }
   }
   return usage;
+}
+
+void BlockPool::recover(Owner dead, const IsBlockReferenced& is_referenced) const {
+  CellLockLayout& lock = view_.header.lock;
+  const BlockPoolCore<> core(view_);
+  const LockOfTheDead release(lock, dead);
+  if (holder_of(lock) == dead) {
+    rebuild(core);
+  } else if (!try_claim_for(dead, lock)) {
+    orphan_blocks_of(dead, core, is_referenced);
+    return;
+  }
+  free_blocks_of(dead, core, is_referenced);
 }
 
 void BlockPool::wake_all() const noexcept { drover::wake_all(view_.header.lock); }

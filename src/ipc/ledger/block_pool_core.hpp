@@ -10,12 +10,11 @@
 
 namespace drover {
 
-/// A view of the state. Requires, where not said otherwise: the lock is held. Throws `Errc::corrupt` where the state
-/// is impossible.
+/// A view of the state. Requires, unless noted: the lock is held. Throws `Errc::corrupt` if the state is impossible.
 template <class Steps = NoSteps>
-class PoolCore {
+class BlockPoolCore {
  public:
-  explicit PoolCore(const PoolView& view) noexcept : view_(view), lists_(view) {}
+  explicit BlockPoolCore(const PoolView& view) noexcept : view_(view), lists_(view) {}
 
   /// A new block.
   struct Block {
@@ -23,7 +22,7 @@ class PoolCore {
     std::uint32_t generation;
   };
 
-  /// A block of `length` chunks; nothing if no free extent is that long.
+  /// A block of `length` chunks; nullopt if no free extent is that long.
   [[nodiscard]] std::optional<Block> allocate(std::uint32_t length, Owner owner) const {
     free_orphans();
     const auto chunk = lists_.find(length);
@@ -32,7 +31,7 @@ class PoolCore {
     if (extent.length < length) throw_corrupt_pool("is in a list of longer extents", *chunk);
     lists_.remove(*chunk, extent.length);
     cut(*chunk, extent.length, length);
-    // The commit: until here all chunks are the free extent they were, from here on a block with an owner.
+    // The commit: before it the chunks are a free extent, after it a block with an owner.
     write_word(*chunk, {.is_used = true, .length = length, .owner = owner, .generation = extent.generation});
     if (length < extent.length) lists_.insert(*chunk + length, extent.length - length);
     count(view_.header.free_chunks, 0U - length);
@@ -40,16 +39,16 @@ class PoolCore {
     return Block{.chunk = *chunk, .generation = extent.generation};
   }
 
-  /// Frees the block at `chunk` if its word is still `expected`, and unites it with free neighbours. Returns whether
-  /// it did; if not, nothing has changed.
+  /// Frees the block at `chunk` if its word is still `expected`, and coalesces it with free neighbours. Returns
+  /// whether it did; if not, nothing has changed.
   [[nodiscard]] bool free(std::uint32_t chunk, const Extent& expected) const {
-    if (!fits(chunk, expected.length)) throw_corrupt_pool("has a length that cannot be", chunk);
+    if (!fits(chunk, expected.length)) throw_corrupt_pool("has an impossible length", chunk);
     const std::uint32_t left = free_length_before(chunk);
     const std::uint32_t right = free_length_at(chunk + expected.length);
     const std::uint32_t end = chunk + expected.length + right;
     const Extent freed{.length = expected.length + right, .generation = (expected.generation + 1) & kGenerationMask};
     remove_neighbours(chunk, left, chunk + expected.length, right);
-    // The commit, by exchange, since the owner may change without the lock.
+    // The commit: an exchange, since the owner may change without the lock.
     if (!exchange_word(chunk, expected, freed)) {
       if (right != 0) lists_.insert(chunk + expected.length, right);
       if (left != 0) lists_.insert(chunk - left, left);
@@ -64,53 +63,53 @@ class PoolCore {
     return true;
   }
 
-  /// Makes free what the keeper has marked while another held the lock.
+  /// Frees the blocks that the keeper has marked while another participant held the lock.
   void free_orphans() const {
     if (view_.header.orphans.load(std::memory_order_relaxed) == kNoLink) return;
     Steps::before_write();
     for (Link link = view_.header.orphans.exchange(kNoLink); link != kNoLink;) {
-      if (link > view_.chunks) throw_corrupt_pool("is no chunk, yet waits to be made free", link);
+      if (link > view_.chunks) throw_corrupt_pool("is not a chunk but is listed as an orphan", link);
       const std::uint32_t chunk = link - 1;
       link = view_.cells[chunk].next.load(std::memory_order_relaxed);
       const Extent orphan = extent_at(chunk);
       if (!is_orphan(orphan) || !free(chunk, orphan)) {
-        throw_corrupt_pool("waits to be made free and is in use", chunk);
+        throw_corrupt_pool("is listed as an orphan but is in use", chunk);
       }
     }
   }
 
-  /// The extent that begins at `chunk`, of which the tiling says that it is a first one.
+  /// The extent that starts at `chunk`. Requires: the tiling leads there.
   [[nodiscard]] Extent checked(std::uint32_t chunk) const {
     const Extent extent = extent_at(chunk);
-    if (!fits(chunk, extent.length)) throw_corrupt_pool("has a length that cannot be", chunk);
+    if (!fits(chunk, extent.length)) throw_corrupt_pool("has an impossible length", chunk);
     return extent;
   }
 
-  /// What the word of a chunk says. Requires no lock.
+  /// The extent in a chunk's word. Requires no lock.
   [[nodiscard]] Extent extent_at(std::uint32_t chunk) const noexcept {
     return decode_extent(view_.cells[chunk].word.load());
   }
 
-  /// Changes a used word, if it is still `expected`. Requires no lock.
+  /// Changes a used word if it is still `expected`. Requires no lock.
   [[nodiscard]] bool exchange_word(std::uint32_t chunk, const Extent& expected, const Extent& wanted) const {
     std::uint64_t seen = encode(expected);
     Steps::before_write();
     return view_.cells[chunk].word.compare_exchange_strong(seen, encode(wanted));
   }
 
-  /// Whether a block belongs to nobody and waits to be made free.
+  /// Whether a block has no owner and waits to be freed.
   [[nodiscard]] static bool is_orphan(const Extent& extent) noexcept {
     return extent.is_used && extent.owner == kNobody;
   }
 
-  /// Writes a free extent's derived state: its end and its place in a list.
+  /// Writes the derived state of a free extent: its end and its place in a list.
   void add_free(std::uint32_t chunk, std::uint32_t length) const {
     write<Steps>(view_.cells[chunk + length - 1].free_before, length);
     lists_.insert(chunk, length);
   }
 
-  /// Writes a free word, or makes one used. In the order of the program, since the tiling must hold at every step;
-  /// nobody else changes free words.
+  /// Writes a free word, or makes it used. In program order, since the tiling must hold at every step. Only the
+  /// holder of the lock changes free words.
   void write_word(std::uint32_t chunk, const Extent& extent) const {
     write<Steps>(view_.cells[chunk].word, encode(extent), std::memory_order_release);
   }
@@ -127,17 +126,17 @@ class PoolCore {
     return extent_at(chunk).generation;
   }
 
-  // A free extent that a list leads to. Both its ends must say so: a leftover inside another extent has one at most.
+  // A free extent that a list leads to. Both its ends are checked: a leftover inside another extent has at most one.
   [[nodiscard]] Extent checked_free(std::uint32_t chunk) const {
     const Extent extent = checked(chunk);
     const auto& end = view_.cells[chunk + extent.length - 1].free_before;
     if (extent.is_used || end.load(std::memory_order_relaxed) != extent.length) {
-      throw_corrupt_pool("is in a list of free extents and is none", chunk);
+      throw_corrupt_pool("is in a list of free extents but is not free", chunk);
     }
     return extent;
   }
 
-  // From their lists, both or neither.
+  // Removes both from their lists, or neither.
   void remove_neighbours(std::uint32_t chunk, std::uint32_t left, std::uint32_t right_chunk,
                          std::uint32_t right) const {
     if (left != 0) lists_.check(chunk - left, left);
@@ -145,7 +144,7 @@ class PoolCore {
     if (left != 0) lists_.remove(chunk - left, left);
   }
 
-  // Prepares a free extent for a block at its front. What is written lies inside the extent and is reached by nobody.
+  // Prepares a free extent for a block at its front. Writes only inside the extent, where nobody reads.
   void cut(std::uint32_t chunk, std::uint32_t whole, std::uint32_t length) const {
     if (length < whole) {
       const Extent leftover = extent_at(chunk + length);
@@ -163,7 +162,7 @@ class PoolCore {
     if (length == 0) return 0;
     if (length > chunk) throw_corrupt_pool("follows a free extent of impossible length", chunk);
     const Extent before = extent_at(chunk - length);
-    if (before.is_used || before.length != length) throw_corrupt_pool("follows what is not free after all", chunk);
+    if (before.is_used || before.length != length) throw_corrupt_pool("does not follow a free extent", chunk);
     return length;
   }
 
@@ -181,5 +180,8 @@ class PoolCore {
   PoolView view_;
   FreeLists<Steps> lists_;
 };
+
+/// Recomputes everything that is derived from the words of a pool. Requires: the lock is held, by the dead.
+void rebuild(const BlockPoolCore<>& core);
 
 }  // namespace drover

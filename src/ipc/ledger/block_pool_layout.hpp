@@ -13,26 +13,26 @@
 
 namespace drover {
 
-/// What a pool was made with; from the spec, never from shared memory.
+/// The sizes of a pool; from the spec, never from shared memory.
 struct PoolGeometry {
-  std::uint64_t bytes = 0;        ///< of the data that is given out; what is left over by chunks is never used
+  std::uint64_t bytes = 0;        ///< of the data; a remainder smaller than a chunk is never used
   std::uint32_t chunk_bytes = 0;  ///< smallest block and alignment of all: a power of two, at least 64
 };
 
-/// How many chunks there are. Throws `Errc::invalid_argument`, with the limits, for a geometry that cannot be.
+/// The number of chunks. Throws `Errc::invalid_argument`, with the limits, for an impossible geometry.
 [[nodiscard]] std::uint32_t chunk_count(const PoolGeometry& geometry);
 /// Size of the state: a multiple of 64. Throws as `chunk_count`.
 [[nodiscard]] std::size_t pool_state_bytes(const PoolGeometry& geometry);
 /// Makes the state in zeroed memory. Touches its first and last pages only.
 void format_pool(std::byte* state, const PoolGeometry& geometry);
 
-/// A run of chunks that is one block or one free piece, as its first chunk's word says in 64 bits. Chunks inside a
-/// run keep words too: leftovers that say "free", needed for their generation.
+/// A run of chunks that is one block or free, as the 64-bit word of its first chunk describes it. The other chunks of
+/// the run keep words too: leftovers that read as free and preserve their generation.
 struct Extent {
   bool is_used = false;          ///< whether it is a block
   std::uint32_t length = 0;      ///< in chunks; 0 in a word that was never written
-  Owner owner = kNobody;         ///< of a block; `kNobody` for one that waits to be made free (an orphan)
-  std::uint32_t generation = 0;  ///< how many blocks that began here have ended, modulo 2^26
+  Owner owner = kNobody;         ///< of a block; `kNobody` for one that waits to be freed (an orphan)
+  std::uint32_t generation = 0;  ///< number of blocks that have ended here, modulo 2^26
 
   friend bool operator==(const Extent&, const Extent&) = default;
 };
@@ -61,16 +61,19 @@ static_assert(1 + kLengthBits + kPoolOwnerBits + kGenerationBits == 64 && kMaxPa
 
 /// One for each chunk.
 ///
-/// 1. Extents tile the pool: from chunk 0, each word's length leads to the next word, and the last ends with the
-///    pool. Every change of the tiling is one store or one compare-and-swap of one word, so this holds at every
+/// 1. Extents tile the pool: from chunk 0, each word's length leads to the next word, and the last extent ends with
+/// the
+///    pool. Every change of the tiling is one store or compare-and-swap of one word, so this holds at every
 ///    instruction.
-/// 2. A word that says "used" is the first of a block, never a leftover.
-/// 3. Used words change by compare-and-swap only: their owner by whoever takes a block over, without the lock. Free
-///    words change under the lock only.
-/// 4. The generation goes up in the same step in which a block ends. A reference is good while its chunk's word is
-///    used and has its generation.
-/// 5. Everything but the words is derived from them, guarded by the lock, and made anew when a holder of the lock
-///    has died. It is atomic, and read once per decision, because a peer may spoil it at any time.
+/// 2. A used word is the first of a block, never a leftover.
+/// 3. Used words change by compare-and-swap only: a participant that adopts a block changes the owner without the
+/// lock.
+///    Free words change under the lock only.
+/// 4. The generation increases in the step that ends a block. A reference is valid while its chunk's word is used and
+///    has its generation.
+/// 5. Everything but the words is derived from them, guarded by the lock, and recomputed when a holder of the lock
+/// has
+///    died. It is atomic, and read once per decision, because a peer may corrupt it at any time.
 struct alignas(32) ChunkCell {
   std::atomic<std::uint64_t> word;  ///< an Extent; the truth
   std::atomic<std::uint32_t> next;  ///< of a free extent, at its first chunk: a Link in its list; of an orphan too
@@ -84,7 +87,7 @@ static_assert(sizeof(ChunkCell) == 32 && std::atomic<std::uint64_t>::is_always_l
 using Link = std::uint32_t;
 inline constexpr Link kNoLink = 0;
 
-/// Begins the state; the cells follow.
+/// The start of the state; the cells follow.
 struct PoolHeader {
   CellLockLayout lock;
   std::atomic<std::uint32_t> free_chunks;  ///< of all free extents

@@ -10,17 +10,17 @@
 
 namespace drover {
 
-/// Throws `Errc::corrupt`: the state of a pool says something impossible about `chunk`.
+/// Throws `Errc::corrupt`: the state of a pool is impossible at `chunk`.
 [[noreturn]] void throw_corrupt_pool(const char* what, std::uint64_t chunk);
 
-/// What happens before each write to the state of a pool: nothing. A test puts its own in place, to see every state
-/// in which a death can leave the pool.
+/// Called before each write to the state of a pool. A test substitutes its own, to see every state in which a death
+/// can leave the pool.
 struct NoSteps {
   static constexpr void before_write() noexcept {}
 };
 
-/// Writes what the lock guards, or a free word. `release` keeps the words in the order of the program; what the lock
-/// guards needs no order of its own.
+/// Writes data that the lock guards, or a free word. `release` keeps words in program order; data under the lock
+/// needs no order of its own.
 template <class Steps, class T>
 void write(std::atomic<T>& where, T value, std::memory_order order = std::memory_order_relaxed) {
   Steps::before_write();
@@ -28,21 +28,22 @@ void write(std::atomic<T>& where, T value, std::memory_order order = std::memory
 }
 
 /// A view of the lists. Requires: the lock is held. Every link is checked before it is followed, and every list
-/// before it is changed: `Errc::corrupt` leaves it as it was.
+/// before it is changed: after `Errc::corrupt` it is as before.
 template <class Steps>
 class FreeLists {
  public:
   explicit FreeLists(const PoolView& view) noexcept : view_(view) {}
 
-  /// A free extent of at least `length` chunks. Constant time while some class holds only such extents; else a walk
-  /// through the one class that holds longer and shorter ones: at most one entry per 64 chunks of the pool.
+  /// A free extent of at least `length` chunks. Constant time if some non-empty class holds only such extents;
+  /// otherwise a walk through the one class that holds longer and shorter ones: at most one entry per 64 chunks of
+  /// the pool.
   [[nodiscard]] std::optional<std::uint32_t> find(std::uint32_t length) const {
     const std::optional<SizeClass> fitting = first_list(class_at_least(length));
     if (fitting) return chunk_in(head(*fitting).load(std::memory_order_relaxed));
     return smallest_in(class_of(length)) < length ? search(class_of(length), length) : std::nullopt;
   }
 
-  /// Whether `find` looks likely to find one. Requires no lock, and is a guess without it.
+  /// Whether `find` will probably succeed. Requires no lock, and is a guess without it.
   [[nodiscard]] bool seem_to_have(std::uint32_t length) const noexcept {
     const SizeClass from = class_of(length);
     if ((columns_of(from.row) & (~0U << from.column)) != 0) return true;
@@ -86,8 +87,8 @@ class FreeLists {
 
   // An extent in its list.
   struct Place {
-    std::atomic<Link>* forward;  // that leads to it
-    ChunkCell* after;            // the extent behind it, or none
+    std::atomic<Link>* forward;  // the link to it
+    ChunkCell* after;            // the extent behind it, or nullptr
     Link next;
     Link previous;
   };
@@ -100,7 +101,7 @@ class FreeLists {
     std::atomic<Link>* const forward = before != nullptr ? &before->next : &head(class_of(length));
     if (forward->load(std::memory_order_relaxed) != link_to(chunk) ||
         (after != nullptr && after->previous.load(std::memory_order_relaxed) != link_to(chunk))) {
-      throw_corrupt_pool("is free and not where its list should have it", chunk);
+      throw_corrupt_pool("is free but not where its list should have it", chunk);
     }
     return {.forward = forward, .after = after, .next = next, .previous = previous};
   }
@@ -110,7 +111,7 @@ class FreeLists {
   [[nodiscard]] std::atomic<Link>& head(SizeClass in) const noexcept { return view_.header.heads[in.row][in.column]; }
 
   [[nodiscard]] std::uint32_t chunk_in(Link link) const {
-    if (link == kNoLink || link > view_.chunks) throw_corrupt_pool("is no chunk, yet a list leads to it", link);
+    if (link == kNoLink || link > view_.chunks) throw_corrupt_pool("is not a chunk but a list leads to it", link);
     return link - 1;
   }
 
@@ -118,7 +119,7 @@ class FreeLists {
     return link == kNoLink ? nullptr : &view_.cells[chunk_in(link)];
   }
 
-  // The first list, from `from` on, that is not empty.
+  // The first non-empty list from `from` on.
   [[nodiscard]] std::optional<SizeClass> first_list(SizeClass from) const {
     if (from.row >= kSizeRows) return std::nullopt;
     std::uint32_t columns = columns_of(from.row) & (~0U << from.column);

@@ -6,27 +6,26 @@
 #include <span>
 #include <vector>
 
-#include "drover/ipc/kept.hpp"
+#include "drover/ipc/lease.hpp"
 #include "ipc/ledger/kept_entry.hpp"
 #include "ipc/ledger/sent_lease.hpp"
 
 namespace drover {
 
-/// The leases of one `keep`: offered, asked for, and given away. The keeper takes only what is on offer, and the
-/// first of them before the others; so whoever has the first one knows who has all, also when an answer came too
-/// late.
+/// The leases of one `keep`: offered, requested, and given away. The keeper takes only offered leases, and the first
+/// one before the others; so the holder of the first one has them all, even if the reply came too late.
 class KeepableLeases {
  public:
-  /// Throws `Errc::invalid_argument` if there are too many, or one that claims nothing or is not of `membership`'s
-  /// session.
+  /// Throws `Errc::invalid_argument` if there are too many, or one is empty or not of `membership`'s session.
   KeepableLeases(std::span<Lease> leases, const Membership& membership);
 
-  /// The words under which they travel.
+  /// The names under which they travel.
   [[nodiscard]] const std::vector<SentLease>& names() const noexcept { return names_; }
-  /// Offers them and lets `ask` ask the keeper. Returns if they were taken, whatever became of the answer; else they
-  /// are the caller's again, and what `ask` threw goes on. Requires: no earlier request may still be on its way.
+  /// Offers them and calls `ask`, which asks the keeper. Returns if they were taken, even if the reply was lost;
+  /// otherwise they are the caller's again, and rethrows the exception of `ask`. Requires: no earlier request is in
+  /// flight.
   void offer(const std::function<void()>& ask) const;
-  /// Afterwards, and when the caller holds no lock that closing a slab needs: they are not this process's.
+  /// Empties them. Call after `offer`, without any lock that closing a slab needs.
   void give_away() const noexcept;
 
  private:
@@ -37,8 +36,8 @@ class KeepableLeases {
   std::vector<SentLease> names_;
 };
 
-/// New leases of this process on what the keeper says that it keeps. Asks again when that was replaced meanwhile.
-/// Throws what `ask` throws, and `Errc::corrupt` if leases have ended that are kept.
+/// New leases of this process on the blocks of the entry that `ask` returns. Asks again if the entry was replaced
+/// meanwhile. Throws what `ask` throws, and `Errc::corrupt` if kept leases have ended.
 [[nodiscard]] Recalled recall_leases(const std::shared_ptr<Membership>& membership,
                                      const std::function<KeptEntry()>& ask);
 

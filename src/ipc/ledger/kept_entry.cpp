@@ -16,27 +16,27 @@ bool is_printable(std::string_view text) noexcept {
   });
 }
 
-// What cannot be shown is not shown.
 void check_kept_name(std::string_view name) {
   if (!name.empty() && name.size() <= kMostKeptNameBytes && is_printable(name)) return;
   throw Error(Errc::invalid_argument,
-              fmt::format("a text of {} bytes{} is no name under which a session keeps something", name.size(),
+              fmt::format("a text of {} bytes{} cannot be a name under which a session keeps something", name.size(),
                           is_printable(name) ? "" : " with control characters"),
-              fmt::format("such a name has 1 to {} bytes and no control characters", kMostKeptNameBytes));
+              fmt::format("use a name of 1 to {} bytes without control characters", kMostKeptNameBytes));
 }
 
 KeptEntry make_kept_entry(std::string_view name, std::span<const std::byte> record, std::string_view description) {
   check_kept_name(name);
   if (description.size() > kMostKeptDescriptionBytes || !is_printable(description)) {
     throw Error(Errc::invalid_argument,
-                fmt::format("'{}' was to be kept with a description of {} bytes{}", name, description.size(),
+                fmt::format("cannot keep '{}' with a description of {} bytes{}", name, description.size(),
                             is_printable(description) ? "" : " with control characters"),
-                fmt::format("a description is one line of at most {} bytes", kMostKeptDescriptionBytes));
+                fmt::format("use a description of one line of at most {} bytes", kMostKeptDescriptionBytes));
   }
   if (record.size() > kMostKeptRecordBytes) {
     throw Error(Errc::invalid_argument,
-                fmt::format("'{}' was to be kept with a record of {} bytes", name, record.size()),
-                fmt::format("a record has at most {}; put what is larger into a block", kMostKeptRecordBytes));
+                fmt::format("cannot keep '{}' with a record of {} bytes: the limit is {}", name, record.size(),
+                            kMostKeptRecordBytes),
+                "put larger data into a block");
   }
   return {.info = {.name = std::string(name), .description = std::string(description)},
           .record = {record.begin(), record.end()},

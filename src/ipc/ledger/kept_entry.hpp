@@ -1,4 +1,4 @@
-// ipc/ledger/kept_entry.hpp: what is kept under a name, as the keeper holds it and as it travels.
+// ipc/ledger/kept_entry.hpp: an entry that the session keeps under a name, as the keeper holds it and as it travels.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "drover/ipc/kept.hpp"
+#include "drover/ipc/lease.hpp"
 #include "ipc/ledger/sent_lease.hpp"
 
 namespace drover {
@@ -20,9 +20,9 @@ struct KeptEntry {
 
 /// Whether a text has no control characters.
 [[nodiscard]] bool is_printable(std::string_view text) noexcept;
-/// Throws `Errc::invalid_argument`, with the rules, for what is no name of something kept.
+/// Throws `Errc::invalid_argument`, with the rules, for a text that cannot be the name of an entry.
 void check_kept_name(std::string_view name);
-/// An entry without leases. Throws `Errc::invalid_argument` for what is too long, or not printable.
+/// An entry without leases. Throws `Errc::invalid_argument` if something is too long or not printable.
 [[nodiscard]] KeptEntry make_kept_entry(std::string_view name, std::span<const std::byte> record,
                                         std::string_view description);
 

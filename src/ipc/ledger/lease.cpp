@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "drover/base/error.hpp"
-#include "ipc/ledger/slab_book.hpp"
+#include "ipc/ledger/open_ledger.hpp"
 
 namespace drover {
 
@@ -12,7 +12,7 @@ Lease::Lease(Lease&& other) noexcept { *this = std::move(other); }
 Lease& Lease::operator=(Lease&& other) noexcept {
   if (this == &other) return *this;
   release();
-  book_ = std::exchange(other.book_, nullptr);
+  ledger_ = std::exchange(other.ledger_, nullptr);
   index_ = other.index_;
   generation_ = other.generation_;
   offset_ = std::exchange(other.offset_, 0);
@@ -21,18 +21,18 @@ Lease& Lease::operator=(Lease&& other) noexcept {
 }
 
 Lease Lease::share() const {
-  require(is_open(), "a lease that claims nothing was to be shared",
-          "share one that was not sent or released before");
-  return book_->share(*this);
+  require(is_open(), "cannot share an empty lease (already sent or released)",
+          "share it before it is sent or released");
+  return ledger_->share(*this);
 }
 
 void Lease::release() noexcept {
-  if (book_ != nullptr) book_->end(*this);
+  if (ledger_ != nullptr) ledger_->end(*this);
 }
 
 const ObjectHandle& Lease::slab() const {
-  require(is_open(), "a lease that claims nothing lies in no slab");
-  return book_->object().handle();
+  require(is_open(), "an empty lease lies in no slab");
+  return ledger_->object().handle();
 }
 
 }  // namespace drover

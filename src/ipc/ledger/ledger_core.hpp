@@ -12,11 +12,11 @@
 
 namespace drover {
 
-/// Throws `Errc::corrupt`: the state of a ledger says something impossible about the lease in cell `index`.
+/// Throws `Errc::corrupt`: the state of a ledger is impossible at the lease in cell `index`.
 [[noreturn]] void throw_corrupt_ledger(const char* what, std::uint64_t index);
 
-/// A view of the state. Requires, where not said otherwise: the pool's lock is held. Throws `Errc::corrupt` where the
-/// state is impossible.
+/// A view of the state. Requires, unless noted: the pool's lock is held. Throws `Errc::corrupt` if the state is
+/// impossible.
 template <class Steps = NoSteps>
 class LedgerCore {
  public:
@@ -28,12 +28,12 @@ class LedgerCore {
     LeaseState state;
   };
 
-  /// Whether there is a cell for one more lease.
+  /// Whether there is a cell for another lease.
   [[nodiscard]] bool has_room() const noexcept {
     return view_.header.free.load(std::memory_order_relaxed) != kNoLink || fresh() < view_.capacity;
   }
 
-  /// A block of `length` chunks with one lease; nothing if no free extent is that long. Requires: `has_room`.
+  /// A block of `length` chunks with one lease; nullopt if no free extent is that long. Requires: `has_room`.
   [[nodiscard]] std::optional<Lease> allocate(std::uint32_t length, Owner holder) const {
     const auto block = pool_.allocate(length, kSlabItself);
     if (!block) return std::nullopt;
@@ -41,7 +41,7 @@ class LedgerCore {
     return begin(block->chunk, holder);
   }
 
-  /// One more lease on the block at `chunk`, which has one. Requires: `has_room`.
+  /// Another lease on the block at `chunk`. Requires: `has_room`.
   [[nodiscard]] Lease begin(std::uint32_t chunk, Owner holder) const {
     const std::uint32_t index = take_cell();
     const LeaseState state{.is_used = true, .chunk = chunk, .holder = holder, .generation = at(index).generation};
@@ -60,36 +60,38 @@ class LedgerCore {
     give_cell(index);
     change(view_.header.used, 0U - 1U);
     change(leases_at(expected.chunk), 0U - 1U);
-    if (others == 1 && !pool_.free(expected.chunk, block)) throw_corrupt_ledger("is on a block of another", index);
+    if (others == 1 && !pool_.free(expected.chunk, block))
+      throw_corrupt_ledger("is on a block of another owner", index);
     return true;
   }
 
-  /// Ends what the keeper has marked while another held the lock.
+  /// Ends the leases that the keeper has marked while another participant held the lock.
   void end_orphans() const {
     if (view_.header.orphans.load(std::memory_order_relaxed) == kNoLink) return;
     Steps::before_write();
     for (Link link = view_.header.orphans.exchange(kNoLink); link != kNoLink;) {
-      if (link > view_.capacity) throw_corrupt_ledger("is no lease, yet waits to be ended", link);
+      if (link > view_.capacity) throw_corrupt_ledger("does not exist but is listed as an orphan", link);
       const std::uint32_t index = link - 1;
       link = view_.cells[index].next.load(std::memory_order_relaxed);
       const LeaseState orphan = at(index);
-      if (!is_orphan(orphan) || !end(index, orphan)) throw_corrupt_ledger("waits to be ended and is in use", index);
+      if (!is_orphan(orphan) || !end(index, orphan))
+        throw_corrupt_ledger("is listed as an orphan but is in use", index);
     }
   }
 
-  /// What the word of a cell says. Requires no lock.
+  /// The lease in a cell's word. Requires no lock.
   [[nodiscard]] LeaseState at(std::uint32_t index) const noexcept {
     return decode_lease(view_.cells[index].word.load());
   }
 
-  /// Changes a used word, if it is still `expected`. Requires no lock.
+  /// Changes a used word if it is still `expected`. Requires no lock.
   [[nodiscard]] bool exchange(std::uint32_t index, const LeaseState& expected, const LeaseState& wanted) const {
     std::uint64_t seen = encode(expected);
     Steps::before_write();
     return view_.cells[index].word.compare_exchange_strong(seen, encode(wanted));
   }
 
-  /// Marks a lease for the next holder of the lock to end, if its word is still `expected`. Requires no lock.
+  /// Marks a lease for the next holder of the lock to end if its word is still `expected`. Requires no lock.
   [[nodiscard]] bool orphan(std::uint32_t index, const LeaseState& expected) const {
     LeaseState marked = expected;
     marked.holder = kNobody;
@@ -102,19 +104,19 @@ class LedgerCore {
     return true;
   }
 
-  /// Whether a lease belongs to nobody and waits to be ended.
+  /// Whether a lease has no holder and waits to be ended.
   [[nodiscard]] static bool is_orphan(const LeaseState& lease) noexcept {
     return lease.is_used && lease.holder == kNobody;
   }
 
-  /// How many cells have ever been used, as far as that can be.
+  /// Number of cells that were ever used, limited to the capacity.
   [[nodiscard]] std::uint32_t fresh() const noexcept {
     return std::min(view_.header.fresh.load(std::memory_order_relaxed), view_.capacity);
   }
 
   /// The block a lease is on.
   [[nodiscard]] Extent checked_block(std::uint32_t index, std::uint32_t chunk) const {
-    if (chunk >= view_.pool.chunks) throw_corrupt_ledger("is on a block that cannot be", index);
+    if (chunk >= view_.pool.chunks) throw_corrupt_ledger("is on an impossible block", index);
     const Extent block = pool_.checked(chunk);
     if (!block.is_used || block.owner != kSlabItself) throw_corrupt_ledger("is on a block that is not in use", index);
     return block;
@@ -127,7 +129,7 @@ class LedgerCore {
   }
 
   [[nodiscard]] const LedgerView& view() const noexcept { return view_; }
-  [[nodiscard]] const PoolCore<Steps>& pool() const noexcept { return pool_; }
+  [[nodiscard]] const BlockPoolCore<Steps>& pool() const noexcept { return pool_; }
 
   [[nodiscard]] std::atomic<std::uint32_t>& leases_at(std::uint32_t chunk) const noexcept {
     return view_.pool.cells[chunk].leases;
@@ -138,7 +140,7 @@ class LedgerCore {
     return (lease.generation + 1) & kGenerationMask;
   }
 
-  // The generation of an orphan went up when it became one.
+  // The generation of an orphan was increased when it became one.
   static LeaseState ended(const LeaseState& lease) noexcept {
     return {.generation = is_orphan(lease) ? lease.generation : next_generation(lease)};
   }
@@ -147,11 +149,12 @@ class LedgerCore {
     const Link link = view_.header.free.load(std::memory_order_relaxed);
     if (link == kNoLink) {
       const std::uint32_t index = fresh();
-      if (index == view_.capacity) throw_corrupt_ledger("was to begin where there is no room for it", index);
+      if (index == view_.capacity) throw_corrupt_ledger("has no free cell", index);
       write<Steps>(view_.header.fresh, index + 1, std::memory_order_release);  // before the word: rule 4 finds it
       return index;
     }
-    if (link > view_.capacity || at(link - 1).is_used) throw_corrupt_ledger("is free and cannot be", link);
+    if (link > view_.capacity || at(link - 1).is_used)
+      throw_corrupt_ledger("is in the list of free cells but is not free", link);
     write<Steps>(view_.header.free, view_.cells[link - 1].next.load(std::memory_order_relaxed));
     return link - 1;
   }
@@ -161,7 +164,7 @@ class LedgerCore {
   }
 
   LedgerView view_;
-  PoolCore<Steps> pool_;
+  BlockPoolCore<Steps> pool_;
 };
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-// ipc/ledger/ledger_layout.hpp: who has leases on the blocks of a slab, as it lies in shared memory.
+// ipc/ledger/ledger_layout.hpp: the leases on the blocks of a slab as they lie in shared memory.
 #pragma once
 
 #include <atomic>
@@ -10,33 +10,34 @@
 
 namespace drover {
 
-/// What a ledger was made with; from the spec, never from shared memory.
+/// The sizes of a ledger; from the spec, never from shared memory.
 struct LedgerGeometry {
   PoolGeometry pool;         ///< of the slab's memory
   std::uint32_t leases = 0;  ///< most at the same time
 };
 
-/// Size of the state: a multiple of 64. Throws `Errc::invalid_argument`, with the limits, for what cannot be.
+/// Size of the state: a multiple of 64. Throws `Errc::invalid_argument`, with the limits, for an impossible geometry.
 [[nodiscard]] std::size_t ledger_state_bytes(const LedgerGeometry& geometry);
 /// Makes the state in zeroed memory. Touches few of its pages.
 void format_ledger(std::byte* state, const LedgerGeometry& geometry);
 
-inline constexpr Owner kSlabItself = kPoolOwnerMask;  ///< owner of all blocks of a slab: they live by their leases
-inline constexpr Owner kInTransit = kSlabItself - 1;  ///< holder of a lease that a message refers to
+inline constexpr Owner kSlabItself =
+    kPoolOwnerMask;  ///< owner of all blocks of a slab, whose lifetime their leases decide
+inline constexpr Owner kInTransit = kSlabItself - 1;  ///< holder of a lease in a message
 inline constexpr Owner kKept = kInTransit - 1;        ///< holder of a lease that the session keeps under a name
 static_assert(kKept > 3 * (kMaxParticipants + 1));
 
-/// The holder of a lease that `sender` is about to give to a message: other than `sender`, so that another thread of
-/// the same process that receives it is told apart from the one that sends it.
+/// The holder of a lease that `sender` is about to give to a message. Differs from `sender`, to tell the sending
+/// thread from another thread of the same process that receives the lease.
 [[nodiscard]] constexpr Owner sending_by(Owner sender) noexcept {
   return static_cast<Owner>(sender + kMaxParticipants + 1);
 }
-/// The holder of a lease that `owner` offers to the keeper: other than one that is being sent, so that a late keeper
-/// does not take what was offered, taken back, and is in a message now.
+/// The holder of a lease that `owner` offers to the keeper. Differs from one that is being sent, so that a late
+/// keeper does not take a lease whose offer was withdrawn and that is in a message now.
 [[nodiscard]] constexpr Owner offered_by(Owner owner) noexcept {
   return static_cast<Owner>(owner + 2 * (kMaxParticipants + 1));
 }
-/// The participant by whose death a lease of this holder ends; the holder itself if it is none.
+/// The participant whose death ends a lease of this holder; the holder itself if it is no participant.
 [[nodiscard]] constexpr Owner participant_of(Owner holder) noexcept {
   constexpr Owner kStep = kMaxParticipants + 1;
   const bool is_between = holder >= kStep && holder < 3 * kStep && holder % kStep != kNobody;
@@ -47,12 +48,12 @@ static_assert(participant_of(sending_by(1)) == 1 && participant_of(sending_by(kM
 static_assert(participant_of(kMaxParticipants) == kMaxParticipants && participant_of(kInTransit) == kInTransit);
 static_assert(participant_of(kKept) == kKept);
 
-/// A lease as its cell's word says in 64 bits.
+/// A lease as its cell's 64-bit word describes it.
 struct LeaseState {
-  bool is_used = false;          ///< whether it is one, or a cell for one to come
+  bool is_used = false;          ///< whether the cell holds a lease
   std::uint32_t chunk = 0;       ///< first chunk of the block it is on
   Owner holder = kNobody;        ///< `kNobody` for one that waits to be ended (an orphan)
-  std::uint32_t generation = 0;  ///< how many leases of this cell have ended, modulo 2^26
+  std::uint32_t generation = 0;  ///< number of leases that have ended in this cell, modulo 2^26
 
   friend bool operator==(const LeaseState&, const LeaseState&) = default;
 };
@@ -70,25 +71,24 @@ struct LeaseState {
 /// One for each lease.
 ///
 /// 1. A used word names a block that is in use: a block is committed before its first lease, and freed after its last
-///    one has ended. So whoever has a lease may use the memory, at every instruction of everybody.
-/// 2. A lease begins and ends under the pool's lock, or becomes an orphan without it. Its holder changes by
+///    one has ended. So the holder of a lease may use the memory, at every instruction of every process.
+/// 2. A lease starts and ends under the pool's lock, or becomes an orphan without it. Its holder changes by
 ///    compare-and-swap, without the lock.
-/// 3. The generation goes up in the same step in which a lease ends or becomes an orphan. A reference is good while
-///    its cell's word is used and has its generation; so a lease is released exactly once, by its holder or by
-///    recovery.
-/// 4. Everything but the words is derived from them, guarded by the pool's lock, and made anew when a holder of the
+/// 3. The generation increases in the step in which a lease ends or becomes an orphan. A reference is valid while its
+///    cell's word is used and has its generation; so a lease is released exactly once, by its holder or by recovery.
+/// 4. Everything but the words is derived from them, guarded by the pool's lock, and recomputed when a holder of the
 ///    lock has died. A block without leases, which only such a death can leave, is freed then.
 struct alignas(16) LeaseCell {
   std::atomic<std::uint64_t> word;  ///< a LeaseState; the truth
-  std::atomic<Link> next;           ///< of a cell that is free, or an orphan: in its stack
+  std::atomic<Link> next;           ///< of a free cell or an orphan: the next in its stack
 };
 static_assert(sizeof(LeaseCell) == 16);
 
 /// Follows the pool's state; the cells follow it.
 struct alignas(kCacheLine) LedgerHeader {
-  std::atomic<std::uint32_t> fresh;  ///< cells from here on were never used; goes up before the first use
+  std::atomic<std::uint32_t> fresh;  ///< first cell that was never used; increased before the use
   std::atomic<std::uint32_t> used;   ///< leases, orphans included
-  std::atomic<Link> free;            ///< stack of cells that were used and are free
+  std::atomic<Link> free;            ///< stack of free cells below `fresh`
   std::atomic<Link> orphans;         ///< stack: the keeper pushes without the lock, the lock's holder takes all
 };
 

@@ -1,18 +1,22 @@
-// ipc/ledger/sent_lease.hpp: a lease as a message refers to it.
+// ipc/ledger/sent_lease.hpp: leases as messages carry them.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
 
+#include "drover/ipc/lease.hpp"
 #include "drover/ipc/membership.hpp"
 #include "ipc/ledger/slab_ledger.hpp"
 
 namespace drover {
 
-inline constexpr std::size_t kMostLeases = 32;  ///< that one message may carry
+inline constexpr std::size_t kMostLeases = 32;  ///< in one message
 
-/// Names a lease, and its slab's ledger, in every process of the session.
+/// Names a lease and its slab in every process of the session.
 struct SentLease {
   ObjectHandle slab;
   LeaseRef lease;
@@ -20,8 +24,8 @@ struct SentLease {
   friend bool operator==(const SentLease&, const SentLease&) = default;
 };
 
-/// The same in shared memory: words, written and read one by one without order, since recovery looks at records that
-/// the living may be replacing at that moment.
+/// The same in shared memory: words, written and read one by one without order, because recovery reads records that
+/// other participants may be replacing at that moment.
 struct SentLeaseWords {
   std::array<std::atomic<std::uint64_t>, 4> words;
 
@@ -45,5 +49,42 @@ struct SentLeaseWords {
   void copy_from(const SentLeaseWords& other) noexcept { store(other.load()); }
 };
 static_assert(sizeof(SentLeaseWords) == 32);
+
+/// The leases of one put: checked before a slot is claimed, written beside its record, and given away after the
+/// record is published. In any other order a death could leave a lease in transit to which no record refers.
+class SendableLeases {
+ public:
+  /// Throws `Errc::invalid_argument` if there are too many, or one is empty or not of `membership`'s session.
+  SendableLeases(std::span<Lease> leases, const Membership& membership) : leases_(leases) {
+    if (!leases.empty()) read(membership);
+  }
+
+  /// Writes them beside a record that is about to be published; returns their number, for its head.
+  [[nodiscard]] std::size_t write(SentLeaseWords* to) const {
+    if (!leases_.empty()) write_all(to);
+    return leases_.size();
+  }
+  /// Call after the record is published.
+  void give_away() const {
+    if (!leases_.empty()) give_all_away();
+  }
+
+ private:
+  void read(const Membership& membership);
+  void write_all(SentLeaseWords* to) const;
+  void give_all_away() const;
+
+  std::span<Lease> leases_;
+  std::vector<SentLease> words_;
+};
+
+/// Takes over the leases of a record, in order; `into` has those that came before an exception.
+void receive_leases(const std::shared_ptr<Membership>& membership, std::span<const SentLeaseWords> sent,
+                    std::vector<Lease>& into);
+/// Ends the leases of a record that nobody can use: those in `received`, and the rest of `sent`.
+void end_leases(const std::shared_ptr<Membership>& membership, std::span<const SentLeaseWords> sent,
+                std::vector<Lease>& received);
+/// Returns leases to their record, which no other participant can read yet.
+void hand_back_leases(std::vector<Lease>& received);
 
 }  // namespace drover

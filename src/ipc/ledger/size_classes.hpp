@@ -1,4 +1,4 @@
-// ipc/ledger/size_classes.hpp: the classes into which free extents are sorted by their length.
+// ipc/ledger/size_classes.hpp: the classes by which free extents are listed according to their length.
 #pragma once
 
 #include <bit>
@@ -12,10 +12,10 @@ inline constexpr unsigned kSizeColumnBits = 5;
 inline constexpr std::uint32_t kSizeColumns = 1U << kSizeColumnBits;
 inline constexpr std::uint32_t kSizeRows = kSizeBits - kSizeColumnBits + 1;
 
-/// One class: a row for each power of two, cut into 32 columns. Row 0 holds the sizes below 32, so up to 64 every
-/// size has a class of its own, and above it a class spans at most 1/32 of its sizes.
+/// One class: a row per power of two, divided into 32 columns. Row 0 holds the sizes below 32, so each size up to 64
+/// has its own class, and a class above spans at most 1/32 of its sizes.
 struct SizeClass {
-  std::uint32_t row = 0;     ///< below kSizeRows, except where `class_at_least` finds none
+  std::uint32_t row = 0;     ///< below kSizeRows, unless `class_at_least` finds none
   std::uint32_t column = 0;  ///< below kSizeColumns
 
   friend bool operator==(const SizeClass&, const SizeClass&) = default;
@@ -34,7 +34,7 @@ struct SizeClass {
   return (kSizeColumns + size_class.column) << (size_class.row - 1);
 }
 
-/// The first class of which every size is at least `size`; its row is kSizeRows if there is none.
+/// The first class whose sizes are all at least `size`; its row is kSizeRows if there is none.
 [[nodiscard]] constexpr SizeClass class_at_least(std::uint32_t size) noexcept {
   if (size < kSizeColumns) return class_of(size);
   const auto power = static_cast<std::uint32_t>(std::bit_width(size)) - 1;

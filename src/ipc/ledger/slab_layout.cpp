@@ -9,19 +9,19 @@
 namespace drover {
 namespace {
 
-constexpr std::uint64_t kSmallestChunk = 512;
-constexpr std::uint64_t kMostChunks = std::uint64_t{1} << 18U;
+constexpr std::uint64_t kSmallestSlabChunk = 512;
+constexpr std::uint64_t kMostSlabChunks = std::uint64_t{1} << 18U;
 constexpr std::uint64_t kFewestLeases = 1024;
 
 std::uint64_t chunk_for(std::uint64_t bytes) {
-  std::uint64_t chunk = kSmallestChunk;
-  while (bytes / chunk > kMostChunks) chunk *= 2;
+  std::uint64_t chunk = kSmallestSlabChunk;
+  while (bytes / chunk > kMostSlabChunks) chunk *= 2;
   return chunk;
 }
 
-std::size_t layout_bytes(const ObjectSpec& spec) { return ledger_state_bytes(slab_geometry(spec)); }
+std::size_t ledger_bytes(const ObjectSpec& spec) { return ledger_state_bytes(slab_geometry(spec)); }
 
-void format(std::byte* layout, const ObjectSpec& spec) { format_ledger(layout, slab_geometry(spec)); }
+void format_slab(std::byte* layout, const ObjectSpec& spec) { format_ledger(layout, slab_geometry(spec)); }
 
 void wake_slab(std::byte* layout, const ObjectSpec& spec) { SlabLedger(layout, slab_geometry(spec)).wake_all(); }
 
@@ -36,7 +36,7 @@ std::uint64_t whole_slab_bytes(std::uint64_t bytes, std::uint64_t unit) {
     const std::uint64_t step = std::max(unit, chunk_for(bytes));
     const std::uint64_t whole = (bytes + step - 1) / step * step;
     if (chunk_for(whole) <= step) return whole;
-    bytes = whole;  // rounding up has led to larger chunks
+    bytes = whole;  // rounding up has made chunks larger
   }
 }
 
@@ -46,9 +46,9 @@ SlabMarks marks_of(const ObjectSpec& spec) noexcept {
 
 LedgerGeometry slab_geometry(const ObjectSpec& spec) {
   const std::uint64_t bytes = slab_bytes(spec);
-  if (bytes < kSmallestChunk || bytes > kMaxSlabBytes) {
-    throw Error(Errc::invalid_argument, fmt::format("a slab of {} bytes cannot be made", bytes),
-                fmt::format("it has {} to {}", kSmallestChunk, kMaxSlabBytes));
+  if (bytes < kSmallestSlabChunk || bytes > kMaxSlabBytes) {
+    throw Error(Errc::invalid_argument, fmt::format("cannot make a slab of {} bytes", bytes),
+                fmt::format("use {} to {} bytes", kSmallestSlabChunk, kMaxSlabBytes));
   }
   const std::uint64_t chunk = chunk_for(bytes);
   const std::uint64_t leases = std::max(kFewestLeases, 2 * (bytes / chunk));
@@ -61,8 +61,8 @@ void recover_slab(std::byte* layout, const ObjectSpec& spec, Owner dead,
   SlabLedger(layout, slab_geometry(spec)).recover(dead, is_referenced);
 }
 
-const ObjectKindInfo slab_kind = {.layout_bytes = layout_bytes,
-                                  .format = format,
+const ObjectKindInfo slab_kind = {.layout_bytes = ledger_bytes,
+                                  .format = format_slab,
                                   .recover = [](std::byte*, const ObjectSpec&, Owner) {},
                                   .wake_all = wake_slab,
                                   .has_file = true};

@@ -2,19 +2,23 @@
 
 #include <algorithm>
 #include <bit>
+#include <exception>
+#include <functional>
 
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
 #include "ipc/ledger/ledger_core.hpp"
-#include "ipc/ledger/pool_guard.hpp"
+#include "ipc/ledger/pool_lock.hpp"
 
 namespace drover {
 namespace {
 
+using IsLeaseReferenced = std::function<bool(LeaseRef)>;
+
 [[noreturn]] void throw_ended(LeaseRef lease) {
   throw Error(Errc::not_found, fmt::format("lease {} of generation {} has ended", lease.index, lease.generation),
-              "hold a lease for as long as the memory is used: what was released, or sent on by moving it, is gone");
+              "keep a lease while the memory is used; a released or sent lease has ended");
 }
 
 [[noreturn]] void throw_not_held(LeaseRef lease, Owner holder, Owner found) {
@@ -23,8 +27,7 @@ namespace {
 }
 
 [[noreturn]] void throw_full(std::uint32_t capacity) {
-  throw Error(Errc::limit_reached,
-              fmt::format("there are {} leases on the blocks of a slab, and can be no more", capacity),
+  throw Error(Errc::limit_reached, fmt::format("a slab has {} leases, its limit", capacity),
               "release tensors that are no longer used, or use fewer and larger ones");
 }
 
@@ -34,18 +37,100 @@ void require_holder(Owner holder) {
   require(is_participant || holder == kInTransit || holder == kKept, "a lease has a holder");
 }
 
+// Recomputes everything that is derived from the words of leases, and frees blocks without leases. Requires: the lock
+// is held, by the dead, and the pool is consistent.
+class LeaseRebuild {
+ public:
+  explicit LeaseRebuild(const LedgerCore<>& core) noexcept : core_(core) {}
+
+  void run() {
+    LedgerHeader& header = core_.view().header;
+    header.free = kNoLink;
+    header.orphans = kNoLink;
+    for_each_block([&](std::uint32_t chunk, const Extent&) { core_.leases_at(chunk) = 0; });
+    for (std::uint32_t index = 0; index < core_.fresh(); ++index) add(index);
+    header.used = used_;
+    for_each_block([&](std::uint32_t chunk, const Extent& block) {
+      if (core_.leases_at(chunk) == 0) static_cast<void>(core_.pool().free(chunk, block));
+    });
+  }
+
+ private:
+  // Visits each block of the slab. Advances by its length before `visit`: freeing a block may coalesce it with its
+  // neighbours, but the place behind it stays the start of an extent, or a free leftover whose length leads on.
+  template <class Visit>
+  void for_each_block(Visit visit) const {
+    Extent extent;
+    for (std::uint32_t chunk = 0; chunk < core_.view().pool.chunks; chunk += extent.length) {
+      extent = core_.pool().checked(chunk);
+      if (extent.is_used && extent.owner == kSlabItself) visit(chunk, extent);
+    }
+  }
+
+  // A lease that is not on a block is corrupt and just ends.
+  void add(std::uint32_t index) {
+    const LeaseState lease = core_.at(index);
+    if (lease.is_used && !LedgerCore<>::is_orphan(lease) && is_on_block(lease)) {
+      core_.leases_at(lease.chunk).fetch_add(1, std::memory_order_relaxed);
+      ++used_;
+      return;
+    }
+    const std::uint32_t step = lease.is_used && !LedgerCore<>::is_orphan(lease) ? 1 : 0;
+    const LeaseState ended{.generation = (lease.generation + step) & kGenerationMask};
+    if (lease.is_used) core_.view().cells[index].word.store(encode(ended));
+    core_.give_cell(index);
+  }
+
+  [[nodiscard]] bool is_on_block(const LeaseState& lease) const {
+    if (lease.chunk >= core_.view().pool.chunks) return false;
+    const Extent block = core_.pool().extent_at(lease.chunk);
+    return block.is_used && block.owner == kSlabItself;
+  }
+
+  const LedgerCore<>& core_;
+  std::uint32_t used_ = 0;
+};
+
+// Ends the leases of the dead by `end`, except those to which messages refer. No lease comes to the dead meanwhile,
+// so none is missed.
+template <class End>
+void for_each_lease_of(Owner dead, const LedgerCore<>& core, const IsLeaseReferenced& is_referenced, End end) {
+  for (std::uint32_t index = 0; index < core.fresh(); ++index) {
+    const LeaseState lease = core.at(index);
+    if (!lease.is_used || participant_of(lease.holder) != dead) continue;
+    if (!is_referenced({.index = index, .generation = lease.generation})) {
+      end(index, lease);
+      continue;
+    }
+    LeaseState in_transit = lease;
+    in_transit.holder = kInTransit;
+    static_cast<void>(core.exchange(index, lease, in_transit));  // fails if a living participant has adopted it
+  }
+}
+
+// One corrupt lease must not keep the other leases of the dead alive.
+template <class Work>
+std::exception_ptr try_to(Work work) {
+  try {
+    work();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 }  // namespace
 
 void throw_corrupt_ledger(const char* what, std::uint64_t index) {
-  throw Error(Errc::corrupt, fmt::format("the ledger of a slab is spoiled: lease {} {}", index, what),
-              "look for a process that writes where it must not");
+  throw Error(Errc::corrupt, fmt::format("the ledger of a slab is corrupt: lease {} {}", index, what),
+              "look for a process that writes outside its memory");
 }
 
 std::size_t ledger_state_bytes(const LedgerGeometry& geometry) {
   const std::size_t pool = pool_state_bytes(geometry.pool);
   if (geometry.leases == 0 || geometry.leases > kMaxChunks) {
-    throw Error(Errc::invalid_argument, fmt::format("a slab with {} leases cannot be made", geometry.leases),
-                fmt::format("it has 1 to {}", kMaxChunks));
+    throw Error(Errc::invalid_argument, fmt::format("cannot make a slab with {} leases", geometry.leases),
+                fmt::format("use 1 to {}", kMaxChunks));
   }
   const std::size_t bytes = pool + sizeof(LedgerHeader) + geometry.leases * sizeof(LeaseCell);
   return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
@@ -53,7 +138,7 @@ std::size_t ledger_state_bytes(const LedgerGeometry& geometry) {
 
 void format_ledger(std::byte* state, const LedgerGeometry& geometry) {
   static_cast<void>(ledger_state_bytes(geometry));
-  format_pool(state, geometry.pool);  // all else begins as zeroes
+  format_pool(state, geometry.pool);  // the rest is zero
 }
 
 SlabLedger::SlabLedger(std::byte* state, const LedgerGeometry& geometry)
@@ -130,7 +215,7 @@ void SlabLedger::adopt(LeaseRef lease, Owner to) const {
   }
 }
 
-// What waits to be ended may make room.
+// Ending orphans may make room.
 bool SlabLedger::seems_to_have_room(std::uint64_t bytes) const noexcept {
   if (is_too_large(bytes)) return false;
   if (view_.header.orphans.load(std::memory_order_relaxed) != kNoLink) return true;
@@ -138,7 +223,7 @@ bool SlabLedger::seems_to_have_room(std::uint64_t bytes) const noexcept {
   return FreeLists<NoSteps>(view_.pool).seem_to_have(chunks_for(bytes));
 }
 
-// Requires no lock: while it is held by whoever asks, its block stays.
+// Requires no lock: the block exists while the caller has the lease.
 LeaseState SlabLedger::used_state(LeaseRef lease) const {
   if (lease.index >= view_.capacity) throw_ended(lease);
   const LeaseState state = LedgerCore<>(view_).at(lease.index);
@@ -185,6 +270,37 @@ std::optional<LedgerUsage> SlabLedger::usage(const Membership& membership, Deadl
     share.bytes += std::uint64_t{core.checked_block(index, lease.chunk).length} << chunk_shift_;
   }
   return usage;
+}
+
+void SlabLedger::recover(Owner dead, const IsLeaseReferenced& is_referenced) const {
+  CellLockLayout& lock = view_.pool.header.lock;
+  const LedgerCore<> core(view_);
+  const LockOfTheDead release(lock, dead);
+  if (drover::holder_of(lock) == dead) {
+    rebuild(core.pool());
+    LeaseRebuild(core).run();
+  } else if (!try_claim_for(dead, lock)) {
+    for_each_lease_of(dead, core, is_referenced, [&](std::uint32_t index, const LeaseState& lease) {
+      static_cast<void>(core.orphan(index, lease));
+    });
+    return;
+  }
+  std::exception_ptr problem = try_to([&] { core.end_orphans(); });
+  for_each_lease_of(dead, core, is_referenced, [&](std::uint32_t index, const LeaseState& lease) {
+    const auto failure = try_to([&] { static_cast<void>(core.end(index, lease)); });
+    if (failure == nullptr) return;
+    static_cast<void>(core.orphan(index, lease));  // at least invalid: the number will be reused
+    problem = failure;
+  });
+  if (problem != nullptr) std::rethrow_exception(problem);
+}
+
+void SlabLedger::drop(LeaseRef lease, Owner holder) const {
+  if (lease.index >= view_.capacity) return;
+  const LedgerCore<> core(view_);
+  const LeaseState state = core.at(lease.index);
+  if (!state.is_used || state.generation != lease.generation || state.holder != holder) return;
+  static_cast<void>(core.orphan(lease.index, state));
 }
 
 bool SlabLedger::is_of(LeaseRef lease, Owner participant) const noexcept {

@@ -12,10 +12,10 @@
 namespace drover {
 namespace {
 
-using Key = std::pair<const Membership*, std::uint64_t>;  // of the object: its generation
+using Key = std::pair<const Membership*, std::uint64_t>;  // the object's generation
 
-// A forked child begins without handles of its own: those of its parent say nothing there, and a membership of the
-// child may get the address of one of the parent's.
+// A forked child starts without counts: those of its parent mean nothing there, and a membership of the child may
+// reuse the address of one of the parent's.
 struct Counts {
   Mutex mutex;
   std::map<Key, std::size_t> handles DROVER_GUARDED_BY(mutex);
@@ -27,7 +27,7 @@ struct Counts {
 
   Counts() { ::pthread_atfork(before, in_parent, in_child); }
 
-  // Taken before the fork and given back after it, on both sides; the analysis sees one function at a time.
+  // Locked before the fork and unlocked after it on both sides; the analysis sees one function at a time.
   static void before() DROVER_NO_THREAD_ANALYSIS { instance().mutex.lock(); }
   static void in_parent() DROVER_NO_THREAD_ANALYSIS { instance().mutex.unlock(); }
   static void in_child() DROVER_NO_THREAD_ANALYSIS {
@@ -48,7 +48,7 @@ LocalOpening::LocalOpening(const SharedObject& object, const std::function<void(
   if (++all.handles[key_of(object)] == 1) when_first();
 }
 
-// A forked child has copies of its parent's handles, and nothing to say for them; nor has who has left the session.
+// Neither a forked child, which has copies of its parent's handles, nor a process that left the session deregisters.
 LocalOpening::~LocalOpening() {
   if (process_ != ::getpid()) return;
   Counts& all = Counts::instance();

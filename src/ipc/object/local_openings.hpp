@@ -5,17 +5,17 @@
 
 #include <functional>
 
-#include "drover/ipc/shared_object.hpp"
+#include "drover/ipc/membership.hpp"
 
 namespace drover {
 
-/// Counts one handle of an object while it lives; for kinds on whose shared memory a participant registers, or to
-/// which it says good-bye, once and not per handle. Says nothing in a forked child, or after the process has left the
-/// session. Requires: destroyed before `object` is.
+/// Counts one handle of an object while it lives. For kinds in which a participant registers or deregisters once per
+/// process, not once per handle. Does nothing in a forked child, or after the process has left the session. Requires:
+/// destroyed before `object` is.
 class LocalOpening {
  public:
-  /// Calls `when_first` if this process had no handle of the object; keeps `when_last` for the end of the last one.
-  /// Neither runs at the same time as another of the same process.
+  /// Calls `when_first` if this process had no handle of the object; `when_last` is called when its last one ends.
+  /// Calls of one process exclude each other.
   LocalOpening(const SharedObject& object, const std::function<void()>& when_first, std::function<void()> when_last);
   LocalOpening(const LocalOpening&) = delete;
   LocalOpening& operator=(const LocalOpening&) = delete;

@@ -9,19 +9,19 @@
 
 #include "drover/base/error.hpp"
 #include "drover/base/mutex.hpp"
-#include "drover/ipc/kept.hpp"
+#include "drover/ipc/lease.hpp"
 
 namespace drover {
 namespace {
 
 [[noreturn]] void throw_nobody_keeps(std::string_view name) {
-  throw Error(Errc::unsupported, fmt::format("'{}' was to be kept, or recalled, where nobody keeps anything", name),
+  throw Error(Errc::unsupported, fmt::format("cannot keep or recall '{}': this membership has no keeper", name),
               "do it in a Session");
 }
 
 }  // namespace
 
-// All memberships of this process, so that a fork can take their numbers away in the child.
+// All memberships of this process, so that a fork can clear their numbers in the child.
 struct MembershipForks {
   Mutex mutex;
   std::set<Membership*> all DROVER_GUARDED_BY(mutex);
@@ -33,7 +33,7 @@ struct MembershipForks {
 
   MembershipForks() { ::pthread_atfork(before, in_parent, in_child); }
 
-  // Taken before the fork and given back after it, on both sides; the analysis sees one function at a time.
+  // Locked before the fork and unlocked after it on both sides; the analysis sees one function at a time.
   static void before() DROVER_NO_THREAD_ANALYSIS { instance().mutex.lock(); }
   static void in_parent() DROVER_NO_THREAD_ANALYSIS { instance().mutex.unlock(); }
 
@@ -59,7 +59,7 @@ Membership::~Membership() {
 OpenObject Membership::create(const ObjectSpec& spec, const Fd& file) {
   throw Error(
       Errc::unsupported,
-      fmt::format("a {} with the file {} was to be made where nobody holds files", to_string(spec.kind), file.get()),
+      fmt::format("cannot make a {} with file {}: this membership holds no files", to_string(spec.kind), file.get()),
       "make it in a Session");
 }
 
@@ -84,7 +84,7 @@ void Membership::fail_without_number() {
               fmt::format("process {} was forked from a participant of a session, or has left it; it cannot use the "
                           "session's objects",
                           ::getpid()),
-              "start processes by spawning, as drover::Process does, and let each join the session by itself");
+              "spawn processes, as drover::Process does, and let each join the session");
 }
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-// ipc/object/nested_handle.hpp: the name of one object in the spec of another, such as a condition's lock.
+// ipc/object/nested_handle.hpp: the handle of one object in the spec of another, such as a condition's lock.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace drover {
 
-/// Parameters that a name takes.
+/// Parameters that a handle takes.
 inline constexpr std::size_t kHandleParameters = 3;
 
 /// Writes `handle` into the parameters of `spec` from `first` on.
@@ -17,7 +17,7 @@ inline void put_handle(ObjectSpec& spec, std::size_t first, const ObjectHandle& 
   spec.parameters.at(first + 2) = handle.generation;
 }
 
-/// Reads it again. Opening what comes out is checked as for any other name.
+/// Reads it back. Opening the result is checked as for any other handle.
 inline ObjectHandle get_handle(const ObjectSpec& spec, std::size_t first) {
   return {.kind = static_cast<ObjectKind>(static_cast<std::uint16_t>(spec.parameters.at(first))),
           .slab = static_cast<std::uint32_t>(spec.parameters.at(first) >> 16U),

@@ -1,4 +1,4 @@
-// ipc/object/object_kind.hpp: what the keeper must know of a kind of object; each kind has one, beside its layout.
+// ipc/object/object_kind.hpp: what the keeper must know about a kind of object.
 #pragma once
 
 #include <cstddef>
@@ -8,22 +8,36 @@
 
 namespace drover {
 
-/// How the keeper makes, recovers and wakes objects of a kind. `layout` points behind the object's header. All of
-/// it trusts the spec, which the keeper keeps to itself, and nothing that lies in shared memory.
+/// How the keeper makes, recovers and wakes objects of a kind. `layout` points behind the object's header. All
+/// functions trust the spec, which is private to the keeper, and nothing in shared memory.
 struct ObjectKindInfo {
-  /// Size of the layout; throws `Errc::invalid_argument`, with the limits, for parameters that can not be.
+  /// Size of the layout; throws `Errc::invalid_argument`, with the limits, for impossible parameters.
   std::size_t (*layout_bytes)(const ObjectSpec& spec) = nullptr;
   /// Makes the layout in zeroed memory.
   void (*format)(std::byte* layout, const ObjectSpec& spec) = nullptr;
-  /// Sets right everything that `dead` held, and tells or wakes whoever waited for it. Called only after the
-  /// kernel has reported the death; may be repeated. Every function here must be derived from shared memory alone.
+  /// Repairs everything that `dead` held, and wakes its waiters. Called only after the kernel has reported the death;
+  /// may be repeated, so it must derive everything from shared memory.
   void (*recover)(std::byte* layout, const ObjectSpec& spec, Owner dead) = nullptr;
-  /// Wakes everybody who sleeps on the object, so that they look again at the session.
+  /// Wakes all sleepers on the object, so that they check the session.
   void (*wake_all)(std::byte* layout, const ObjectSpec& spec) = nullptr;
-  /// Each object of the kind has a file, of `parameters[0]` bytes, that the keeper holds for it.
+  /// Whether each object has a file of `parameters[0]` bytes, which the keeper holds.
   bool has_file = false;
-  /// A session has one such object at most, which lives as long as the session.
+  /// Whether a session has at most one such object, which lives as long as the session.
   bool is_single = false;
 };
+
+// Each kind is defined beside its layout.
+extern const ObjectKindInfo queue_kind;
+extern const ObjectKindInfo lock_kind;
+extern const ObjectKindInfo rlock_kind;
+extern const ObjectKindInfo semaphore_kind;
+extern const ObjectKindInfo condition_kind;
+extern const ObjectKindInfo event_kind;
+extern const ObjectKindInfo barrier_kind;
+extern const ObjectKindInfo value_kind;
+extern const ObjectKindInfo array_kind;
+extern const ObjectKindInfo overflow_kind;
+extern const ObjectKindInfo slab_kind;
+extern const ObjectKindInfo timelines_kind;
 
 }  // namespace drover

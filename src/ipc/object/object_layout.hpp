@@ -1,4 +1,4 @@
-// ipc/object/object_layout.hpp: what lies at the start of every shared object.
+// ipc/object/object_layout.hpp: the header of every shared object.
 #pragma once
 
 #include <atomic>
@@ -13,16 +13,16 @@ inline constexpr std::uint32_t kObjectMagic = 0x52445246;  // "FRDR"
 inline constexpr std::uint16_t kLayoutVersion = 4;
 inline constexpr std::size_t kCacheLine = 64;
 
-/// Written by the keeper alone; read by all. The layout of the kind follows.
+/// Written by the keeper only; read by all. The layout of the kind follows.
 struct alignas(kCacheLine) ObjectHeader {
   std::uint32_t magic;                     ///< kObjectMagic while the object exists
   std::uint16_t version;                   ///< kLayoutVersion
   std::uint16_t kind;                      ///< ObjectKind
   std::uint64_t generation;                ///< as in the handle
-  std::uint64_t departed_before;           ///< Population::departed when it was made
+  std::uint64_t departed_before;           ///< Population::departed at its creation
   std::atomic<std::uint32_t> openers;      ///< participants that have it open
-  std::atomic<std::uint32_t> ever_opened;  ///< participants that ever had it open
-  std::atomic<std::uint32_t> acquainted;   ///< participants that are present and have it open, or had
+  std::atomic<std::uint32_t> ever_opened;  ///< participants that ever opened it
+  std::atomic<std::uint32_t> acquainted;   ///< present participants that ever opened it
   std::atomic<std::uint32_t> last_lost;    ///< pid of the last opener that died, or 0
 };
 static_assert(sizeof(ObjectHeader) == kCacheLine);

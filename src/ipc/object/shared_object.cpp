@@ -1,4 +1,4 @@
-#include "drover/ipc/shared_object.hpp"
+#include "drover/ipc/membership.hpp"
 
 #include <utility>
 
@@ -15,7 +15,7 @@ OpenObject open_checked(Membership& membership, const ObjectHandle& handle, Obje
     throw Error(Errc::invalid_argument,
                 fmt::format("the handle {} names a {}, not a {}", handle.to_string(), to_string(handle.kind),
                             to_string(kind)),
-                "open it as what it is");
+                "open it as that kind");
   }
   const OpenObject object = membership.open(handle);
   const ObjectHeader& header = header_of(object.data);
@@ -23,9 +23,9 @@ OpenObject open_checked(Membership& membership, const ObjectHandle& handle, Obje
                         header.kind == static_cast<std::uint16_t>(kind) && header.generation == handle.generation;
   if (is_right) return object;
   membership.close(handle);
-  throw Error(
-      Errc::corrupt, fmt::format("what lies at the shared object {} is not one of this version", handle.to_string()),
-      "let all processes of a session use the same drover; if they do, one of them has written where it must not");
+  throw Error(Errc::corrupt, fmt::format("the shared object {} is corrupt or of another version", handle.to_string()),
+              "use the same version of drover in all processes of a session; otherwise find the process that "
+              "corrupts memory");
 }
 
 }  // namespace

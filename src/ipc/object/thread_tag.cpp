@@ -14,14 +14,14 @@ namespace {
 constexpr std::uint32_t kTags = 1U << 16U;
 constexpr std::uint32_t kBits = 64;
 
-// One bit per tag. Atomics instead of a mutex, so that a forked child never finds it taken by a thread it lacks.
+// One bit per tag. Atomics instead of a mutex, which a forked child could find held by a thread that it lacks.
 std::array<std::atomic<std::uint64_t>, kTags / kBits>& taken_tags() {
   static std::array<std::atomic<std::uint64_t>, kTags / kBits> tags{};
   return tags;
 }
 
-// Goes round all numbers before it takes one again: what a thread left held when it ended is then not mistaken for
-// the property of the next one.
+// Goes round all numbers before it reuses one, so that a lock which an ended thread left held is not mistaken for the
+// next thread's.
 ThreadTag take_tag() {
   static std::atomic<std::uint32_t> next{1};
   for (std::uint32_t tries = 0; tries < kTags; ++tries) {
@@ -33,8 +33,8 @@ ThreadTag take_tag() {
               "use fewer threads");
 }
 
-// The thread keeps its number to the end: destructors of thread-local and static objects that run after this one
-// release what they hold. Nobody else gets the number before all others were given out.
+// The thread keeps its number to the end, because destructors of thread-local and static objects that run after this
+// one release their locks. The number is not reused before all others were given out.
 struct TagReturner {
   TagReturner() = default;
   TagReturner(const TagReturner&) = delete;

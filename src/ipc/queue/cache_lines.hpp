@@ -1,4 +1,4 @@
-// ipc/queue/cache_lines.hpp: whose core has the cache lines of a message. Only speed depends on it.
+// ipc/queue/cache_lines.hpp: which core owns the cache lines of a message. Affects speed only.
 #pragma once
 
 #include <atomic>
@@ -9,10 +9,9 @@
 
 namespace drover {
 
-/// Makes lines that this core reads its own, by writing one word of each as it is. A line that was only read stays
-/// with the writer's core too, and its next write waits until all have given it up; a line that one core has for
-/// itself is handed over several times as fast, and ahead of its use. Of no use to who has not read them.
-/// Requires: only the caller may write here.
+/// Makes this core the only owner of lines that it has read, by writing one word of each back unchanged. A line that
+/// was only read is shared with the writer's core, whose next write must first invalidate it everywhere; a line owned
+/// by one core is transferred several times faster, and ahead of its use. Requires: only the caller may write here.
 inline void take_over(std::byte* begin, std::size_t bytes) noexcept {
   for (std::size_t at = 0; at < bytes; at += kCacheLine) {
     auto* const word = reinterpret_cast<volatile std::uint64_t*>(begin + at);
@@ -20,9 +19,9 @@ inline void take_over(std::byte* begin, std::size_t bytes) noexcept {
   }
 }
 
-/// The same for a message that nobody needs any more: it is spoilt, which is faster than reading it again.
+/// The same for a message that is no longer needed: overwrites it, which is faster than reading it again.
 inline void take_over_spent(std::byte* begin, std::size_t bytes) noexcept {
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // whatever type it was read as, that was before
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // after all reads, of whatever type
   for (std::size_t at = 0; at < bytes; at += kCacheLine) *reinterpret_cast<volatile std::uint64_t*>(begin + at) = 0;
 }
 

@@ -54,7 +54,7 @@ Message::Message(Message&& other) noexcept { *this = std::move(other); }
 Message& Message::operator=(Message&& other) noexcept {
   if (this == &other) return *this;
   small_ = other.small_;
-  std::swap(inlined_, other.inlined_);  // its room is for reuse
+  std::swap(inlined_, other.inlined_);  // keeps the capacity for reuse
   held_ = std::move(other.held_);
   leases_ = std::move(other.leases_);
   size_ = other.size_;
@@ -105,12 +105,12 @@ void Delivery::drop() noexcept {
 std::string_view Delivery::text() const noexcept { return {reinterpret_cast<const char*>(data_), size_}; }
 
 void Delivery::done() {
-  require(is_open(), "this delivery is done already, or holds nothing");
+  require(is_open(), "this delivery is empty, or was done or given back already");
   core_->done(*this);
 }
 
 void Delivery::give_back() {
-  require(is_open(), "this delivery is done already, or holds nothing");
+  require(is_open(), "this delivery is empty, or was done or given back already");
   core_->give_back(*this);
 }
 

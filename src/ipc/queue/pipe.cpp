@@ -12,8 +12,8 @@
 #include "ipc/queue/queue_core.hpp"
 
 namespace drover {
-// One open end. The participants that have an end are in the list of those who read its incoming queue; one that dies
-// is taken off by recovery. When this process closes its last copy, the other end must look.
+// One open end. The participants that have an end open are recorded as readers of its incoming queue; recovery
+// removes dead ones. When this process closes its last copy, the other end must check.
 struct Pipe::End {
   End(std::shared_ptr<QueueCore> incoming, std::shared_ptr<QueueCore> outgoing)
       : in(std::move(incoming)),
@@ -22,16 +22,16 @@ struct Pipe::End {
 
   void set_reader(bool is_reader) const {
     const Owner self = in->object().self();
-    auto& readers = in->view().ring.head().readers.at(self / 64U);
+    auto& readers = in->view().head().readers.at(self / 64U);
     const std::uint64_t bit = std::uint64_t{1} << (self % 64U);
     if (is_reader) {
       readers.fetch_or(bit);
       return;
     }
     readers.fetch_and(~bit);
-    ring_always(out->view().ring.head().record_ready);
-    ring_always(in->view().ring.head().slot_free);
-    ring_always(in->view().ring.head().bytes_free);
+    wake_always(out->view().head().record_ready);
+    wake_always(in->view().head().slot_free);
+    wake_always(in->view().head().bytes_free);
   }
 
   std::shared_ptr<QueueCore> in;
@@ -41,11 +41,11 @@ struct Pipe::End {
 
 namespace {
 
-// Whether nobody reads what this end writes, and nobody is on the way who might: starting, or between opening the
-// queues and entering itself as a reader of one.
+// Whether nobody reads what this end writes, and nobody will: no participant is starting, or has opened the queues
+// but not yet recorded itself as a reader.
 bool is_other_end_gone(const QueueCore& incoming, const QueueCore& outgoing) {
-  const auto& theirs = outgoing.view().ring.head().readers;
-  const auto& ours = incoming.view().ring.head().readers;
+  const auto& theirs = outgoing.view().head().readers;
+  const auto& ours = incoming.view().head().readers;
   if (outgoing.object().membership().population().starting > 0) return false;
   std::uint32_t known = 0;
   for (std::size_t i = 0; i < theirs.size(); ++i) {
@@ -88,14 +88,14 @@ Pipe::Pipe(Queue incoming, Queue outgoing)
     const auto open = end.lock();
     return open == nullptr || is_other_end_gone(*open->in, *open->out);
   };
-  incoming_.core_->set_alone_rule(is_gone);
-  outgoing_.core_->set_alone_rule(is_gone);
+  incoming_.core_->peers().set_pipe_rule(is_gone);
+  outgoing_.core_->peers().set_pipe_rule(is_gone);
 }
 
 PipeHandle Pipe::handle() const { return {.incoming = incoming_.handle(), .outgoing = outgoing_.handle()}; }
 
 PutResult Pipe::send(std::span<const std::byte> message, Deadline deadline) {
-  if (outgoing_.core().is_peer_gone()) return PutResult::peer_lost;
+  if (outgoing_.core().peers().is_pipe_end_gone()) return PutResult::peer_lost;
   return outgoing_.put(message, deadline);
 }
 
@@ -104,7 +104,7 @@ PutResult Pipe::send(std::string_view message, Deadline deadline) {
 }
 
 PutResult Pipe::send(std::span<const std::byte> message, std::span<Lease> leases, Deadline deadline) {
-  if (outgoing_.core().is_peer_gone()) return PutResult::peer_lost;
+  if (outgoing_.core().peers().is_pipe_end_gone()) return PutResult::peer_lost;
   return outgoing_.put(message, leases, deadline);
 }
 

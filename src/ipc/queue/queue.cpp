@@ -23,27 +23,29 @@ Queue::Queue(std::shared_ptr<Membership> membership, const ObjectHandle& handle)
     : core_(std::make_shared<QueueCore>(SharedObject(std::move(membership), handle, ObjectKind::queue))) {}
 
 QueueCore& Queue::core() const {
-  require(core_ != nullptr, "this handle of a queue was moved from", "use the handle to which it was moved");
+  require(core_ != nullptr, "this queue handle was moved from", "use the handle to which it was moved");
   return *core_;
 }
 
 const ObjectHandle& Queue::handle() const { return core().object().handle(); }
 
-PutResult Queue::put(std::span<const std::byte> message, Deadline deadline) { return core().put(message, deadline); }
+PutResult Queue::put(std::span<const std::byte> message, Deadline deadline) {
+  return core().put(message, {}, deadline);
+}
 
 PutResult Queue::put(std::span<const std::byte> message, std::span<Lease> leases, Deadline deadline) {
   return core().put(message, leases, deadline);
 }
 
 PutResult Queue::put(std::string_view message, Deadline deadline) {
-  return core().put(std::as_bytes(std::span(message)), deadline);
+  return core().put(std::as_bytes(std::span(message)), {}, deadline);
 }
 
 PutResult Queue::put_many(std::span<const std::span<const std::byte>> messages, std::size_t& count,
                           Deadline deadline) {
   count = 0;
   for (const auto& message : messages) {
-    if (const PutResult result = core().put(message, deadline); result != PutResult::put) return result;
+    if (const PutResult result = core().put(message, {}, deadline); result != PutResult::put) return result;
     ++count;
   }
   return PutResult::put;
@@ -51,7 +53,7 @@ PutResult Queue::put_many(std::span<const std::span<const std::byte>> messages, 
 
 GetResult Queue::get(Message& into, Deadline deadline) { return core().get(into, deadline); }
 
-// What was taken before an error is returned; the next call meets the error again.
+// Returns the messages taken before an error; the next call meets the error again.
 GetResult Queue::get_many(std::vector<Message>& into, std::size_t most, Deadline deadline) {
   require(most > 0, "get_many takes at least one message");
   QueueCore& queue = core();
@@ -59,7 +61,7 @@ GetResult Queue::get_many(std::vector<Message>& into, std::size_t most, Deadline
   GetResult result = GetResult::got;
   try {
     while (count < most) {
-      if (count == into.size()) into.emplace_back();  // those that are there keep their memory for reuse
+      if (count == into.size()) into.emplace_back();  // existing messages keep their memory for reuse
       result = queue.get(into[count], count == 0 ? deadline : Deadline::after({}));
       if (result != GetResult::got) break;
       ++count;
@@ -79,12 +81,12 @@ PutResult Queue::publish(Loan& loan, Deadline deadline) { return core().publish(
 
 int Queue::fd() { return core().fd(); }
 void Queue::close() { core().close(); }
-bool Queue::is_closed() const { return core().is_closed(); }
-std::uint64_t Queue::size() const { return core().size(); }
+bool Queue::is_closed() const { return core().view().is_closed(); }
+std::uint64_t Queue::size() const { return core().view().size(); }
 std::uint64_t Queue::capacity() const { return core().view().ring.capacity(); }
 
 WaitSource::WaitSource(const Queue& queue)
-    : bell_(&queue.core().view().ring.head().record_ready),
+    : bell_(&queue.core().view().head().record_ready),
       is_ready_([core = queue.core_] { return core->is_readable(); }),
       membership_(queue.core().object().shared_membership()) {}
 

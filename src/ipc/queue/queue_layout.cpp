@@ -30,7 +30,7 @@ std::size_t queue_bytes(const ObjectSpec& spec) { return queue_offsets(queue_geo
 
 void format_queue(std::byte* layout, const ObjectSpec& spec) {
   const QueueGeometry geometry = queue_geometry(spec);
-  format_pool(layout + queue_offsets(geometry).pool_state, geometry.pool);  // all else begins as zeroes
+  format_pool(layout + queue_offsets(geometry).pool_state, geometry.pool);  // the rest is zero
 }
 
 void recover_flights(const QueueView& queue, Owner dead) {
@@ -38,20 +38,20 @@ void recover_flights(const QueueView& queue, Owner dead) {
     auto& word = queue.flights[index].word;
     SlotWord seen = word.load();
     if (owner_of(seen) != dead) continue;
-    if (state_of(seen) == SlotState::writing) word.compare_exchange_strong(seen, next_lap(seen));
-    if (state_of(seen) == SlotState::reading) {
-      word.compare_exchange_strong(seen, make_slot_word(seen >> kLapShift, SlotState::returned));
+    if (state_of(seen) == RingSlotState::writing) word.compare_exchange_strong(seen, next_lap(seen));
+    if (state_of(seen) == RingSlotState::reading) {
+      word.compare_exchange_strong(seen, make_slot_word(seen >> kLapShift, RingSlotState::returned));
     }
   }
 }
 
 void recover_slots(const QueueView& queue, Owner dead) {
-  // A consumer that died between keeping a record in flight and freeing its slot has both.
+  // A consumer that died between copying a record to the in-flight table and freeing its slot holds both.
   std::set<Position> in_flight;
   for (std::uint64_t index = 0; index < queue.flight_count; ++index) {
     const Flight& flight = queue.flights[index];
     const SlotWord word = flight.word.load();
-    if (state_of(word) == SlotState::reading && owner_of(word) == dead) in_flight.insert(flight.position);
+    if (state_of(word) == RingSlotState::reading && owner_of(word) == dead) in_flight.insert(flight.position);
   }
   queue.ring.recover(dead, [&](std::uint64_t index, std::uint64_t lap) {
     return in_flight.contains(lap * queue.ring.capacity() + index);
@@ -70,14 +70,14 @@ void recover_blocks(const QueueView& queue, Owner dead) {
 
 void wake_queue(std::byte* layout, const ObjectSpec& spec) {
   const QueueView queue(layout, queue_geometry(spec));
-  ring_always(queue.ring.head().record_ready);
-  ring_always(queue.ring.head().slot_free);
-  ring_always(queue.ring.head().bytes_free);
+  wake_always(queue.ring.head().record_ready);
+  wake_always(queue.ring.head().slot_free);
+  wake_always(queue.ring.head().bytes_free);
   queue.pool.wake_all();
 }
 
-// Slots before flights: as long as the dead one's flights are its own, nobody can take and finish one whose slot
-// would then be returned once more. Both before blocks, so that what the dead left half written refers to nothing.
+// Slots before flights: while the flights still belong to the dead, nobody can take and finish one whose slot would
+// then be returned as well. Both before blocks, so that records which the dead left half written refer to nothing.
 void recover_queue(std::byte* layout, const ObjectSpec& spec, Owner dead) {
   const QueueView queue(layout, queue_geometry(spec));
   recover_slots(queue, dead);
@@ -89,7 +89,7 @@ void recover_queue(std::byte* layout, const ObjectSpec& spec, Owner dead) {
 }
 
 std::size_t overflow_bytes(const ObjectSpec& spec) {
-  require(spec.parameters[0] > 0 && spec.parameters[0] <= kMaxPoolBytes, "a message has at most 1 TiB");
+  require(spec.parameters[0] > 0 && spec.parameters[0] <= kMaxPoolBytes, "a message can have at most 1 TiB");
   return spec.parameters[0];
 }
 
@@ -98,7 +98,7 @@ std::size_t overflow_bytes(const ObjectSpec& spec) {
 const ObjectKindInfo queue_kind = {
     .layout_bytes = queue_bytes, .format = format_queue, .recover = recover_queue, .wake_all = wake_queue};
 
-// Its life is decided by the queue that refers to it: ObjectTable::depart.
+// The queue that refers to it decides its lifetime: ObjectTable::depart.
 const ObjectKindInfo overflow_kind = {.layout_bytes = overflow_bytes,
                                       .format = [](std::byte*, const ObjectSpec&) {},
                                       .recover = [](std::byte*, const ObjectSpec&, Owner) {},
@@ -109,23 +109,23 @@ QueueGeometry queue_geometry(const ObjectSpec& spec) {
   if (capacity == 0 || capacity > kMaxQueueCapacity || bytes > kMaxPoolBytes || flights > kMaxFlights) {
     throw Error(
         Errc::invalid_argument,
-        fmt::format("a queue of {} messages and {} bytes with {} in flight cannot be made", capacity, bytes, flights),
-        fmt::format("capacity is 1 to {}, bytes at most {}, in_flight at most {}", kMaxQueueCapacity, kMaxPoolBytes,
-                    kMaxFlights));
+        fmt::format("cannot make a queue of {} messages and {} bytes with {} in flight", capacity, bytes, flights),
+        fmt::format("use a capacity of 1 to {}, bytes of at most {}, in_flight of at most {}", kMaxQueueCapacity,
+                    kMaxPoolBytes, kMaxFlights));
   }
   return {.capacity = capacity, .flights = flights, .pool = pool_geometry(bytes)};
 }
 
 QueueOffsets queue_offsets(const QueueGeometry& geometry) {
   QueueOffsets offsets{};
-  // A pair of lines each, in a queue that has a file of its own; the header precedes the layout.
+  // Each slot starts at a pair of lines if the queue has a file of its own; the header precedes the layout.
   offsets.slots = rounded_up(sizeof(ObjectHeader) + sizeof(RingHead), sizeof(RingSlot)) - sizeof(ObjectHeader);
   offsets.flights = offsets.slots + geometry.capacity * sizeof(RingSlot);
   offsets.pool_state = offsets.flights + geometry.flights * sizeof(Flight);
   offsets.inlined = rounded_up(offsets.pool_state + pool_state_bytes(geometry.pool), kPage);
   const std::uint64_t places = geometry.capacity + geometry.flights;
   offsets.leases = offsets.inlined + places * kInlineBytes;
-  // The blocks begin at a page of the file, as registering them for devices wants.
+  // The blocks start at a page of the file, as their registration for devices requires.
   offsets.pool_data =
       rounded_up(sizeof(ObjectHeader) + offsets.leases + places * kMostLeases * sizeof(SentLeaseWords), kPage) -
       sizeof(ObjectHeader);
@@ -142,6 +142,62 @@ QueueView::QueueView(std::byte* layout, const QueueGeometry& geometry)
       inlined(layout + queue_offsets(geometry).inlined),
       leases(reinterpret_cast<SentLeaseWords*>(layout + queue_offsets(geometry).leases)),
       pool_data(layout + queue_offsets(geometry).pool_data) {}
+
+std::uint64_t QueueView::size() const noexcept {
+  const auto returned = std::count_if(flights, flights + flight_count, [](const Flight& flight) {
+    return state_of(flight.word.load()) == RingSlotState::returned;
+  });
+  return ring.count() + static_cast<std::uint64_t>(returned);
+}
+
+bool QueueView::has_returned() const noexcept {
+  const auto is_returned = [](const Flight& flight) {
+    return state_of(flight.word.load()) == RingSlotState::returned;
+  };
+  return std::any_of(flights, flights + flight_count, is_returned) || ring.has_returned();
+}
+
+std::optional<RecordPlace> QueueView::claim_returned(Owner me) const {
+  for (std::uint64_t index = 0; index < flight_count; ++index) {
+    auto& word = flights[index].word;
+    SlotWord seen = word.load();
+    if (state_of(seen) != RingSlotState::returned) continue;
+    if (word.compare_exchange_strong(seen, make_slot_word(seen >> kLapShift, RingSlotState::reading, me))) {
+      return RecordPlace{.at = index, .is_flight = true};
+    }
+  }
+  if (const auto position = ring.claim_returned(me)) return RecordPlace{.at = *position};
+  return std::nullopt;
+}
+
+std::optional<RecordPlace> QueueView::copy_to_flight(Position position, RecordHead record, Owner me) const {
+  const RecordPlace slot{.at = position};
+  for (std::uint64_t tries = 0; tries < flight_count; ++tries) {
+    const std::uint64_t index = (position + tries) % flight_count;
+    Flight& flight = flights[index];
+    SlotWord seen = flight.word.load();
+    if (state_of(seen) != RingSlotState::free) continue;
+    const std::uint64_t lap = seen >> kLapShift;
+    if (!flight.word.compare_exchange_strong(seen, make_slot_word(lap, RingSlotState::writing, me))) continue;
+    flight.position.store(position, std::memory_order_relaxed);  // relaxed: the change of the word follows
+    flight.record.copy_from(record_of(slot));
+    flight.record.store_head(record);
+    if (record.storage() == Storage::inlined) {
+      std::memcpy(inlined_of_flight(index), inlined_of(slot), record.bytes());
+    }
+    SentLeaseWords* to = leases_of_flight(index);
+    for (const SentLeaseWords& lease : leases_of(slot, record)) (to++)->copy_from(lease);
+    flight.word.store(make_slot_word(lap, RingSlotState::reading, me));
+    return RecordPlace{.at = index, .is_flight = true};
+  }
+  return std::nullopt;
+}
+
+void QueueView::give_back(RecordPlace place, Owner me) const {
+  if (!place.is_flight) return ring.give_back(place.at, me);
+  auto& word = flights[place.at].word;
+  word.store(make_slot_word(word.load() >> kLapShift, RingSlotState::returned));
+}
 
 void for_each_sent_lease(std::byte* layout, const ObjectSpec& spec,
                          const std::function<void(const SentLease&)>& visit) {

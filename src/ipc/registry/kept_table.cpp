@@ -25,16 +25,16 @@ std::ptrdiff_t common_begin(const Text& one, const Text& other) {
   return std::ranges::mismatch(one, other).in1 - one.begin();
 }
 
-// How many letters two names have in common at their ends. Cheap on purpose: the keeper has others to serve.
+// The length of the common prefix and suffix of two names. Cheap, because the keeper has other requests to serve.
 std::ptrdiff_t likeness(std::string_view one, std::string_view other) {
   return common_begin(one, other) + common_begin(std::views::reverse(one), std::views::reverse(other));
 }
 
 [[noreturn]] void throw_not_offered(const SentLease& lease, Owner sender) {
   throw Error(Errc::invalid_argument,
-              fmt::format("lease {} of {} is not participant {}'s to be kept", lease.lease.index,
+              fmt::format("cannot keep lease {} of {}: participant {} does not hold it", lease.lease.index,
                           lease.slab.to_string(), sender),
-              "keep leases that are this process's, and were not sent or released");
+              "keep leases of this process that were not sent or released");
 }
 
 }  // namespace
@@ -42,8 +42,8 @@ std::ptrdiff_t likeness(std::string_view one, std::string_view other) {
 void KeptTable::keep(KeptEntry entry, Owner sender) {
   check_kept_name(entry.info.name);
   if (entries_.size() >= kMostKept && !entries_.contains(entry.info.name)) {
-    throw Error(Errc::limit_reached, fmt::format("the session keeps {} names, and can keep no more", kMostKept),
-                "drop what is no longer needed, or keep several blocks under one name");
+    throw Error(Errc::limit_reached, fmt::format("the session keeps {} names, its limit", kMostKept),
+                "drop names that are no longer needed, or keep several blocks under one name");
   }
   entry.info.bytes = bytes_of(entry.leases);
   entry.info.leases = static_cast<std::uint32_t>(entry.leases.size());
@@ -59,7 +59,7 @@ void KeptTable::keep(KeptEntry entry, Owner sender) {
   end(replaced.leases);
 }
 
-// Of their blocks, each once. Whose the leases are is seen when they are taken.
+// Counts each block once. The holders of the leases are checked when they are taken.
 std::uint64_t KeptTable::bytes_of(std::span<const SentLease> leases) const {
   std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
   std::uint64_t bytes = 0;
@@ -70,7 +70,7 @@ std::uint64_t KeptTable::bytes_of(std::span<const SentLease> leases) const {
   return bytes;
 }
 
-// The first one first, and given back last: who has it knows who has all.
+// The first lease is taken first and returned last: its holder holds them all.
 void KeptTable::take(std::span<const SentLease> leases, Owner sender) const {
   for (std::size_t index = 0; index < leases.size(); ++index) {
     if (objects_.ledger_of(leases[index].slab).hand_over(leases[index].lease, offered_by(sender), kKept)) continue;
@@ -102,7 +102,7 @@ void KeptTable::end(std::span<const SentLease> leases) noexcept {
   for (const SentLease& each : leases) {
     try {
       objects_.ledger_of(each.slab).drop(each.lease, kKept);
-    } catch (const std::exception& error) {  // spoilt by a participant: it must not cost the others their keeper
+    } catch (const std::exception& error) {  // a ledger corrupted by a participant must not stop the keeper
       log(LogLevel::error, error.what());
     }
   }

@@ -1,4 +1,4 @@
-// ipc/registry/kept_table.hpp: what a session keeps under names, as the keeper holds it.
+// ipc/registry/kept_table.hpp: the entries that the keeper keeps under names.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@
 
 namespace drover {
 
-/// Holds leases for the session: it has their slabs open as `kKept` for as long, and changes hands in their ledgers
-/// without a lock, so that it waits for nobody. Lives in the keeper. Not synchronised.
+/// Holds leases for the session. Keeps their slabs open as `kKept`, and moves leases in the ledgers without a lock,
+/// so that it waits for nobody. Lives in the keeper. Not synchronised.
 class KeptTable {
  public:
   explicit KeptTable(ObjectTable& objects) noexcept : objects_(objects) {}
 
-  /// Takes over what `sender` offers (`offered_by`), whole or not at all, in place of what the name had. Throws
-  /// `Errc::invalid_argument` for a wrong name and a lease that is not on offer by `sender`, `Errc::not_found` for
-  /// one that has ended, `Errc::limit_reached` if there are kMostKept names, `Errc::corrupt` where the ledger is.
+  /// Takes over leases that `sender` offers (`offered_by`), all or none, and replaces the entry of the name. Throws
+  /// `Errc::invalid_argument` for a wrong name and a lease that `sender` does not offer, `Errc::not_found` for one
+  /// that has ended, `Errc::limit_reached` if there are kMostKept names, `Errc::corrupt` if the ledger is corrupt.
   void keep(KeptEntry entry, Owner sender);
-  /// What the name has. Throws `Errc::not_found`, with names that are like it.
+  /// The entry of a name. Throws `Errc::not_found`, with similar names.
   [[nodiscard]] const KeptEntry& find(const std::string& name) const;
-  /// The first entry behind a name; nullptr after the last.
+  /// The first entry after a name; nullptr after the last.
   [[nodiscard]] const KeptEntry* next(const std::string& name) const;
-  /// Ends the leases. Throws as `find`.
+  /// Removes the entry and ends its leases. Throws as `find`.
   void drop(const std::string& name);
 
  private:
@@ -39,7 +39,7 @@ class KeptTable {
 
   ObjectTable& objects_;
   std::map<std::string, KeptEntry> entries_;
-  std::map<ObjectHandle, std::uint64_t> slabs_;  // how many leases are kept in each
+  std::map<ObjectHandle, std::uint64_t> slabs_;  // number of kept leases in each
 };
 
 }  // namespace drover

@@ -3,16 +3,6 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "ipc/ledger/slab_layout.hpp"
-#include "ipc/queue/queue_layout.hpp"
-#include "ipc/sync/array_layout.hpp"
-#include "ipc/sync/barrier_layout.hpp"
-#include "ipc/sync/condition_layout.hpp"
-#include "ipc/sync/event_layout.hpp"
-#include "ipc/sync/lock_layout.hpp"
-#include "ipc/sync/semaphore_layout.hpp"
-#include "ipc/sync/value_layout.hpp"
-#include "ipc/timeline/timeline_layout.hpp"
 
 namespace drover {
 
@@ -32,7 +22,7 @@ const ObjectKindInfo& info_of(ObjectKind kind) {
     case ObjectKind::timelines: return timelines_kind;
   }
   throw Error(Errc::corrupt, fmt::format("{} is not the number of a kind of shared object", static_cast<int>(kind)),
-              "let all processes of a session use the same drover");
+              "use the same version of drover in all processes of a session");
 }
 
 }  // namespace drover

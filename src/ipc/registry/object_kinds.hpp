@@ -1,4 +1,4 @@
-// ipc/registry/object_kinds.hpp: all kinds of objects, by their numbers.
+// ipc/registry/object_kinds.hpp: the kinds of objects by number.
 #pragma once
 
 #include "ipc/object/object_kind.hpp"

@@ -62,14 +62,14 @@ ObjectSlab make_slab(std::uint32_t number, std::size_t bytes) {
 void check_file(const ObjectSpec& spec, const ObjectKindInfo& info, const Fd& file) {
   if (info.has_file == file.is_open()) return;
   throw Error(Errc::invalid_argument,
-              fmt::format("a shared object of the kind {} was to be made {}", to_string(spec.kind),
-                          info.has_file ? "without the file that it needs" : "with a file, and has none"),
+              fmt::format("cannot make a shared object of the kind {} {} a file", to_string(spec.kind),
+                          info.has_file ? "without" : "with"),
               info.has_file ? "create it from its spec and a file" : "create it from its spec alone");
 }
 
 [[noreturn]] void throw_not_found(const ObjectHandle& handle) {
   throw Error(Errc::not_found, fmt::format("the shared object {} does not exist (any more)", handle.to_string()),
-              "keep one opening of it until everybody who is to use it has opened it");
+              "keep it open until all its users have opened it");
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ ObjectHandle ObjectTable::create(const ObjectSpec& spec, Owner opener, std::uint
               .acquainted = {opener}};
   place(entry);
   std::byte* const data = data_of(entry);
-  if (entry.bytes <= kLargestSharedObject) std::memset(data, 0, entry.bytes);  // its own file would be zero already
+  if (entry.bytes <= kLargestSharedObject) std::memset(data, 0, entry.bytes);  // a file of its own is zero already
   ObjectHeader& header = header_of(data);
   header.version = kLayoutVersion;
   header.kind = static_cast<std::uint16_t>(spec.kind);
@@ -134,13 +134,13 @@ const Fd& ObjectTable::file_of(const ObjectHandle& handle, Owner opener) const {
   if (entry == nullptr) throw_not_found(handle);
   if (!entry->openers.contains(opener)) {
     throw Error(Errc::invalid_argument,
-                fmt::format("participant {} has not opened the shared object {} whose file it wants", opener,
-                            handle.to_string()),
-                "open the object first, and keep it open while its file is asked for");
+                fmt::format("participant {} requests the file of the shared object {}, which it has not opened",
+                            opener, handle.to_string()),
+                "open the object first, and keep it open during the request");
   }
   if (entry->file.is_open()) return entry->file;
   throw Error(Errc::not_found, fmt::format("the shared object {} has no file", handle.to_string()),
-              "ask for files of slabs alone");
+              "request files of slabs only");
 }
 
 SlabLedger ObjectTable::ledger_of(const ObjectHandle& slab) const {
@@ -185,7 +185,7 @@ const ObjectSlab& ObjectTable::slab(std::uint32_t number) const {
   const auto at = slabs_.find(number);
   if (at == slabs_.end()) {
     throw Error(Errc::not_found, fmt::format("the session has no memory file number {}", number),
-                "the object was freed; keep one opening of it while it is to be used");
+                "the object was freed; keep it open while it is in use");
   }
   return at->second;
 }
@@ -225,7 +225,7 @@ std::byte* ObjectTable::data_of(const Entry& entry) const {
   return slabs_.at(entry.handle.slab).memory.data() + entry.handle.offset;
 }
 
-// An overflow object lives and dies with its queue; a queue goes before those, since it is older.
+// Frees a queue's overflow objects with it; they come later in the map, being younger.
 ObjectTable::Entries::iterator ObjectTable::erase(Entries::iterator at) noexcept {
   if (at->second.handle.kind == ObjectKind::queue) drop_leases_of(at->second);
   const Entry entry = std::move(at->second);
@@ -253,12 +253,12 @@ ObjectTable::Entries::iterator ObjectTable::erase(Entries::iterator at) noexcept
 void ObjectTable::recover(Entry& entry, Owner dead) noexcept {
   try {
     info_of(entry.spec.kind).recover(layout_of(data_of(entry)), entry.spec, dead);
-  } catch (const std::exception& error) {  // spoilt by a participant: it must not cost the others their keeper
+  } catch (const std::exception& error) {  // an object corrupted by a participant must not stop the keeper
     log(LogLevel::error, error.what());
   }
 }
 
-// After all queues, which then say what messages refer to.
+// After all queues, which then name the leases in messages.
 void ObjectTable::recover_slabs(Owner dead) noexcept {
   for (const std::uint64_t generation : slab_objects_) {
     const auto at = objects_.find(generation);
@@ -273,8 +273,8 @@ void ObjectTable::recover_slabs(Owner dead) noexcept {
   }
 }
 
-// Those to which a message refers. Nothing comes to belong to the dead any more, so what is not its own now, never
-// will be; and there are no more of them than the slab has leases, whatever a participant wrote into its queues.
+// The leases of the dead to which a message refers. No lease comes to the dead any more, so others can be ignored;
+// and the result is bounded by the leases of the slab, whatever a participant wrote into its queues.
 std::set<LeaseRef> ObjectTable::leases_sent_by(Owner dead, const Entry& slab) const {
   const SlabLedger ledger(layout_of(data_of(slab)), slab_geometry(slab.spec));
   std::set<LeaseRef> sent;
@@ -284,7 +284,7 @@ std::set<LeaseRef> ObjectTable::leases_sent_by(Owner dead, const Entry& slab) co
   return sent;
 }
 
-// Of all queues.
+// Visits the leases of `slab` in all queues.
 void ObjectTable::for_each_sent(const ObjectHandle& slab, const std::function<void(LeaseRef)>& visit) const {
   for (const auto& [generation, entry] : objects_) {
     if (entry.handle.kind != ObjectKind::queue) continue;
@@ -294,7 +294,7 @@ void ObjectTable::for_each_sent(const ObjectHandle& slab, const std::function<vo
   }
 }
 
-// What nobody received goes with its queue.
+// Leases that nobody received end with their queue.
 void ObjectTable::drop_leases_of(const Entry& queue) noexcept {
   for_each_sent_lease(layout_of(data_of(queue)), queue.spec, [&](const SentLease& sent) {
     const Entry* const slab = find(sent.slab);
@@ -309,7 +309,8 @@ void ObjectTable::show_counts(const Entry& entry) const {
   header.acquainted = static_cast<std::uint32_t>(entry.acquainted.size());
 }
 
-// Who put a message that has an object of its own has closed that; the record refers to it until somebody opens it.
+// The producer of a message with an overflow object has closed that object; the record refers to it until a consumer
+// opens it.
 bool ObjectTable::is_unused(const Entry& entry) const noexcept {
   if (!entry.openers.empty() || info_of(entry.spec.kind).is_single) return false;
   if (entry.handle.kind == ObjectKind::slab) return !is_sent(entry);
@@ -322,14 +323,14 @@ bool ObjectTable::is_in_transit(const Entry& overflow) const noexcept {
          queue_references(layout_of(data_of(queue->second)), queue->second.spec, overflow.handle.generation);
 }
 
-// Asks the messages, not the ledger: a participant may have written anything there, and nobody is left to use it.
+// Asks the messages, not the ledger, which a participant may have corrupted and nobody uses any more.
 bool ObjectTable::is_sent(const Entry& slab) const noexcept {
   bool is_found = false;
   for_each_sent(slab.handle, [&](LeaseRef) { is_found = true; });
   return is_found;
 }
 
-// A slab that only messages need may have nobody to tell that they are gone.
+// When the last message that needs a slab is gone, nobody may be left to close the slab.
 void ObjectTable::erase_unused_slabs() noexcept {
   for (auto next = slab_objects_.begin(); next != slab_objects_.end();) {
     const auto at = objects_.find(*next++);  // erasing takes the generation out of the set

@@ -1,4 +1,4 @@
-// ipc/registry/object_table.hpp: all shared objects of a session, as the keeper holds them.
+// ipc/registry/object_table.hpp: all shared objects of a session as the keeper holds them.
 #pragma once
 
 #include <sys/types.h>
@@ -16,52 +16,52 @@
 
 namespace drover {
 
-/// A memory file with objects in it, to be handed to participants once each.
+/// A memory file with objects in it, sent to each participant once.
 struct ObjectSlab {
   Fd file;                                             ///< sealed memory file
   Mapping memory;                                      ///< the keeper's own view
-  std::map<std::uint64_t, std::uint64_t> free_ranges;  ///< offset and length of what is unused
-  std::uint32_t objects = 0;                           ///< that lie in it
+  std::map<std::uint64_t, std::uint64_t> free_ranges;  ///< offset and length of unused ranges
+  std::uint32_t objects = 0;                           ///< number of objects in it
 };
 
-/// Makes shared objects, knows who has them open, frees them with the last opening, and recovers them after a
-/// death. Lives in the keeper; its own state is private, so a participant can spoil only what it shares. Small
-/// objects share memory files; a large one has its own. Not synchronised.
+/// Makes shared objects, tracks which participants have them open, frees them with the last opening, and recovers
+/// them after a death. Lives in the keeper; its own state is private, so a participant can corrupt only shared
+/// memory. Small objects share memory files; a large one has its own. Not synchronised.
 class ObjectTable {
  public:
-  /// Makes an object, or opens the one of a kind that is single; counts `opener` as having it open, and holds `file`
-  /// until the object goes. Throws `Errc::invalid_argument` for a bad spec, for a file that the kind does not have,
-  /// and where one is missing; `Errc::out_of_memory` and `Errc::limit_reached` where the system refuses.
+  /// Makes an object, or opens the existing one of a single kind, for `opener`; holds `file` until the object is
+  /// freed. Throws `Errc::invalid_argument` for a bad spec and for an unexpected or missing file;
+  /// `Errc::out_of_memory` and `Errc::limit_reached` if the system refuses.
   ObjectHandle create(const ObjectSpec& spec, Owner opener, std::uint64_t departed_before, Fd file = {});
-  /// Counts `opener`, which may be `kKept` for the session itself. Returns the spec; throws `Errc::not_found` if
-  /// there is no such object.
+  /// Opens an object for `opener`, which may be `kKept` for the session itself. Returns the spec; throws
+  /// `Errc::not_found` if there is no such object.
   const ObjectSpec& open(const ObjectHandle& handle, Owner opener);
   /// The file of an object that `opener` has open. Throws `Errc::not_found` if there is no such object or it has
   /// none, `Errc::invalid_argument` if `opener` has not opened it.
   [[nodiscard]] const Fd& file_of(const ObjectHandle& handle, Owner opener) const;
   /// The ledger of a slab, in memory that participants can write. Throws `Errc::not_found` if there is no such slab.
   [[nodiscard]] SlabLedger ledger_of(const ObjectHandle& slab) const;
-  /// Ends an opening; unknown ones are ignored. The object goes with the last one; an overflow object not before no
-  /// record refers to it, one that its kind needs not before that ends: all of those are looked at again.
+  /// Ends an opening; ignores unknown ones. Frees the object with its last opening; an overflow object or a slab only
+  /// once no record refers to it.
   void close(const ObjectHandle& handle, Owner opener) noexcept;
-  /// After the kernel has reported a death, or a participant has left: recovers every object, ends the openings,
-  /// and wakes everybody who sleeps on an object, so that they see what changed. `pid` is told to who asks; 0 if it
+  /// After the kernel has reported a death, or a participant has left: recovers every object, ends the openings, and
+  /// wakes all sleepers, so that they check again. `pid` is recorded as the last lost opener; 0 if the participant
   /// left in good order.
   void depart(Owner owner, pid_t pid) noexcept;
-  /// Wakes everybody who sleeps on any object.
+  /// Wakes all sleepers on all objects.
   void wake_all() noexcept;
 
   /// The memory file with this number; throws `Errc::not_found`.
   [[nodiscard]] const ObjectSlab& slab(std::uint32_t number) const;
-  /// How many objects there are.
+  /// Number of objects.
   [[nodiscard]] std::size_t size() const noexcept { return objects_.size(); }
-  /// How many memory files.
+  /// Number of memory files.
   [[nodiscard]] std::size_t slab_count() const noexcept { return slabs_.size(); }
   /// Bytes of all memory files.
   [[nodiscard]] std::size_t bytes() const noexcept;
-  /// How many objects have a file.
+  /// Number of objects with a file.
   [[nodiscard]] std::size_t file_count() const noexcept;
-  /// Bytes of these files, as the specs say.
+  /// Bytes of these files according to the specs.
   [[nodiscard]] std::uint64_t file_bytes() const noexcept;
 
  private:
@@ -71,7 +71,7 @@ class ObjectTable {
     std::size_t bytes = 0;
     Fd file;
     std::set<Owner> openers;
-    std::set<Owner> acquainted;  // those present that have it open, or had
+    std::set<Owner> acquainted;  // present participants that ever opened it
   };
   using Entries = std::map<std::uint64_t, Entry>;  // by generation
 
@@ -93,7 +93,7 @@ class ObjectTable {
   void erase_unused_slabs() noexcept;
 
   Entries objects_;
-  std::set<std::uint64_t> slab_objects_;  // their generations, and perhaps some that were never made
+  std::set<std::uint64_t> slab_objects_;  // generations, perhaps some of slabs whose creation failed
   std::map<std::uint32_t, ObjectSlab> slabs_;
   std::uint64_t last_generation_ = 0;
   std::uint32_t last_slab_ = 0;

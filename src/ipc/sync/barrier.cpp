@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "drover/ipc/shared_object.hpp"
+#include "drover/ipc/membership.hpp"
 #include "ipc/object/local_openings.hpp"
 #include "ipc/object/object_layout.hpp"
 #include "ipc/sync/barrier_layout.hpp"
@@ -31,7 +31,7 @@ struct Barrier::State {
     }
   }
 
-  // Broken before the member goes: who is killed in between breaks it by that.
+  // Breaks it before it leaves: a death in between breaks it too.
   void close() const {
     if (std::uncaught_exceptions() > exceptions) break_it();
     set_member(false);
@@ -39,12 +39,12 @@ struct Barrier::State {
 
   void break_it() const {
     layout().word.fetch_or(BarrierWord{.is_broken = true}.pack());
-    ring_all(layout().bell);
+    wake_all(layout().bell);
   }
 
-  // Replaces the word by what `change` makes of it, unless that is nothing; returns the word before.
+  // Replaces the word by the result of `change`, unless that is nullopt; returns the word before.
   template <class Change>
-  BarrierWord replace(Change change) const {  // NOLINT(modernize-use-nodiscard): most callers want only the change
+  BarrierWord replace(Change change) const {  // NOLINT(modernize-use-nodiscard): most callers need only the change
     std::uint64_t seen = layout().word.load();
     for (;;) {
       const BarrierWord before = BarrierWord::unpack(seen);
@@ -60,11 +60,11 @@ struct Barrier::State {
   SharedObject object;
   std::uint32_t parties = static_cast<std::uint32_t>(object.spec().parameters[0]);
   Patience patience;
-  int exceptions = std::uncaught_exceptions();  // on their way in the thread that opens
+  int exceptions = std::uncaught_exceptions();  // in the opening thread
   LocalOpening opening;
 };
 
-// Counts the caller, and ends the round if it is the last to come. Nothing changes in a broken round.
+// Counts the caller, and ends the round if it is the last to arrive. A broken round does not change.
 BarrierWord Barrier::State::arrive() const {
   const BarrierWord before = replace([&](BarrierWord word) -> std::optional<BarrierWord> {
     if (word.is_broken) return std::nullopt;
@@ -72,7 +72,7 @@ BarrierWord Barrier::State::arrive() const {
     ++word.arrived;
     return word;
   });
-  if (!before.is_broken && before.arrived + 1U >= parties) ring_all(layout().bell);
+  if (!before.is_broken && before.arrived + 1U >= parties) wake_all(layout().bell);
   return before;
 }
 
@@ -83,7 +83,7 @@ BarrierResult Barrier::State::outcome_of(BarrierWord arrival) const {
   return {.kind = is_passed ? BarrierResult::Kind::passed : BarrierResult::Kind::broken, .index = arrival.arrived};
 }
 
-// The deadline has passed: breaks the round, unless it has ended meanwhile.
+// After the deadline: breaks the round, unless it has ended meanwhile.
 BarrierResult Barrier::State::give_up(BarrierWord arrival) const {
   const BarrierWord before = replace([&](BarrierWord word) -> std::optional<BarrierWord> {
     if (word.round != arrival.round || word.is_broken) return std::nullopt;
@@ -91,7 +91,7 @@ BarrierResult Barrier::State::give_up(BarrierWord arrival) const {
     return word;
   });
   if (before.round != arrival.round || before.is_broken) return outcome_of(arrival);
-  ring_all(layout().bell);
+  wake_all(layout().bell);
   return {.kind = BarrierResult::Kind::timed_out, .index = arrival.arrived};
 }
 
@@ -122,7 +122,7 @@ BarrierResult Barrier::wait(Deadline deadline) {
 void Barrier::reset() {
   static_cast<void>(state_->object.self());
   static_cast<void>(state_->replace([](BarrierWord word) { return std::optional(word.next(false)); }));
-  ring_all(state_->layout().bell);
+  wake_all(state_->layout().bell);
 }
 
 void Barrier::abort() {

@@ -16,7 +16,7 @@ static_assert(kHistoryShift + BarrierWord::kHistory == 64);
 
 BarrierLayout& barrier_at(std::byte* layout) { return *reinterpret_cast<BarrierLayout*>(layout); }
 
-// The bells are rung by the keeper, when it has written down who was lost.
+// The keeper wakes the waiters after it has recorded the lost process.
 void recover_barrier(std::byte* layout, const ObjectSpec&, Owner dead) {
   BarrierLayout& barrier = barrier_at(layout);
   auto& members = barrier.members.at(dead / 64U);
@@ -59,11 +59,11 @@ const ObjectKindInfo barrier_kind = {
     .layout_bytes =
         [](const ObjectSpec& spec) {
           require(spec.parameters[0] >= 1 && spec.parameters[0] <= Barrier::kMostParties,
-                  "a barrier has from 1 to 65535 parties", "count the threads that are to wait at it");
+                  "a barrier must have 1 to 65535 parties", "pass the number of threads that wait at it");
           return sizeof(BarrierLayout);
         },
     .format = [](std::byte* layout, const ObjectSpec&) { new (layout) BarrierLayout{}; },
     .recover = recover_barrier,
-    .wake_all = [](std::byte* layout, const ObjectSpec&) { ring_always(barrier_at(layout).bell); }};
+    .wake_all = [](std::byte* layout, const ObjectSpec&) { wake_always(barrier_at(layout).bell); }};
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-// ipc/sync/barrier_layout.hpp: what a Barrier is in shared memory.
+// ipc/sync/barrier_layout.hpp: a Barrier in shared memory.
 #pragma once
 
 #include <array>
@@ -13,13 +13,14 @@ namespace drover {
 
 /// The state is one word, changed by compare-and-swap only, so no death leaves it half changed.
 ///
-/// 1. A round ends when the last party comes, or by a reset; then its number goes up, nobody has arrived, and the
-///    outcome of the round is shifted into the history. A reset is counted too. A waiter learns by its round's number
-///    and bit what became of it, even if later rounds ended meanwhile; of a round too long ago for that, by the
-///    resets since it came.
+/// 1. A round ends when the last party arrives, or by a reset. Then the number of the round increases, the arrivals
+/// are
+///    cleared, and the outcome is shifted into the history. Resets are counted. A waiter learns the outcome from its
+///    round's number and history bit, even if later rounds have ended; for a round older than the history, from
+///    whether there was a reset since its arrival.
 /// 2. A broken round stays until a reset ends it.
-/// 3. A participant sets its bit in `members` when it opens the barrier and clears it when it closes it. Whoever dies
-///    with the bit set breaks the barrier.
+/// 3. A participant sets its bit in `members` when it opens the barrier and clears it when it closes it. A death with
+///    the bit set breaks the barrier.
 struct BarrierLayout {
   std::atomic<std::uint64_t> word;
   std::array<std::atomic<std::uint64_t>, (kMaxParticipants + 64) / 64> members;
@@ -27,7 +28,7 @@ struct BarrierLayout {
 };
 static_assert(std::is_standard_layout_v<BarrierLayout>);
 
-/// The word, taken apart.
+/// The word, unpacked.
 struct BarrierWord {
   static constexpr std::uint32_t kHistory = 12;  ///< rounds whose outcome is kept
   static constexpr std::uint32_t kRoundMask = 0x7FF'FFFF;
@@ -35,19 +36,17 @@ struct BarrierWord {
 
   bool is_broken = false;
   std::uint16_t arrived = 0;
-  std::uint32_t round = 0;    ///< 27 bits, then from 0
-  std::uint8_t resets = 0;    ///< rounds that were not passed; then from 0
-  std::uint16_t history = 0;  ///< bit 0: whether the last round was passed; bit 1: the one before; and so on
+  std::uint32_t round = 0;    ///< 27 bits, wraps around
+  std::uint8_t resets = 0;    ///< rounds that were not passed, wraps around
+  std::uint16_t history = 0;  ///< whether past rounds were passed; bit 0 is the last one
 
   [[nodiscard]] std::uint64_t pack() const;
   [[nodiscard]] static BarrierWord unpack(std::uint64_t word);
   /// The word of the next round.
   [[nodiscard]] BarrierWord next(bool is_passed) const;
-  /// Whether the round of `arrival`, the word as it was in a round before this one, was passed. Of a round too long
-  /// ago that is said only if none was reset since.
+  /// Whether the round of `arrival`, the word of an earlier round, was passed. For a round older than the history:
+  /// only if there was no reset since.
   [[nodiscard]] bool was_passed(const BarrierWord& arrival) const;
 };
-
-extern const ObjectKindInfo barrier_kind;
 
 }  // namespace drover

@@ -21,12 +21,12 @@ ObjectSpec spec_over(const ObjectHandle& lock) {
 [[noreturn]] void fail_without_lock(const char* what, const ObjectHandle& handle) {
   throw Error(Errc::invalid_argument,
               fmt::format("a thread {} the condition {} without holding its lock", what, handle.to_string()),
-              "acquire the lock, look at or change what it guards, then wait or notify");
+              "acquire the lock, check or change what it guards, then wait or notify");
 }
 
 [[noreturn]] void fail_crowded(const ObjectHandle& handle) {
   throw Error(Errc::limit_reached,
-              fmt::format("{} threads wait on the condition {} already", Condition::kMostWaiters, handle.to_string()),
+              fmt::format("{} threads already wait on the condition {}", Condition::kMostWaiters, handle.to_string()),
               "let fewer threads wait, or spread them over several conditions");
 }
 
@@ -63,25 +63,25 @@ Condition::AnyLock Condition::open_lock(const SharedObject& condition) {
 
 ConditionCore Condition::core() const noexcept { return ConditionCore(object_.layout()); }
 
-// Throws in a forked child too, by the question who this is.
+// self() throws in a forked child.
 void Condition::require_lock(const char* what) const {
   static_cast<void>(object_.self());
   if (!is_own()) fail_without_lock(what, handle());
 }
 
-// The dead may have changed what others wait for and notified nobody. Who dies in here holds the lock, so the next is
-// told.
-LockResult Condition::told(LockResult result) const noexcept {
+// The dead holder may have changed what others wait for and notified nobody. A death in here is a death with the lock
+// held, so the next holder does the same.
+LockResult Condition::notify_after_death(LockResult result) const noexcept {
   if (result == LockResult::acquired_after_death) static_cast<void>(core().notify_all());
   return result;
 }
 
 LockResult Condition::acquire(Deadline deadline) {
-  return told(std::visit([&](auto& lock) { return lock.acquire(deadline); }, lock_));
+  return notify_after_death(std::visit([&](auto& lock) { return lock.acquire(deadline); }, lock_));
 }
 
 LockResult Condition::try_acquire() {
-  return told(std::visit([](auto& lock) { return lock.try_acquire(); }, lock_));
+  return notify_after_death(std::visit([](auto& lock) { return lock.try_acquire(); }, lock_));
 }
 
 void Condition::release() {
@@ -125,8 +125,8 @@ ConditionResult Condition::wait_with(LockType& lock, const ConditionPlace& place
                                            return is_acquired(locked);
                                          }});
   if (!is_acquired(locked)) locked = lock.acquire_whole(depth);
-  place.leave();  // only now: until the lock is held, a death passes the notification on
-  return {.wait = waited, .lock = told(locked)};
+  place.leave();  // not earlier: until the lock is held, a death passes the notification on
+  return {.wait = waited, .lock = notify_after_death(locked)};
 }
 
 std::uint32_t Condition::notify(std::uint32_t count) {

@@ -48,8 +48,8 @@ bool ConditionPlace::give_up() const noexcept {
   return false;
 }
 
-bool ConditionPlace::look(Patience& patience) const {
-  for (int look = patience.pauses(); look > 0; --look) {
+bool ConditionPlace::spin(Patience& patience) const {
+  for (int left = patience.pauses(); left > 0; --left) {
     if (cell_->load() != word_) {
       patience.helped();
       return true;
@@ -76,7 +76,7 @@ WaitResult ConditionPlace::sleep(const Waiting& waiting) const {
 }
 
 WaitResult ConditionPlace::await(const Waiting& waiting) const {
-  if (!waiting.deadline.has_passed() && look(waiting.patience)) return WaitResult::done;
+  if (!waiting.deadline.has_passed() && spin(waiting.patience)) return WaitResult::done;
   try {
     return sleep(waiting);
   } catch (...) {
@@ -85,7 +85,7 @@ WaitResult ConditionPlace::await(const Waiting& waiting) const {
   }
 }
 
-// The cell is another's as soon as it is free, so it is freed only while it has the waiter's ticket.
+// Frees the cell only while it has the waiter's ticket, because a free cell may be taken by another waiter at once.
 void ConditionPlace::leave() const noexcept {
   Word seen = cell_->load();
   while (state_of(seen) != kFree && ticket_of(seen) == ticket_of(word_)) {
@@ -158,7 +158,7 @@ void ConditionCore::recover(Owner dead) const noexcept {
   wake_all();
 }
 
-// Who notified a cell may have been killed before it woke it.
+// A notifier may have been killed before it woke its cell.
 void ConditionCore::wake_all() const noexcept {
   for (std::uint32_t index = 0; index < used(); ++index) {
     Cell& cell = layout_->cells.at(index);

@@ -1,4 +1,4 @@
-// ipc/sync/condition_layout.hpp: what a Condition is in shared memory.
+// ipc/sync/condition_layout.hpp: a Condition in shared memory.
 #pragma once
 
 #include <array>
@@ -16,13 +16,12 @@ namespace drover {
 
 /// Each waiter has a cell: state (2 bits), a mark that it sleeps, its participant (13 bits) and a ticket (48 bits).
 ///
-/// 1. free -> waiting, with owner and ticket, by the waiter, before it releases the lock, in one compare-and-swap.
-/// 2. waiting -> notified by whoever notifies or passes on, to the lowest ticket there is; waiting -> free by a
-/// waiter
-///    that gives up. One compare-and-swap decides between the two, so a notification is used or goes to another.
-/// 3. notified -> free by the waiter once it holds the lock. Until then its death passes the notification on.
-/// 4. A waiter sets the mark and sleeps on the low half of its cell, in which the state lies. Whoever notifies a cell
-///    with the mark wakes it.
+/// 1. free -> waiting, with owner and ticket: by the waiter before it releases the lock, in one compare-and-swap.
+/// 2. waiting -> notified: by a notifier, or a death that passes a notification on, for the lowest ticket. waiting ->
+///    free: by a waiter that gives up. One compare-and-swap decides, so a notification is used or goes to another.
+/// 3. notified -> free: by the waiter once it holds the lock. Until then its death passes the notification on.
+/// 4. A waiter sets the mark and sleeps on the low half of its cell, which has the state. The notifier of a cell with
+///    the mark wakes it.
 /// 5. Cells are taken from the first on, and `used` is raised before; no cell from `used` on was ever taken.
 struct ConditionLayout {
   alignas(kCacheLine) std::atomic<std::uint64_t> next_ticket;
@@ -31,7 +30,7 @@ struct ConditionLayout {
 };
 static_assert(std::is_standard_layout_v<ConditionLayout>);
 
-/// A cell that was taken, as the waiter has it.
+/// A waiter's cell.
 class ConditionPlace {
  public:
   /// What a wait needs to know.
@@ -39,20 +38,20 @@ class ConditionPlace {
     const Membership& membership;
     Deadline deadline;
     Patience& patience;
-    const std::function<bool()>& is_interrupted;  ///< asked likewise; the place is then given up
-    std::function<bool()> is_woken_otherwise;     ///< asked whenever the sleep is interrupted
+    const std::function<bool()>& is_interrupted;  ///< called after each sleep; ends the wait as a deadline does
+    std::function<bool()> is_woken_otherwise;     ///< called after each sleep; ends the wait as a notification does
   };
 
   ConditionPlace(std::atomic<std::uint64_t>& cell, std::uint64_t word) noexcept : cell_(&cell), word_(word) {}
 
-  /// Waits for a notification or another reason to wake. Gives the place up when the deadline has passed, and when
+  /// Waits for a notification or another reason to wake. Leaves the cell when the deadline has passed, and when
   /// `membership.check()` throws.
   [[nodiscard]] WaitResult await(const Waiting& waiting) const;
-  /// Frees the cell, unless that has happened.
+  /// Frees the cell, unless it was freed already.
   void leave() const noexcept;
 
  private:
-  [[nodiscard]] bool look(Patience& patience) const;
+  [[nodiscard]] bool spin(Patience& patience) const;
   [[nodiscard]] WaitResult sleep(const Waiting& waiting) const;
   [[nodiscard]] bool give_up() const noexcept;
 
@@ -60,22 +59,22 @@ class ConditionPlace {
   std::uint64_t word_;
 };
 
-/// The operations on it, without the lock.
+/// The operations on a condition, without its lock.
 class ConditionCore {
  public:
   explicit ConditionCore(std::byte* layout) : layout_(reinterpret_cast<ConditionLayout*>(layout)) {}
 
-  /// Takes a cell as `self`; nothing if all are taken.
+  /// Takes a cell as `self`; nullopt if all are taken.
   [[nodiscard]] std::optional<ConditionPlace> take_place(Owner self) const;
-  /// Notifies the one who has waited longest; false if nobody waits.
+  /// Notifies the waiter that has waited longest; false if nobody waits.
   [[nodiscard]] bool notify_one() const noexcept;
-  /// Notifies everybody.
+  /// Notifies all waiters; returns their number.
   [[nodiscard]] std::uint32_t notify_all() const noexcept;
-  /// How many wait.
+  /// Number of waiters that were not notified.
   [[nodiscard]] std::uint32_t waiting() const noexcept;
-  /// Frees the cells of the dead, and passes on what they had been told.
+  /// Frees the cells of the dead, and passes their notifications on.
   void recover(Owner dead) const noexcept;
-  /// Wakes everybody without notifying.
+  /// Wakes all waiters without notifying them.
   void wake_all() const noexcept;
 
  private:
@@ -83,7 +82,5 @@ class ConditionCore {
 
   ConditionLayout* layout_;
 };
-
-extern const ObjectKindInfo condition_kind;
 
 }  // namespace drover

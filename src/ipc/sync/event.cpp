@@ -18,12 +18,12 @@ EventLayout& event_at(std::byte* layout) { return *reinterpret_cast<EventLayout*
 
 }  // namespace
 
-// A setter killed before it rings leaves sleepers; the keeper wakes everybody after each death.
+// A setter killed before it wakes leaves sleepers, so recovery wakes them after each death.
 const ObjectKindInfo event_kind = {
     .layout_bytes = [](const ObjectSpec&) { return sizeof(EventLayout); },
     .format = [](std::byte* layout, const ObjectSpec&) { new (layout) EventLayout{}; },
-    .recover = [](std::byte* layout, const ObjectSpec&, Owner) { ring_always(event_at(layout).bell); },
-    .wake_all = [](std::byte* layout, const ObjectSpec&) { ring_always(event_at(layout).bell); }};
+    .recover = [](std::byte* layout, const ObjectSpec&, Owner) { wake_always(event_at(layout).bell); },
+    .wake_all = [](std::byte* layout, const ObjectSpec&) { wake_always(event_at(layout).bell); }};
 
 Event::Event(std::shared_ptr<Membership> membership)
     : object_(std::move(membership), ObjectSpec{.kind = ObjectKind::event}),
@@ -45,7 +45,7 @@ void Event::set() {
   std::uint64_t seen = layout().state.load();
   while ((seen & kSet) == 0) {
     if (!layout().state.compare_exchange_weak(seen, (seen + kOneSet) | kSet)) continue;
-    ring_all(bell());
+    wake_all(bell());
     return;
   }
 }

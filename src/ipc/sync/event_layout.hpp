@@ -1,4 +1,4 @@
-// ipc/sync/event_layout.hpp: what an Event is in shared memory.
+// ipc/sync/event_layout.hpp: an Event in shared memory.
 #pragma once
 
 #include <atomic>
@@ -10,14 +10,12 @@
 
 namespace drover {
 
-/// Bit 0 of `state` says that the event is set, the rest counts how often it was, so that a waiter notices a set that
-/// is cleared before it looks. Changed by compare-and-swap only.
+/// Bit 0 of `state` is the flag. The other bits count its sets, so that a waiter notices a set that is cleared before
+/// the waiter checks. Changed by read-modify-write only.
 struct EventLayout {
   std::atomic<std::uint64_t> state;
   Bell bell;
 };
 static_assert(std::is_standard_layout_v<EventLayout>);
-
-extern const ObjectKindInfo event_kind;
 
 }  // namespace drover

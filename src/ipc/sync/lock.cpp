@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "ipc/sync/lock_layout.hpp"
 #include "ipc/wake/bell.hpp"
 #include "ipc/wake/cell_lock.hpp"
 
@@ -17,9 +16,9 @@ namespace {
 [[noreturn]] void fail_held_already(LockHolder self, const ObjectHandle& handle) {
   throw Error(
       Errc::invalid_argument,
-      fmt::format("thread {} of process {} acquires the lock {}, which it holds already: it would wait for ever",
+      fmt::format("thread {} of process {} acquires the lock {}, which it already holds: it would wait for ever",
                   self.thread, ::getpid(), handle.to_string()),
-      "release it first, use an RLock, or give a deadline if another is to force its release");
+      "release it first, use an RLock, or pass a deadline if another thread forces its release");
 }
 
 }  // namespace

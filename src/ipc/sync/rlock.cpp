@@ -1,4 +1,4 @@
-#include "drover/ipc/rlock.hpp"
+#include "drover/ipc/lock.hpp"
 
 #include <limits>
 #include <utility>
@@ -6,15 +6,14 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "ipc/sync/lock_layout.hpp"
 #include "ipc/wake/bell.hpp"
 #include "ipc/wake/cell_lock.hpp"
 
 namespace drover {
 namespace {
 
-// The depth is the holder's alone: nobody else reads or writes it while the word has the holder's stamp, and who
-// claims the word writes it anew. So a death leaves nothing to set right in it.
+// Only the holder reads or writes the depth while the word has its stamp, and a claimant overwrites it. So it needs
+// no repair after a death.
 std::uint32_t depth_of(const CellLockLayout& cell) { return cell.depth.load(std::memory_order_relaxed); }
 
 void set_depth(CellLockLayout& cell, std::uint32_t depth) { cell.depth.store(depth, std::memory_order_relaxed); }

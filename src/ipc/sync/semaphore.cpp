@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "drover/ipc/shared_object.hpp"
+#include "drover/ipc/membership.hpp"
 #include "ipc/object/local_openings.hpp"
 #include "ipc/sync/semaphore_layout.hpp"
 #include "ipc/wake/bell.hpp"
@@ -16,8 +16,8 @@ namespace {
 
 [[noreturn]] void fail_count(std::uint64_t count, const ObjectHandle& handle) {
   throw Error(Errc::limit_reached,
-              fmt::format("the semaphore {} cannot have the {} permits that are released: the most is {}",
-                          handle.to_string(), count, Semaphore::kMostPermits),
+              fmt::format("cannot release {} permits of the semaphore {}: the limit is {}", count, handle.to_string(),
+                          Semaphore::kMostPermits),
               "release as many as were acquired");
 }
 

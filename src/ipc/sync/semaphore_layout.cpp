@@ -23,7 +23,7 @@ static_assert(kForsakenToken <= kLaneMask && Semaphore::kMostPermits < Word{1} <
 
 constexpr Word in_every_lane(Owner stamp) { return kLowBits * stamp; }
 
-// The high bit of each lane that is zero; of the lowest one exactly, which is the only one used.
+// The high bit of each lane that is zero. Exact only for the lowest one, which is the only one used.
 constexpr Word zero_lanes(Word word) { return (word - kLowBits) & ~word & kHighBits; }
 
 constexpr Word lanes_with(Word word, Owner stamp) { return zero_lanes(word ^ in_every_lane(stamp)); }
@@ -73,11 +73,12 @@ bool free_any_in(std::atomic<Word>& word) noexcept {
   throw Error(
       Errc::invalid_argument,
       fmt::format("a bounded semaphore of {} permits was released too many times: all of them are free", initial),
-      "release once for each acquisition, or use a Semaphore if releases are to add permits");
+      "release once for each acquisition, or use a Semaphore if releases may add permits");
 }
 
 [[noreturn]] void fail_too_many() {
-  throw Error(Errc::limit_reached, fmt::format("a semaphore has {} permits already", Semaphore::kMostPermits),
+  throw Error(Errc::limit_reached,
+              fmt::format("a semaphore already has {} permits, its limit", Semaphore::kMostPermits),
               "acquire as often as you release");
 }
 
@@ -96,7 +97,7 @@ SemaphoreCore::SemaphoreCore(std::byte* layout, const ObjectSpec& spec)
       spec_(SemaphoreSpec::unpack(spec)),
       words_(reinterpret_cast<std::atomic<Word>*>(layout + sizeof(SemaphoreLayout)), spec_.words()) {}
 
-// Begins where the participant's number points, so that participants meet in one word late.
+// Starts at a word that depends on the participant, so that participants seldom meet in one word.
 bool SemaphoreCore::replace_one(Owner from, Owner to, Owner near) const noexcept {
   for (std::size_t step = 0; step < words_.size(); ++step) {
     if (replace_in(words_[(near + step) % words_.size()], from, to)) return true;
@@ -142,7 +143,7 @@ std::uint64_t SemaphoreCore::changes() const noexcept {
   return sum;
 }
 
-// A permit that moves while the words are looked at one after the other can be missed; then one of them has changed.
+// A permit that moves during the search of the words can be missed; then one of the words has changed.
 template <class Attempt>
 bool SemaphoreCore::succeeds(Attempt attempt) const noexcept {
   if (attempt()) return true;
@@ -157,8 +158,9 @@ bool SemaphoreCore::take(Owner self) const noexcept {
   return succeeds([&] { return replace_one(kNobody, self, self) || take_unowned(); });
 }
 
-// For one who holds no token. First what is certainly to be released by one who holds none: a permit without owner, a
-// token left behind. Then what a dead one may have handed over, which is free already. Then another's token.
+// A release by a participant without a token. First what only such a release can give back: a permit without owner, a
+// token left behind. Then a token that a dead participant may have handed over, which is free already. Then another's
+// token.
 bool SemaphoreCore::give_foreign() const noexcept {
   return succeeds([&] {
     return add_unowned(spec_.initial - spec_.tokens()) || replace_one(kForsakenToken, kNobody, 0) ||
@@ -171,7 +173,7 @@ void SemaphoreCore::give(Owner self) const {
     if (spec_.is_bounded) fail_released_too_often(spec_.initial);
     if (!add_unowned(Semaphore::kMostPermits - spec_.tokens())) fail_too_many();
   }
-  ring_one(layout_->bell);
+  wake_one(layout_->bell);
 }
 
 std::uint64_t SemaphoreCore::value() const noexcept {
@@ -183,15 +185,15 @@ std::uint64_t SemaphoreCore::value() const noexcept {
   return free;
 }
 
-// If another released the token in between, it is counted back. If that cannot be, because a release has used the
-// count already, that release is made up for.
+// If another participant released the token meanwhile, the count is taken back. If a release has already used the
+// count, that release is made up for.
 void SemaphoreCore::recover(Owner dead) const noexcept {
   while (has_token(dead)) {
     layout_->returned.fetch_add(1);
     if (replace_one(dead, kNobody, dead) || take_returned() || give_foreign() || spec_.is_bounded) continue;
     static_cast<void>(add_unowned(Semaphore::kMostPermits - spec_.tokens()));
   }
-  ring_always(layout_->bell);
+  wake_always(layout_->bell);
 }
 
 void SemaphoreCore::forsake(Owner self) const noexcept {
@@ -203,8 +205,8 @@ const ObjectKindInfo semaphore_kind = {
     .layout_bytes =
         [](const ObjectSpec& spec) {
           const SemaphoreSpec unpacked = SemaphoreSpec::unpack(spec);
-          require(unpacked.initial <= Semaphore::kMostPermits, "a semaphore has at most 2147483647 permits",
-                  "ask for fewer");
+          require(unpacked.initial <= Semaphore::kMostPermits, "a semaphore can have at most 2147483647 permits",
+                  "pass a smaller number");
           return sizeof(SemaphoreLayout) + unpacked.words() * sizeof(Word);
         },
     .format =
@@ -220,6 +222,6 @@ const ObjectKindInfo semaphore_kind = {
         },
     .recover = [](std::byte* layout, const ObjectSpec& spec,
                   Owner dead) { SemaphoreCore(layout, spec).recover(dead); },
-    .wake_all = [](std::byte* layout, const ObjectSpec& spec) { ring_always(SemaphoreCore(layout, spec).bell()); }};
+    .wake_all = [](std::byte* layout, const ObjectSpec& spec) { wake_always(SemaphoreCore(layout, spec).bell()); }};
 
 }  // namespace drover

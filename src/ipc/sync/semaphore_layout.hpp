@@ -1,4 +1,4 @@
-// ipc/sync/semaphore_layout.hpp: what a Semaphore is in shared memory.
+// ipc/sync/semaphore_layout.hpp: a Semaphore in shared memory.
 #pragma once
 
 #include <atomic>
@@ -12,18 +12,22 @@
 
 namespace drover {
 
-/// Behind this lie the tokens, four 11-bit stamps to a word, and in the word's other bits how often it was changed.
+/// The tokens follow: four 11-bit stamps per word, and in the word's other bits the number of its changes.
 ///
-/// 1. A stamp is 0 (free), the number of the participant that took the token, `kForsakenToken` (taken by one that is
-///    gone) or `kNoToken` (fills the last word). A token is taken and given back by one compare-and-swap of its word.
-/// 2. `unowned` counts free permits that are no tokens, in its low half, and its changes in the high half; changed by
-///    compare-and-swap only, so it is right whoever dies.
-/// 3. Every change of a word of tokens or of `unowned` raises the number of its changes. So a look at all of them
-///    that finds nothing is right if their sum is the same before and after it.
-/// 4. `returned` counts tokens that recovery gave back and whose release by another may be on its way: the dead had
-///    handed over what they took them for. Recovery raises it before it frees the token. A release by somebody
-///    without a token takes one off and is done by that. So there are as many free permits as initial ones and
-///    releases less acquisitions, and `returned` more.
+/// 1. A stamp is 0 (free), the number of the participant that took the token, `kForsakenToken` (taken by one that has
+///    closed the semaphore) or `kNoToken` (fills the last word). One compare-and-swap of its word takes or returns a
+///    token.
+/// 2. `unowned` counts free permits that are not tokens in its low half, and its changes in the high half. It is
+/// changed
+///    by compare-and-swap only, so it is right after any death.
+/// 3. Every change of a word of tokens or of `unowned` increases its number of changes. So a search of all of them
+/// that
+///    finds nothing is right if the sum of these numbers is the same before and after it.
+/// 4. `returned` counts tokens that recovery has freed although another participant may still release them, because
+/// the
+///    dead had handed over the resource. Recovery increases it before it frees the token. A release by a participant
+///    without a token decreases it and does nothing else. So the free permits are the initial ones plus releases
+///    minus acquisitions plus `returned`.
 struct SemaphoreLayout {
   std::atomic<std::uint64_t> unowned;
   std::atomic<std::uint64_t> returned;
@@ -35,7 +39,7 @@ inline constexpr Owner kForsakenToken = 0x7FF;
 inline constexpr Owner kNoToken = 0x7FE;
 static_assert(kMaxParticipants < kNoToken);
 
-/// The numbers in the spec of a semaphore.
+/// The parameters of a semaphore.
 struct SemaphoreSpec {
   std::uint64_t initial = 0;
   bool is_bounded = false;
@@ -46,7 +50,7 @@ struct SemaphoreSpec {
   [[nodiscard]] std::uint64_t words() const { return (tokens() + 3) / 4; }
 };
 
-/// A semaphore with what is known of it: the operations on shared memory, without waiting.
+/// The operations on a semaphore in shared memory, without waiting.
 class SemaphoreCore {
  public:
   SemaphoreCore(std::byte* layout, const ObjectSpec& spec);
@@ -54,13 +58,13 @@ class SemaphoreCore {
   [[nodiscard]] Bell& bell() const noexcept { return layout_->bell; }
   /// Takes a permit as `self`; false if there is none.
   [[nodiscard]] bool take(Owner self) const noexcept;
-  /// Gives a permit back as `self` and wakes one who waits; throws as `Semaphore::release`.
+  /// Returns a permit as `self` and wakes one waiter; throws as `Semaphore::release`.
   void give(Owner self) const;
   /// Free permits.
   [[nodiscard]] std::uint64_t value() const noexcept;
-  /// What the dead held is free again.
+  /// Frees the tokens of the dead.
   void recover(Owner dead) const noexcept;
-  /// What `self` holds is left to be released by others.
+  /// Leaves the tokens of `self` to be released by others.
   void forsake(Owner self) const noexcept;
 
  private:
@@ -79,7 +83,5 @@ class SemaphoreCore {
   SemaphoreSpec spec_;
   std::span<std::atomic<std::uint64_t>> words_;
 };
-
-extern const ObjectKindInfo semaphore_kind;
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-#include "drover/ipc/shared_array.hpp"
+#include "drover/ipc/value.hpp"
 
 #include <array>
 #include <limits>
@@ -8,14 +8,14 @@
 
 #include "drover/base/error.hpp"
 #include "ipc/object/nested_handle.hpp"
-#include "ipc/sync/array_layout.hpp"
+#include "ipc/object/object_kind.hpp"
 
 namespace drover {
 namespace {
 
 constexpr std::size_t kMostBytes = std::numeric_limits<std::size_t>::max() / 4;
 
-constexpr std::size_t kCount = 0;  // places in the spec
+constexpr std::size_t kCount = 0;  // indices of the spec's parameters
 constexpr std::size_t kElementSize = 1;
 constexpr std::size_t kLock = 2;
 static_assert(kLock + kHandleParameters <= std::tuple_size_v<decltype(ObjectSpec::parameters)>);
@@ -25,8 +25,8 @@ std::size_t array_bytes(const ObjectSpec& spec) {
   const std::uint64_t each = spec.parameters[kElementSize];
   if (elements > 0 && each > 0 && elements <= kMostBytes / each) return elements * each;
   throw Error(Errc::invalid_argument,
-              fmt::format("a shared array of {} elements of {} bytes was asked for", elements, each),
-              "ask for at least one element, and for no more than memory can hold");
+              fmt::format("cannot make a shared array of {} elements of {} bytes", elements, each),
+              "use at least one element, and no more than memory can hold");
 }
 
 ObjectSpec spec_with(std::size_t elements, std::size_t each, const RLock& its_lock) {
@@ -37,7 +37,7 @@ ObjectSpec spec_with(std::size_t elements, std::size_t each, const RLock& its_lo
 
 }  // namespace
 
-// Nothing in it is held by anybody.
+// Its lock is an object of its own.
 const ObjectKindInfo array_kind = {.layout_bytes = array_bytes,
                                    .format = [](std::byte*, const ObjectSpec&) {},
                                    .recover = [](std::byte*, const ObjectSpec&, Owner) {},
@@ -61,7 +61,7 @@ ArrayBytes::ArrayBytes(const std::shared_ptr<Membership>& membership, const Obje
   throw Error(Errc::invalid_argument,
               fmt::format("the elements of the shared array {} have {} bytes, not {}", handle.to_string(), actual,
                           element_size),
-              "open it with the type with which it was made");
+              "open it with the type that it was made with");
 }
 
 }  // namespace detail

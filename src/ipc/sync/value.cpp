@@ -18,7 +18,7 @@ ValueLayout& value_at(std::byte* layout) { return *reinterpret_cast<ValueLayout*
 
 std::size_t words_for(std::size_t size) { return (size + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t); }
 
-// Acquire and release: whoever reads a word of a later write then reads a later version too.
+// Acquire and release: a reader of a word from a later write then also reads a later version.
 Bytes read_copy(const ValueLayout::Copy& copy, std::size_t words) {
   Bytes bytes{};
   for (std::size_t index = 0; index < words; ++index) {
@@ -59,7 +59,7 @@ const ObjectKindInfo value_kind = {
     .layout_bytes =
         [](const ObjectSpec& spec) {
           require(spec.parameters[0] >= 1 && spec.parameters[0] <= detail::ValueBytes::kMost,
-                  "a shared value has from 1 to 64 bytes", "use a SharedArray for more");
+                  "a shared value must have 1 to 64 bytes", "use a SharedArray for more");
           return sizeof(ValueLayout);
         },
     .format = [](std::byte* layout, const ObjectSpec&) { new (layout) ValueLayout{}; },
@@ -78,14 +78,14 @@ ValueBytes::ValueBytes(std::shared_ptr<Membership> membership, const ObjectHandl
   if (actual == size) return;
   throw Error(Errc::invalid_argument,
               fmt::format("the shared value {} has {} bytes, not {}", handle.to_string(), actual, size),
-              "open it with the type with which it was made");
+              "open it with the type that it was made with");
 }
 
 ValueLayout& ValueBytes::layout() const noexcept { return value_at(object_.layout()); }
 
 Bytes ValueBytes::load() const {
   static_cast<void>(object_.self());  // throws in a forked child
-  for (;;) {  // no lock, which a dead writer may hold: each further try means that another write was committed
+  for (;;) {  // without the lock, which a dead writer may hold; each retry means that another write was committed
     if (const auto bytes = try_read(layout(), words_)) return *bytes;
   }
 }
@@ -99,7 +99,7 @@ void ValueBytes::update(Change change, void* context) {
   const CellGuard guard(layout().lock, object_.membership());
   Bytes value = read_locked(layout(), words_);
   change(context, value);
-  static_cast<void>(object_.self());  // throws in a child forked by the change: the lock is its parent's
+  static_cast<void>(object_.self());  // throws in a child forked by `change`: the lock is its parent's
   write_locked(layout(), value, words_);
 }
 

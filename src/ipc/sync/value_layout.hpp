@@ -1,4 +1,4 @@
-// ipc/sync/value_layout.hpp: what a Value is in shared memory.
+// ipc/sync/value_layout.hpp: a Value in shared memory.
 #pragma once
 
 #include <array>
@@ -12,10 +12,11 @@
 
 namespace drover {
 
-/// 1. The value is `copies[version % 2]`. Writers hold the lock, write the other copy, and raise the version by one:
-///    that store is the commit. A writer killed before it has changed nothing that anybody reads.
-/// 2. A reader copies and looks whether the version is as before. If not, its copy may have been written over; the
-///    words are atomic, so that this is no data race, and it tries again.
+/// 1. The value is `copies[version % 2]`. Writers hold the lock, write the other copy, and increase the version: that
+///    store is the commit. A writer killed before it has changed nothing that anybody reads.
+/// 2. A reader copies the value and checks that the version is unchanged. Otherwise its copy may have been
+/// overwritten,
+///    and it retries; the words are atomic, so this is no data race.
 struct ValueLayout {
   static constexpr std::size_t kWords = detail::ValueBytes::kMost / sizeof(std::uint64_t);
   using Copy = std::array<std::atomic<std::uint64_t>, kWords>;
@@ -25,7 +26,5 @@ struct ValueLayout {
   alignas(kCacheLine) std::array<Copy, 2> copies;
 };
 static_assert(std::is_standard_layout_v<ValueLayout>);
-
-extern const ObjectKindInfo value_kind;
 
 }  // namespace drover

@@ -44,7 +44,7 @@ void lose_rest(TimelineSlot& slot) noexcept {
 
 void end_ownership(TimelineSlot& slot) noexcept {
   lose_rest(slot);
-  slot.submitted.store(slot.word.load());  // the stream may have been told more than it said
+  slot.submitted.store(slot.word.load());  // the stream may have been given more work than was announced
   slot.owner.store(kNobody);
 }
 

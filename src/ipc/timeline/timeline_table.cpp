@@ -15,8 +15,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// Whether any thread of the process is left. Another one may have got its number since: then whoever asks waits for
-// that.
+// Whether any thread of the process is left. If its number was reused, this waits for the other process instead.
 bool is_alive(pid_t pid) noexcept {
   const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process.is_open()) return errno != ESRCH;
@@ -29,7 +28,7 @@ bool is_alive(pid_t pid) noexcept {
 TimelineTable::TimelineTable(std::shared_ptr<Membership> membership)
     : object_(std::move(membership), ObjectSpec{.kind = ObjectKind::timelines}) {
   require(reinterpret_cast<std::uintptr_t>(object_.data()) % kPage == 0,
-          "the session's timelines do not begin with a page", "please report this");
+          "the session's timelines do not start at a page", "please report this");
 }
 
 std::span<std::byte> TimelineTable::memory() const noexcept {
@@ -37,8 +36,8 @@ std::span<std::byte> TimelineTable::memory() const noexcept {
   return {object_.data(), (bytes + kPage - 1) / kPage * kPage};
 }
 
-// Of all free ones, that with the fewest losses: each loss of a timeline makes what it knows of earlier ones
-// forgotten.
+// Takes the free timeline with the fewest losses, since each loss overwrites what the timeline recorded of the
+// previous one.
 std::optional<std::uint32_t> TimelineTable::take() {
   const Owner self = object_.self();
   for (;;) {
@@ -66,7 +65,7 @@ bool TimelineTable::is_valid(const TimelinePoint& point) const noexcept {
 PointState TimelineTable::state_of(const TimelinePoint& point) const noexcept {
   const std::uint64_t seen = word(point.slot).load();
   if (epoch_of(seen) <= epoch_of(point.value)) return seen >= point.value ? PointState::reached : PointState::pending;
-  const std::uint64_t good = at(point.slot).last_good.load();  // of the latest loss; earlier ones are forgotten
+  const std::uint64_t good = at(point.slot).last_good.load();  // of the latest loss only
   const bool is_known = epoch_of(good) == epoch_of(point.value);
   return is_known && good >= point.value ? PointState::reached : PointState::lost;
 }
@@ -75,8 +74,8 @@ void TimelineTable::lose(std::uint32_t slot) noexcept {
   if (at(slot).owner.load() == object_.membership().self()) lose_rest(at(slot));
 }
 
-// Several may do so at once, each storing the same.
-void TimelineTable::bury_without_keeper(const TimelinePoint& point) noexcept {
+// Several threads may do so at once; each stores the same.
+void TimelineTable::recover_without_keeper(const TimelinePoint& point) noexcept {
   if (state_of(point) == PointState::pending && !is_alive(point.pid)) lose_rest(at(point.slot));
 }
 

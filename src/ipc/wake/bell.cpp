@@ -1,37 +1,31 @@
 #include "ipc/wake/bell.hpp"
 
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <optional>
 #include <string_view>
+
+#include "ipc/wake/futex.hpp"
 
 namespace drover {
 namespace {
 
 constexpr int kFewestPauses = 16;
 constexpr int kMostPauses = 1024;
-constexpr int kFewCores = 4;  // so many are not spared
-// A wait that slept and was over after this would have been over before without the sleep: most pauses take as long.
-constexpr std::chrono::microseconds kWorthLooking{40};
+constexpr int kFewCores = 4;  // machines with up to this many cores have none to spare
+// A wait that slept and ended within this time would have ended without the sleep: kMostPauses take as long.
+constexpr std::chrono::microseconds kWorthSpinning{40};
 
-long futex(Bell& bell, int operation, std::uint32_t value, const timespec* time) noexcept {
-  return ::syscall(SYS_futex, &bell.word, operation, value, time, nullptr, 0);
-}
-
-// Of which this process may use so much time as of whole cores: what containers are given. Nothing if all.
+// CPU quota in whole cores (cgroup cpu.max), as containers have it; nullopt if unlimited.
 std::optional<int> quota() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   double used = 0;
   double period = 0;
-  if (!(file >> used >> period) || period <= 0) return std::nullopt;  // "max" among others
+  if (!(file >> used >> period) || period <= 0) return std::nullopt;  // such as "max"
   return static_cast<int>(used / period);
 }
 
@@ -45,51 +39,50 @@ int cores() noexcept {
   return count;
 }
 
-bool may_look_long() noexcept {
-  const char* const told = std::getenv("DROVER_LONG_LOOKS");
-  return told == nullptr || std::string_view(told) != "0";
+bool may_spin_long() noexcept {
+  const char* const setting = std::getenv("DROVER_LONG_LOOKS");
+  return setting == nullptr || std::string_view(setting) != "0";
 }
 
 }  // namespace
 
 void sleep_on(Bell& bell, std::uint32_t announced, std::chrono::nanoseconds longest) noexcept {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(longest);
-  const timespec time{.tv_sec = seconds.count(), .tv_nsec = (longest - seconds).count()};
-  futex(bell, FUTEX_WAIT, announced, &time);
+  futex_sleep(bell.word, announced, longest);
 }
 
-// Keeps the bit while sleepers may remain. When the wake-up found nobody the bit goes, and whoever fell asleep in
-// between is woken with it (invariant 4).
+// Keeps the bit while sleepers may remain. If nobody was asleep the bit is cleared, and whoever fell asleep in
+// between is woken (rule 4).
 void detail::wake_one(Bell& bell) noexcept {
   std::uint32_t rung = bell.word.fetch_add(2) + 2;
-  if (futex(bell, FUTEX_WAKE, 1, nullptr) > 0) return;
-  if (bell.word.compare_exchange_strong(rung, rung & ~1U)) futex(bell, FUTEX_WAKE, INT_MAX, nullptr);
+  if (futex_wake(bell.word, 1) > 0) return;
+  if (bell.word.compare_exchange_strong(rung, rung & ~1U)) futex_wake(bell.word, INT_MAX);
 }
 
-// Who fails has met another ring, which wakes somebody, or a sleeper that announces itself and then looks.
+// The exchange fails because of another ring, which wakes somebody, or of a sleeper, which checks after announcing
+// itself.
 void detail::wake_in_turn(Bell& bell, std::uint32_t seen) noexcept {
   while ((seen & 1U) != 0) {
     if (!bell.word.compare_exchange_weak(seen, (seen + 2) & ~1U)) continue;
-    futex(bell, FUTEX_WAKE, 1, nullptr);
+    futex_wake(bell.word, 1);
     return;
   }
 }
 
 void detail::wake_all(Bell& bell, std::uint32_t seen) noexcept {
   if (bell.word.compare_exchange_strong(seen, (seen + 2) & ~1U)) {
-    futex(bell, FUTEX_WAKE, INT_MAX, nullptr);
+    futex_wake(bell.word, INT_MAX);
   } else {
-    ring_always(bell);
+    wake_always(bell);
   }
 }
 
-void ring_always(Bell& bell) noexcept {
+void wake_always(Bell& bell) noexcept {
   bell.word.fetch_add(2);
-  futex(bell, FUTEX_WAKE, INT_MAX, nullptr);
+  futex_wake(bell.word, INT_MAX);
 }
 
 bool has_cores_to_spare() noexcept {
-  static const bool has = cores() > kFewCores && may_look_long();
+  static const bool has = cores() > kFewCores && may_spin_long();
   return has;
 }
 
@@ -103,13 +96,12 @@ void Patience::failed() noexcept {
                       std::memory_order_relaxed);
 }
 
-// Who looked as long as it may and slept all the same shares its core with whom it waits for, who cannot go on
-// before.
+// A waiter that spun for as long as it may and still slept shares its core with the participant it waits for.
 void Patience::slept(std::chrono::nanoseconds waited) noexcept {
   const int short_sleeps = short_sleeps_.load(std::memory_order_relaxed);
-  const bool is_worth_it = waited < kWorthLooking && pauses() > 0;
+  const bool is_worth_it = waited < kWorthSpinning && pauses() > 0;
   if (is_worth_it && short_sleeps >= 0 && pauses() < kMostPauses) return helped();
-  if (waited < kLongestLook && (may_look_long_ || short_sleeps < 0)) {
+  if (waited < kLongestSpin && (may_spin_long_ || short_sleeps < 0)) {
     short_sleeps_.store(std::min(short_sleeps + 1, kEnough), std::memory_order_relaxed);
   } else if (is_worth_it) {
     pauses_.store(kFewestPauses, std::memory_order_relaxed);

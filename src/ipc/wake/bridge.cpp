@@ -22,8 +22,8 @@
 namespace drover {
 namespace {
 
-// Never destroyed: its thread is never ended. A forked child has no such thread, and locks that it may have held stay
-// held; so the child begins anew.
+// Never destroyed, because its thread never ends. A forked child lacks that thread, and locks that it held stay held,
+// so the child makes a new bridge.
 std::atomic<Bridge*> current{nullptr};
 thread_local bool is_bridge = false;
 
@@ -34,24 +34,24 @@ struct Bridge::Watch::Entry {
   Fd event;
   std::atomic<bool> is_armed{true};
 
-  // Whether the owner must look: something is there, or the session is over.
+  // Whether to wake the owner: the target is ready, or the session is over.
   [[nodiscard]] bool is_due() const {
     if (target.is_ready()) return true;
     try {
       target.membership->check();
-    } catch (const std::exception&) {  // the owner gets the same error when it looks
+    } catch (const std::exception&) {  // the owner will get the same error
       return true;
     }
     return false;
   }
 
-  // Disarmed before it is written: who rearms it in between finds it readable once more, for nothing. The other way
-  // round it would stay disarmed.
+  // Disarmed before the write: a rearm in between causes one spurious wake-up. In the other order the entry would
+  // stay disarmed.
   void fire() {
     is_armed = false;
     const std::uint64_t one = 1;
     static_cast<void>(sys::retry("write", ::write, event.get(), static_cast<const void*>(&one), sizeof(one)));
-    ring_one(*target.bell);  // the wake-up may have been meant for one who takes; this process may not
+    wake_one(*target.bell);  // this process may not take anything, and another waiter may need the wake-up
   }
 };
 
@@ -83,7 +83,7 @@ void Bridge::Watch::rearm() {
   if (!is_of_this_process()) return;
   std::uint64_t count = 0;
   static_cast<void>(sys::retry("read", ::read, entry_->event.get(), static_cast<void*>(&count), sizeof(count)));
-  if (!entry_->is_armed.exchange(true)) bridge_->look_again();
+  if (!entry_->is_armed.exchange(true)) bridge_->restart();
 }
 
 void Bridge::add(std::shared_ptr<Watch::Entry> entry) {
@@ -93,7 +93,7 @@ void Bridge::add(std::shared_ptr<Watch::Entry> entry) {
     is_running_ = true;
     entries_.push_back(std::move(entry));
   }
-  look_again();
+  restart();
 }
 
 // The thread must not take signals that are meant for the application.
@@ -114,21 +114,21 @@ void Bridge::start_thread() {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// Two passes: the one under way may have begun with the entry. A wake-up that came for it is passed on.
+// Waits for two passes, since the current one may have started with the entry. Passes on a wake-up meant for it.
 void Bridge::remove(const std::shared_ptr<Watch::Entry>& entry) {
   mutex_.lock();
   std::erase(entries_, entry);
   const std::uint64_t enough = passes_ + 2;
   while (passes_ < enough) {
-    look_again();
+    restart();
     has_passed_.wait(mutex_);
   }
   mutex_.unlock();
-  static_cast<void>(announce_sleep(*entry->target.bell));  // the bit may have gone with that wake-up
-  ring_one(*entry->target.bell);
+  static_cast<void>(announce_sleep(*entry->target.bell));  // that wake-up may have cleared the bit
+  wake_one(*entry->target.bell);
 }
 
-void Bridge::look_again() noexcept { ring_always(turn_); }
+void Bridge::restart() noexcept { wake_always(turn_); }
 
 bool Bridge::is_this_thread() noexcept { return is_bridge; }
 

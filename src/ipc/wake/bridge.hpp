@@ -12,26 +12,24 @@
 
 namespace drover {
 
-/// What is watched: a bell, and whether what it announces is there.
+/// What is watched: a bell, and the condition that it announces.
 struct BridgeTarget {
   Bell* bell = nullptr;
   std::function<bool()> is_ready;          ///< cheap, takes nothing
-  std::shared_ptr<Membership> membership;  ///< keeps the bell mapped; told from when the session is over
+  std::shared_ptr<Membership> membership;  ///< keeps the bell mapped; checked for the end of the session
 };
 
-/// One thread of this process that sleeps on many bells and writes eventfds. Started with the first watch, never
-/// ended. It dies with its process, so no other process depends on it. Its price is a second wake-up on the way; who
-/// waits for bells alone does not need it.
+/// One thread of this process that sleeps on many bells and writes eventfds. Starts with the first watch and never
+/// ends. No other process depends on it. It costs a second wake-up, so waits on bells alone do not use it.
 class Bridge {
  public:
-  /// The one of this process; another one in a forked child.
+  /// This process's; a forked child has its own.
   static Bridge& instance();
-  /// Whether the caller is a bridge's thread, which asks for others.
+  /// Whether the caller is a bridge's thread, which acts for others.
   [[nodiscard]] static bool is_this_thread() noexcept;
 
-  /// A descriptor that becomes readable when the target is ready, or its session over; then stays so until `rearm`.
-  /// Destruction ends the watch and returns when the thread does not touch the bell any more; of a forked child's
-  /// copy it does nothing.
+  /// A descriptor that becomes readable when the target is ready or its session is over, and stays so until `rearm`.
+  /// Destruction returns once the thread no longer touches the bell; for a forked child's copy it does nothing.
   class Watch {
    public:
     explicit Watch(BridgeTarget target);
@@ -40,7 +38,7 @@ class Bridge {
     Watch& operator=(const Watch&) = delete;
     /// For poll.
     [[nodiscard]] int fd() const noexcept;
-    /// Makes the descriptor unreadable and watches again. For who has found nothing left to take.
+    /// Makes the descriptor unreadable and watches again. Call when nothing is left to take.
     void rearm();
 
    private:
@@ -56,7 +54,7 @@ class Bridge {
   void add(std::shared_ptr<Watch::Entry> entry) DROVER_EXCLUDES(mutex_);
   void remove(const std::shared_ptr<Watch::Entry>& entry) DROVER_EXCLUDES(mutex_);
   void start_thread();
-  void look_again() noexcept;
+  void restart() noexcept;
   [[noreturn]] void run();
   void pass();
   void sleep(const std::vector<std::shared_ptr<Watch::Entry>>& entries, std::vector<std::uint32_t>& announced,

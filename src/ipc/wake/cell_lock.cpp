@@ -1,11 +1,16 @@
 #include "ipc/wake/cell_lock.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <climits>
+#include <new>
+#include <string>
 
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
+#include "ipc/object/object_kind.hpp"
 #include "ipc/wake/bell.hpp"
 #include "ipc/wake/futex.hpp"
 #include "ipc/wake/session_watch.hpp"
@@ -26,16 +31,17 @@ std::uint32_t announce(CellLockLayout& cell) noexcept {
   return 0;
 }
 
-// Nobody would ever free such a lock.
+// Nobody would ever free a lock of an impossible holder.
 void require_possible(std::uint32_t held) {
   const Owner owner = lock_word::holder_in(held).owner;
   if (owner <= kMaxParticipants) [[likely]]
     return;
-  throw Error(Errc::corrupt,
-              fmt::format("a lock in shared memory is held by participant {}, but numbers end at {}: something has "
-                          "written over it",
-                          owner, kMaxParticipants),
-              "end the session, and look for a participant that writes outside its memory");
+  throw Error(
+      Errc::corrupt,
+      fmt::format("a lock in shared memory is held by participant {}, but the highest number is {}: something "
+                  "has overwritten it",
+                  owner, kMaxParticipants),
+      "end the session, and look for a process that writes outside its memory");
 }
 
 LockResult sleep_and_claim(CellLockLayout& cell, LockHolder self, const Membership& membership, Deadline deadline) {
@@ -53,6 +59,36 @@ LockResult sleep_and_claim(CellLockLayout& cell, LockHolder self, const Membersh
     if (result != LockResult::timed_out) return result;
   }
 }
+
+// Shared by the inner locks of all objects, each of which is held only briefly.
+Patience& cell_patience() {
+  static Patience patience;
+  return patience;
+}
+
+[[noreturn]] void fail_inside(LockHolder self) {
+  throw Error(Errc::invalid_argument,
+              fmt::format("thread {} of participant {} changes a shared object from within a change of the same "
+                          "object: it would wait for itself",
+                          self.thread, self.owner),
+              "let what you pass to `update` only compute the new value");
+}
+
+CellLockLayout& cell_at(std::byte* layout) { return *reinterpret_cast<CellLockLayout*>(layout); }
+
+std::string describe(LockHolder holder, LockHolder self) {
+  if (holder.owner == kNobody) return "nobody holds it";
+  if (holder.owner != self.owner) {
+    return fmt::format("thread {} of participant {} holds it", holder.thread, holder.owner);
+  }
+  return fmt::format("thread {} of this process holds it", holder.thread);
+}
+
+constexpr ObjectKindInfo kOneCell = {
+    .layout_bytes = [](const ObjectSpec&) { return sizeof(CellLockLayout); },
+    .format = [](std::byte* layout, const ObjectSpec&) { new (layout) CellLockLayout{}; },
+    .recover = [](std::byte* layout, const ObjectSpec&, Owner dead) { recover(cell_at(layout), dead); },
+    .wake_all = [](std::byte* layout, const ObjectSpec&) { wake_all(cell_at(layout)); }};
 
 }  // namespace
 
@@ -104,22 +140,6 @@ void wake_one(CellLockLayout& cell) noexcept { futex_wake(cell.word, 1); }
 
 void wake_all(CellLockLayout& cell) noexcept { futex_wake(cell.word, INT_MAX); }
 
-namespace {
-// One measure for the inner locks of all objects: each is held for a short time only.
-Patience& cell_patience() {
-  static Patience patience;
-  return patience;
-}
-
-[[noreturn]] void fail_inside(LockHolder self) {
-  throw Error(Errc::invalid_argument,
-              fmt::format("thread {} of participant {} changes a shared object from within a change of the same "
-                          "object: it would wait for itself",
-                          self.thread, self.owner),
-              "let what you pass to `update` only compute the new value");
-}
-}  // namespace
-
 CellGuard::CellGuard(CellLockLayout& cell, const Membership& membership)
     : cell_(cell), membership_(membership), self_(self_as_holder(membership)) {
   if (is_acquired(try_claim(cell_, self_))) return;
@@ -127,9 +147,20 @@ CellGuard::CellGuard(CellLockLayout& cell, const Membership& membership)
   static_cast<void>(claim(cell_, self_, membership, Deadline::never(), cell_patience()));
 }
 
-// A child forked in between has a copy of the guard; the lock is its parent's.
+// A child forked meanwhile has a copy of the guard, but the lock is its parent's.
 CellGuard::~CellGuard() {
   if (membership_.self() == self_.owner) static_cast<void>(free_own(cell_, self_));
+}
+
+const ObjectKindInfo lock_kind = kOneCell;
+const ObjectKindInfo rlock_kind = kOneCell;
+
+void fail_not_holder(const CellLockLayout& cell, LockHolder self, const ObjectHandle& handle) {
+  throw Error(Errc::invalid_argument,
+              fmt::format("thread {} of process {} (participant {}) releases the {} {}, which it does not hold: {}",
+                          self.thread, ::getpid(), self.owner, to_string(handle.kind), handle.to_string(),
+                          describe(full_holder_of(cell), self)),
+              "release a lock in the thread that acquired it, once for each acquisition");
 }
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-// ipc/wake/cell_lock.hpp: a lock in shared memory that says who holds it; part of other layouts.
+// ipc/wake/cell_lock.hpp: a lock in shared memory that names its holder: a Lock, an RLock, or part of another layout.
 #pragma once
 
 #include <atomic>
@@ -10,26 +10,65 @@
 #include "drover/ipc/membership.hpp"
 #include "ipc/object/object_layout.hpp"
 #include "ipc/object/thread_tag.hpp"
-#include "ipc/wake/lock_word.hpp"
 
 namespace drover {
 
 class Patience;
 
+/// The thread that claims or holds a lock.
+struct LockHolder {
+  Owner owner = kNobody;  ///< the participant
+  ThreadTag thread = 0;   ///< its thread
+  friend bool operator==(const LockHolder&, const LockHolder&) = default;
+};
+
+namespace lock_word {
+
+inline constexpr std::uint32_t kWaiting = 1U << 0U;  ///< a thread may sleep on the word
+inline constexpr std::uint32_t kDeath = 1U << 1U;    ///< freed by recovery
+inline constexpr unsigned kOwnerShift = 2;
+inline constexpr unsigned kOwnerBits = 13;
+inline constexpr unsigned kThreadShift = kOwnerShift + kOwnerBits;
+inline constexpr std::uint32_t kOwnerMask = (1U << kOwnerBits) - 1;
+static_assert(kMaxParticipants <= kOwnerMask && kThreadShift + 16 <= 32);
+
+/// Held by `holder`, without marks.
+constexpr std::uint32_t stamp_of(LockHolder holder) {
+  return (std::uint32_t{holder.owner} << kOwnerShift) | (std::uint32_t{holder.thread} << kThreadShift);
+}
+
+/// The holder; meaningless if the lock is free.
+constexpr LockHolder holder_in(std::uint32_t word) {
+  return {.owner = static_cast<Owner>((word >> kOwnerShift) & kOwnerMask),
+          .thread = static_cast<ThreadTag>(word >> kThreadShift & 0xFFFFU)};
+}
+
+/// Whether the lock is free.
+constexpr bool is_free(std::uint32_t word) { return (word >> kOwnerShift & kOwnerMask) == kNobody; }
+
+/// The result for the claim that found this word.
+constexpr LockResult outcome(std::uint32_t free_word) {
+  return (free_word & kDeath) != 0 ? LockResult::acquired_after_death : LockResult::acquired;
+}
+
+}  // namespace lock_word
 /// In shared memory; free when zeroed. The word holds the owner (13 bits), its thread (16 bits) and two marks.
 ///
-/// 1. Claim and owner are one compare-and-swap, so the lock is never held by nobody known.
-/// 2. A sleeper sets the waiting mark by compare-and-swap on a held word and sleeps on that very value. Whoever frees
-///    a word with the mark wakes one sleeper and takes the mark away.
-/// 3. Who has slept claims with the mark, since others may still sleep; who gives up leaves with the mark set. So
-///    there is no sleeper without the mark, or without a waker on its way.
-/// 4. A waker killed on that way, or a sleeper killed after it was woken, loses the wake-up. Recovery wakes everybody
+/// 1. Claim and owner are one compare-and-swap, so a held lock always names its holder.
+/// 2. A sleeper sets the waiting mark by compare-and-swap on a held word and sleeps on exactly that value. A thread
+/// that
+///    frees a word with the mark clears the mark and wakes one sleeper.
+/// 3. A thread that has slept claims with the mark, since others may still sleep; one that gives up leaves the mark
+/// set.
+///    So every sleeper has the mark, or a waker on its way.
+/// 4. A waker killed on its way, or a sleeper killed after it was woken, loses the wake-up. Recovery wakes all
+/// sleepers
 ///    after each death, and every sleep is bounded.
-/// 5. A word freed by recovery has the death mark. The claim that takes the word takes the mark away in the same
-///    compare-and-swap, so exactly one claimant sees it; if that one dies too, recovery sets it again.
+/// 5. A word freed by recovery has the death mark. The claim clears the mark in its compare-and-swap, so exactly one
+///    claimant sees it; if that one dies too, recovery sets it again.
 struct alignas(kCacheLine) CellLockLayout {
   std::atomic<std::uint32_t> word;
-  std::atomic<std::uint32_t> depth;  ///< of a recursive lock: written by the holder alone, first of all at its claim
+  std::atomic<std::uint32_t> depth;  ///< of an RLock: written only by the holder, which first writes it at its claim
 };
 static_assert(sizeof(CellLockLayout) == kCacheLine && std::is_standard_layout_v<CellLockLayout>);
 
@@ -38,7 +77,7 @@ static_assert(sizeof(CellLockLayout) == kCacheLine && std::is_standard_layout_v<
   return {.owner = membership.require_self(), .thread = this_thread_tag()};
 }
 
-/// The claim and its outcome; `timed_out` if the lock is held. `marks` is what the word shall have beside the stamp.
+/// Claims the lock; `timed_out` if it is held. `marks` are set in the word beside the holder.
 [[nodiscard]] inline LockResult try_claim(CellLockLayout& cell, LockHolder self, std::uint32_t marks = 0) noexcept {
   std::uint32_t seen = cell.word.load(std::memory_order_relaxed);  // the exchange orders
   while (lock_word::is_free(seen)) {
@@ -47,15 +86,15 @@ static_assert(sizeof(CellLockLayout) == kCacheLine && std::is_standard_layout_v<
   }
   return LockResult::timed_out;
 }
-/// Claims, waiting for as long as `deadline` says. Throws what `membership.check()` throws once the session is over,
-/// and `Errc::corrupt` if the word says that a participant holds it who cannot be.
+/// Claims the lock, waiting until the deadline. Throws what `membership.check()` throws once the session is over, and
+/// `Errc::corrupt` if the word names an impossible holder.
 [[nodiscard]] LockResult claim(CellLockLayout& cell, LockHolder self, const Membership& membership, Deadline deadline,
                                Patience& patience);
-/// Claims only a lock that recovery has freed and nobody has claimed since; `timed_out` otherwise.
+/// Claims the lock only if recovery has freed it and nobody has claimed it since; `timed_out` otherwise.
 [[nodiscard]] LockResult claim_from_dead(CellLockLayout& cell, LockHolder self) noexcept;
-/// Wakes one who sleeps on the lock.
+/// Wakes one sleeper.
 void wake_one(CellLockLayout& cell) noexcept;
-/// Frees the lock and wakes one who waits. Returns false, and does nothing, if `self` does not hold it.
+/// Frees the lock and wakes one sleeper. Returns false, and does nothing, if `self` does not hold it.
 [[nodiscard]] inline bool free_own(CellLockLayout& cell, LockHolder self) noexcept {
   std::uint32_t seen = lock_word::stamp_of(self);
   do {
@@ -65,7 +104,7 @@ void wake_one(CellLockLayout& cell) noexcept;
   } while (lock_word::holder_in(seen) == self);
   return false;
 }
-/// Frees the lock whoever holds it; returns false if nobody does.
+/// Frees the lock regardless of its holder; returns false if it is free.
 [[nodiscard]] bool free_any(CellLockLayout& cell) noexcept;
 /// The holder and its thread; owner `kNobody` if it is free.
 [[nodiscard]] inline LockHolder full_holder_of(const CellLockLayout& cell) noexcept {
@@ -75,36 +114,39 @@ void wake_one(CellLockLayout& cell) noexcept;
 /// The participant that holds it, or `kNobody`.
 [[nodiscard]] inline Owner holder_of(const CellLockLayout& cell) noexcept { return full_holder_of(cell).owner; }
 
-/// Whether the calling thread of this participant holds it. Numbers no thread: one that has none holds nothing.
+/// Whether the calling thread holds it. Assigns no thread number: a thread without one holds nothing.
 [[nodiscard]] inline bool is_held_by_this_thread(const CellLockLayout& cell, const Membership& membership) noexcept {
   const LockHolder holder = full_holder_of(cell);
   return holder.owner != kNobody && holder.owner == membership.self() && holder.thread == known_thread_tag();
 }
 
-/// Frees the lock if the calling thread holds it, and says whether it did. Names the thread itself, since between a
-/// look at the holder and the exchange another may force the release and acquire.
+/// Frees the lock if the calling thread holds it; returns whether it did. Exchanges with the thread's own number,
+/// since another thread may force the release and acquire the lock between a check of the holder and the exchange.
 [[nodiscard]] inline bool free_if_own(CellLockLayout& cell, const Membership& membership) noexcept {
   const LockHolder self{.owner = membership.self(), .thread = known_thread_tag()};
   return self.owner != kNobody && self.thread != 0 && free_own(cell, self);
 }
 
-/// Claims for layouts whose recovery sets right what the lock guards, so that the death of an earlier holder is of no
-/// interest to the next. Returns whether the lock is held now.
+/// Claims a lock whose recovery repairs what it guards, so that the next holder need not know of a death. Returns
+/// whether the lock is held now.
 [[nodiscard]] inline bool try_lock(CellLockLayout& cell, Owner owner, ThreadTag thread) noexcept {
   return is_acquired(try_claim(cell, {.owner = owner, .thread = thread}));
 }
 
-/// For the keeper: whether `dead` held the lock, which is now free with the death mark. Set right what the lock
-/// guards before this call; afterwards others change it.
+/// For the keeper: frees the lock, with the death mark, if `dead` holds it; returns whether it did. Repair what the
+/// lock guards first, since others may change it afterwards.
 bool recover(CellLockLayout& cell, Owner dead) noexcept;
-/// For the keeper: wakes everybody who sleeps on the lock.
+/// For the keeper: wakes all sleepers.
 void wake_all(CellLockLayout& cell) noexcept;
 
-/// Holds the lock of such a layout for a scope.
+/// Throws the error of a release by a thread that is not the holder.
+[[noreturn]] void fail_not_holder(const CellLockLayout& cell, LockHolder self, const ObjectHandle& handle);
+
+/// Holds a lock for a scope.
 class CellGuard {
  public:
-  /// Waits until the calling thread holds it. Throws as `claim` does, and `Errc::invalid_argument` if this thread
-  /// holds it already.
+  /// Waits until the calling thread holds it. Throws as `claim` does, and `Errc::invalid_argument` if it holds the
+  /// lock already.
   CellGuard(CellLockLayout& cell, const Membership& membership);
   CellGuard(const CellGuard&) = delete;
   CellGuard& operator=(const CellGuard&) = delete;

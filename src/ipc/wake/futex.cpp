@@ -20,8 +20,8 @@ bool sleep_at(void* address, std::uint32_t expected, std::chrono::nanoseconds lo
   return ::syscall(SYS_futex, address, FUTEX_WAIT, expected, &time, nullptr, 0) == 0 || errno != ETIMEDOUT;
 }
 
-void wake_at(void* address, int count) noexcept {
-  ::syscall(SYS_futex, address, FUTEX_WAKE, count, nullptr, nullptr, 0);
+long wake_at(void* address, int count) noexcept {
+  return ::syscall(SYS_futex, address, FUTEX_WAKE, count, nullptr, nullptr, 0);
 }
 
 }  // namespace
@@ -36,8 +36,8 @@ bool futex_sleep(std::atomic<std::uint64_t>& word, std::uint64_t expected,
   return sleep_at(&word, static_cast<std::uint32_t>(expected), longest);
 }
 
-void futex_wake(std::atomic<std::uint32_t>& word, int count) noexcept { wake_at(&word, count); }
+long futex_wake(std::atomic<std::uint32_t>& word, int count) noexcept { return wake_at(&word, count); }
 
-void futex_wake(std::atomic<std::uint64_t>& word, int count) noexcept { wake_at(&word, count); }
+long futex_wake(std::atomic<std::uint64_t>& word, int count) noexcept { return wake_at(&word, count); }
 
 }  // namespace drover

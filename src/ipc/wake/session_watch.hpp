@@ -1,4 +1,4 @@
-// ipc/wake/session_watch.hpp: looking at the session from time to time while waiting.
+// ipc/wake/session_watch.hpp: checks the session periodically during a wait.
 #pragma once
 
 #include <chrono>
@@ -9,15 +9,14 @@
 
 namespace drover {
 
-/// Longest sleep without looking at the session.
+/// Longest sleep without a check of the session.
 inline constexpr std::chrono::milliseconds kLongestSleep{100};
 
-/// Made when a wait begins to sleep. Looks by the clock, and not only when a sleep was as long as it may be: signals
-/// and wake-ups that come more often would otherwise keep a waiter from ever learning that its session is over. While
-/// it lives, who watches the thread sees it inside of `activity`.
+/// Made when a wait begins to sleep. Checks by the clock, not only after sleeps of full length: frequent signals and
+/// wake-ups would otherwise keep a waiter from noticing that its session is over. While it lives, the thread's
+/// activity is `activity`.
 class SessionWatch {
  public:
-  /// Looks at nothing yet.
   SessionWatch(const Membership& membership, const char* activity) : membership_(membership), mark_(activity) {}
 
   /// Called after each sleep. Throws what `membership.check()` throws.

@@ -13,7 +13,7 @@
 namespace drover {
 namespace {
 
-// As the kernel defines them; older headers do not have them.
+// As the kernel defines them; older headers lack them.
 constexpr long kFutexWaitv = 449;
 constexpr std::uint32_t kFutex32Bits = 2;
 struct WaitVector {

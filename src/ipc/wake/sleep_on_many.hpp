@@ -9,11 +9,11 @@
 
 namespace drover {
 
-/// Most bells on which one sleep can listen; with more, the sleep is short instead.
+/// Most bells of one sleep; with more, it is a short sleep on the first ones.
 inline constexpr std::size_t kMostBells = 128;
 
-/// Sleeps until one of the bells rings, at most `longest`; `announced` has their values, in the same order. May
-/// return early. Where the kernel cannot wait for several (before 5.16), it sleeps a millisecond at a time.
+/// Sleeps until one of the bells rings, at most `longest`; `announced` has their values in the same order. May return
+/// early. On kernels before 5.16, which cannot wait for several, it sleeps for a millisecond at most.
 void sleep_on_many(std::span<Bell* const> bells, std::span<const std::uint32_t> announced,
                    std::chrono::nanoseconds longest) noexcept;
 

@@ -19,7 +19,7 @@
 namespace drover {
 namespace {
 
-constexpr int kLooks = 256;
+constexpr int kSpins = 256;
 
 }  // namespace
 
@@ -29,8 +29,8 @@ class Waiting {
   Waiting(std::span<const WaitSource> sources, Deadline deadline) : sources_(sources), deadline_(deadline) {}
 
   std::vector<std::size_t> run() {
-    for (int look = 0; look < kLooks; ++look) {
-      auto ready = look_once();
+    for (int spins = 0; spins < kSpins; ++spins) {
+      auto ready = ready_now();
       if (!ready.empty() || deadline_.has_passed()) return ready;
       relax();
     }
@@ -43,7 +43,7 @@ class Waiting {
     return std::ranges::any_of(sources_, [](const WaitSource& source) { return source.fd_ >= 0; });
   }
 
-  [[nodiscard]] std::vector<std::size_t> look_once() const {
+  [[nodiscard]] std::vector<std::size_t> ready_now() const {
     std::vector<std::size_t> ready;
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       const WaitSource& source = sources_[i];
@@ -53,12 +53,12 @@ class Waiting {
   }
 
   static bool is_readable(int fd) {
-    pollfd look{.fd = fd, .events = POLLIN, .revents = 0};
-    const int count = sys::retry("poll", ::poll, &look, nfds_t{1}, 0);
+    pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
+    const int count = sys::retry("poll", ::poll, &entry, nfds_t{1}, 0);
     if (count < 0) throw_errno("poll", fmt::format("descriptor {}", fd));
-    if ((look.revents & POLLNVAL) != 0) {
+    if ((entry.revents & POLLNVAL) != 0) {
       throw Error(Errc::invalid_argument, fmt::format("descriptor {} is not open", fd),
-                  "keep what you wait for open until wait returns");
+                  "keep it open until wait returns");
     }
     return count > 0;
   }
@@ -69,17 +69,17 @@ class Waiting {
     for (;;) {
       std::vector<std::uint32_t> announced;
       for (Bell* const bell : bells) announced.push_back(announce_sleep(*bell));
-      auto ready = look_once();
+      auto ready = ready_now();
       if (!ready.empty() || deadline_.has_passed()) {
-        // A wake-up may have been meant for one who takes; this caller may not.
-        for (const std::size_t place : ready) ring_one(*bells[place]);
+        // The caller may not take anything, and another waiter may need the wake-up.
+        for (const std::size_t place : ready) wake_one(*bells[place]);
         return ready;
       }
       sleep_on_many(bells, announced, std::min<std::chrono::nanoseconds>(kLongestSleep, deadline_.remaining()));
       try {
         check();
       } catch (...) {
-        for (Bell* const bell : bells) ring_always(*bell);  // a wake-up may have been meant for one who goes on
+        for (Bell* const bell : bells) wake_always(*bell);  // another waiter may need the wake-up
         throw;
       }
     }
@@ -99,9 +99,9 @@ class Waiting {
       const int count = sys::call("poll", ::poll, fds.data(), nfds_t{fds.size()}, deadline_.poll_timeout());
       if (count < 0 && errno != EINTR) throw_errno("poll", fmt::format("{} sources", fds.size()));
       check();
-      auto ready = look_once();
+      auto ready = ready_now();
       if (!ready.empty() || deadline_.has_passed()) return ready;
-      for (const auto& watch : watches) watch->rearm();  // somebody else took what was there
+      for (const auto& watch : watches) watch->rearm();  // another consumer was faster
     }
   }
 
@@ -116,14 +116,14 @@ class Waiting {
 };
 
 WaitSource WaitSource::readable(int fd) {
-  require(fd >= 0, "a descriptor to wait for is not negative");
+  require(fd >= 0, "a descriptor to wait for must not be negative");
   WaitSource source;
   source.fd_ = fd;
   return source;
 }
 
 std::vector<std::size_t> wait(std::span<const WaitSource> sources, Deadline deadline) {
-  require(!sources.empty(), "there is nothing to wait for", "pass at least one source");
+  require(!sources.empty(), "wait() was called without sources", "pass at least one source");
   return Waiting(sources, deadline).run();
 }
 

@@ -65,7 +65,7 @@ WaitResult FutureState::wait(Deadline deadline) {
   check_may_wait();
   const auto began = Clock::now();
   static thread_local Patience patience = has_cores_to_spare() ? Patience() : Patience::none();
-  if (!deadline.has_passed() && look_for(patience, began, deadline, [this] { return is_done(); }))
+  if (!deadline.has_passed() && spin_for(patience, began, deadline, [this] { return is_done(); }))
     return WaitResult::done;
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   WaitResult result = WaitResult::done;

@@ -27,7 +27,7 @@ constexpr std::chrono::microseconds kGather{40};
 // from the workers.
 void gather() {
   for (const auto end = Clock::now() + kGather; Clock::now() < end;) {
-    for (int pause = 0; pause < kLongestGap; ++pause) relax();
+    for (int pause = 0; pause < kLongestSpinGap; ++pause) relax();
   }
 }
 

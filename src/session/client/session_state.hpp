@@ -14,7 +14,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/base/mutex.hpp"
-#include "drover/ipc/kept.hpp"
+#include "drover/ipc/lease.hpp"
 #include "drover/ipc/membership.hpp"
 #include "drover/process/child_process.hpp"
 #include "drover/session/session.hpp"

@@ -13,7 +13,7 @@ namespace drover {
 inline constexpr std::size_t kMostKeptBytes =
     40 + kMostKeptNameBytes + kMostKeptDescriptionBytes + kMostKeptRecordBytes + kMostKeptLeases * 32;
 
-/// Encodes an entry. Requires: it is within the limits of `drover/ipc/kept.hpp`.
+/// Encodes an entry. Requires: it is within the limits of `drover/ipc/lease.hpp`.
 [[nodiscard]] std::string encode_kept(const KeptEntry& entry);
 /// Decodes untrusted bytes. Throws `Errc::corrupt` for a wrong length, a value beyond the limits, or control
 /// characters. The name may be empty.

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "drover/ipc/kept.hpp"
+#include "drover/ipc/lease.hpp"
 #include "tensor/memory/memory_state.hpp"
 #include "tensor/tensor_access.hpp"
 

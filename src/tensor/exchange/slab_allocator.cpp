@@ -66,7 +66,7 @@ bool is_reusable(const Piece& piece) noexcept {
   const auto& storage = TensorAccess::storage(piece.tensor);
   if (!piece.other_streams.empty() || storage.use_count() > 1) return false;
   try {
-    return storage->is_ready() && SlabBook::is_only(storage->block().lease());
+    return storage->is_ready() && OpenLedger::is_only(storage->block().lease());
   } catch (const std::exception& error) {
     log(LogLevel::warn, error.what());
     return false;

@@ -191,7 +191,7 @@ void DeviceWork::recover_without_keeper() noexcept {
     membership_->check();
   } catch (const Error&) {
     const MutexLock lock(mutex_);
-    for (const auto& point : awaited_) timelines_->bury_without_keeper(point);
+    for (const auto& point : awaited_) timelines_->recover_without_keeper(point);
   }
 }
 

@@ -26,7 +26,7 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 
 // Not open if the keeper does not answer, or this process has no descriptors left.
-Fd file_of(const SlabBook& book) {
+Fd file_of(const OpenLedger& book) {
   try {
     return book.file();
   } catch (const Error& error) {
@@ -48,14 +48,14 @@ std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& 
     const std::uint64_t whole = whole_slab_bytes(bytes, kPage);
     const Fd file = make_memory_file("drover slab", whole);
     made->host_ = Mapping::shared(file, whole);
-    made->book_ = SlabBook::make(membership, whole, file, marks_for(place));
+    made->book_ = OpenLedger::make(membership, whole, file, marks_for(place));
     made->is_new_ = is_for_one;
     return made;
   }
   Backend& backend = backend_of(place.backend);
   const auto slab = backend.create_slab(place.index, whole_slab_bytes(bytes, kPage));
   made->device_ = backend.open(place.index).map(*slab);
-  made->book_ = SlabBook::make(membership, slab->size(), slab->export_fd(), marks_for(place));
+  made->book_ = OpenLedger::make(membership, slab->size(), slab->export_fd(), marks_for(place));
   return made;
 }
 
@@ -67,18 +67,18 @@ std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& 
   if (memory.form == SlabForm::memory) {
     const auto slab = device.retain_slab(memory.base);
     made->device_ = device.map(*slab);
-    made->book_ = SlabBook::make(membership, slab->size(), slab->export_fd(), marks_for(memory.place));
+    made->book_ = OpenLedger::make(membership, slab->size(), slab->export_fd(), marks_for(memory.place));
   } else {
     const Fd file = make_handle_file(device, memory);
     made->form_ = SlabForm::handle;
     made->address_ = memory.base;
-    made->book_ =
-        SlabBook::make(membership, whole_slab_bytes(memory.size, 1), file, marks_for(memory.place, SlabForm::handle));
+    made->book_ = OpenLedger::make(membership, whole_slab_bytes(memory.size, 1), file,
+                                   marks_for(memory.place, SlabForm::handle));
   }
   return made;
 }
 
-std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<SlabBook> book) {
+std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<OpenLedger> book) {
   auto opened = std::make_shared<MappedSlab>();
   opened->is_opened_ = true;
   const ObjectSpec& spec = book->object().spec();

@@ -12,7 +12,7 @@
 #include "drover/base/mutex.hpp"
 #include "drover/device/backend.hpp"
 #include "drover/tensor/memory.hpp"
-#include "ipc/ledger/slab_book.hpp"
+#include "ipc/ledger/open_ledger.hpp"
 #include "tensor/memory/slab_marks.hpp"
 
 namespace drover {
@@ -32,10 +32,10 @@ class MappedSlab {
                                                         const ForeignMemory& memory);
   /// Maps a slab of another process. Throws `Errc::not_found` if its device is not visible here, `Errc::corrupt` if
   /// file and ledger disagree, `Errc::peer_lost` for a handle of a process that is gone.
-  [[nodiscard]] static std::shared_ptr<MappedSlab> open(std::shared_ptr<SlabBook> book);
+  [[nodiscard]] static std::shared_ptr<MappedSlab> open(std::shared_ptr<OpenLedger> book);
 
   [[nodiscard]] const Place& place() const noexcept { return place_; }
-  [[nodiscard]] SlabBook& book() const noexcept { return *book_; }
+  [[nodiscard]] OpenLedger& book() const noexcept { return *book_; }
   /// Identifies the slab in the session.
   [[nodiscard]] std::uint64_t generation() const noexcept { return book_->object().handle().generation; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return slab_bytes(book_->object().spec()); }
@@ -67,7 +67,7 @@ class MappedSlab {
 
  private:
   Place place_;
-  std::shared_ptr<SlabBook> book_;  // shared: with the leases
+  std::shared_ptr<OpenLedger> book_;  // shared: with the leases
   bool is_own_ = false;
   bool is_opened_ = false;
   bool is_for_one_ = false;

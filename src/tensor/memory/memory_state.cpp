@@ -251,7 +251,7 @@ Block MemoryState::open(Lease&& lease) {
   static_cast<void>(membership_->require_self());
   release_retired(Deadline::after({}));
   require(lease.is_open(), "cannot open an empty lease", "open a lease that came with a message, once");
-  require(SlabBook::is_of(lease, *membership_), "cannot open a lease of another session",
+  require(OpenLedger::is_of(lease, *membership_), "cannot open a lease of another session",
           "open it with a Memory of that session");
   const auto slab = slab_of(lease);
   const MutexLock lock(table_.mutex);
@@ -279,7 +279,7 @@ std::shared_ptr<MappedSlab> MemoryState::slab_of(const Lease& lease) {
     unclaimed->check_maker();
     return unclaimed;
   }
-  return MappedSlab::open(SlabBook::open(membership_, handle));
+  return MappedSlab::open(OpenLedger::open(membership_, handle));
 }
 
 // If two threads have mapped the same slab, the first mapping is used from now on.

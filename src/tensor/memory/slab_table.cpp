@@ -5,7 +5,7 @@ namespace drover {
 // Peers hold a lease before they open a handle, so without leases only handles that are still open remain.
 bool SlabEntry::is_import_unused() const noexcept {
   if (claims > 0 || imported->anchor.use_count() > 1) return false;
-  return SlabBook::is_only(*imported->anchor) && (!slab->is_by_handle() || slab->is_alone());
+  return OpenLedger::is_only(*imported->anchor) && (!slab->is_by_handle() || slab->is_alone());
 }
 
 std::uint64_t SlabTable::claimed_at(const Place& place) const {

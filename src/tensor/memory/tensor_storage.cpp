@@ -33,7 +33,7 @@ TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const 
 // Rejects points that were never submitted: senders submit the work before the message, and a stream must not wait
 // forever.
 void TensorStorage::check(const Memory& memory, const Lease& lease, std::span<const TimelinePoint> points) {
-  require(SlabBook::is_of(lease, *memory.state_->membership()), "cannot unpack a tensor of another session",
+  require(OpenLedger::is_of(lease, *memory.state_->membership()), "cannot unpack a tensor of another session",
           "unpack it with a Memory of the session whose queue it came from");
   if (points.empty()) return;
   const auto timelines = memory.state_->works().timelines();

@@ -1,9 +1,8 @@
-// Block pools whose users die, at each write of each operation.
+// Block pools whose users die at each write of each operation.
 #include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
-#include <ostream>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -13,6 +12,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "ipc/ledger/crash_frame.hpp"
 #include "ipc/ledger/pool_support.hpp"
 #include "support/expect_error.hpp"
 
@@ -22,44 +22,27 @@ namespace {
 using test::audit;
 using test::chunks;
 using test::expect_error;
+using test::kAlive;
 using test::kChunk;
+using test::kDead;
+using test::kStopped;
 using test::never_referenced;
 using test::PoolMember;
 using test::PoolMemory;
 using test::tiling_of;
 
-constexpr Owner kDead = 5;
-constexpr Owner kAlive = 6;
-constexpr Owner kStopped = 7;
+using PictureOfPool = test::PicturedSteps<PoolMemory>;
+using PicturedPool = BlockPoolCore<PictureOfPool>;
+using PoolOperation = test::Operation<PicturedPool>;
 
-// Keeps a picture of the state before each write: what shared memory holds if the process is killed there.
-struct PicturedSteps {
-  static void before_write() {
-    if (memory != nullptr) pictures.push_back(*memory);
-  }
-  static inline PoolMemory* memory = nullptr;
-  static inline std::vector<PoolMemory> pictures;
-};
-using PicturedCore = PoolCore<PicturedSteps>;
+void free_at(const PicturedPool& core, std::uint32_t chunk) { ASSERT_TRUE(core.free(chunk, core.checked(chunk))); }
 
-// One operation of the participant that dies in it. Chunks 0 to 63 are blocks of four, of two owners by turns: those
-// at 0, 8, ... belong to the living one.
-struct Operation {
-  const char* name;
-  std::vector<std::uint32_t> freed_before;  // blocks of the dead one, and of the living one, freed before it
-  std::function<void(const PicturedCore&)> run;
-};
+void take(const PicturedPool& core, std::uint32_t length) { ASSERT_TRUE(core.allocate(length, kDead)); }
 
-void PrintTo(const Operation& operation, std::ostream* out) {  // NOLINT(readability-identifier-naming): GoogleTest
-  *out << operation.name;
-}
-
-void free_at(const PicturedCore& core, std::uint32_t chunk) { ASSERT_TRUE(core.free(chunk, core.checked(chunk))); }
-
-void take(const PicturedCore& core, std::uint32_t length) { ASSERT_TRUE(core.allocate(length, kDead)); }
-
-const std::vector<Operation>& operations() {
-  static const std::vector<Operation> all = {
+// Chunks 0 to 63 are blocks of four chunks; those at 0, 8, ... belong to the living participant, the others to the
+// dead one.
+const std::vector<PoolOperation>& pool_operations() {
+  static const std::vector<PoolOperation> all = {
       {"allocate_the_front_of_a_free_piece", {12}, [](const auto& core) { take(core, 3); }},
       {"allocate_a_free_piece_that_fits", {12}, [](const auto& core) { take(core, 4); }},
       {"allocate_one_of_several_that_fit", {12, 28, 44}, [](const auto& core) { take(core, 4); }},
@@ -80,21 +63,16 @@ const std::vector<Operation>& operations() {
   return all;
 }
 
-class DeathInPoolOperation : public ::testing::TestWithParam<Operation> {
+class DeathInPoolOperation : public ::testing::TestWithParam<PoolOperation> {
  protected:
-  // Runs the operation under the lock of the dead, who never frees it.
   void SetUp() override {
-    const PoolCore<> core(memory_.view());
+    const BlockPoolCore<> core(memory_.view());
     for (std::uint32_t chunk = 0; chunk < 64; chunk += 4) {
       ASSERT_EQ(core.allocate(4, chunk % 8 == 0 ? kAlive : kDead).value().chunk, chunk);
     }
     for (const std::uint32_t chunk : GetParam().freed_before) ASSERT_TRUE(core.free(chunk, core.checked(chunk)));
     ASSERT_TRUE(try_lock(memory_.view().header.lock, kDead, 1));
-    PicturedSteps::pictures.clear();
-    PicturedSteps::memory = &memory_;
-    GetParam().run(PicturedCore(memory_.view()));
-    PicturedSteps::memory = nullptr;
-    PicturedSteps::pictures.push_back(memory_);  // between the last write and the end of the lock
+    PictureOfPool::record(memory_, [&] { GetParam().run(PicturedPool(memory_.view())); });
   }
 
   // The blocks of an owner, by chunk.
@@ -110,16 +88,16 @@ class DeathInPoolOperation : public ::testing::TestWithParam<Operation> {
 };
 
 TEST_P(DeathInPoolOperation, the_tiling_holds_before_each_write) {
-  for (auto& picture : PicturedSteps::pictures) {
+  for (auto& picture : PictureOfPool::pictures) {
     ASSERT_NE(tiling_of(picture.view()).back().extent.length, 0U);
   }
 }
 
 TEST_P(DeathInPoolOperation, everything_of_the_dead_is_freed_and_nothing_of_the_living) {
   const PoolMember alive(kAlive);
-  for (std::size_t step = 0; step < PicturedSteps::pictures.size(); ++step) {
+  for (std::size_t step = 0; step < PictureOfPool::pictures.size(); ++step) {
     SCOPED_TRACE(fmt::format("killed before write {}", step));
-    PoolMemory& picture = PicturedSteps::pictures[step];
+    PoolMemory& picture = PictureOfPool::pictures[step];
     const auto kept = blocks_of(picture.view(), kAlive);
     picture.pool().recover(kDead, never_referenced);
     ASSERT_EQ(audit(picture.view()), "");
@@ -132,9 +110,9 @@ TEST_P(DeathInPoolOperation, everything_of_the_dead_is_freed_and_nothing_of_the_
   }
 }
 
-TEST_P(DeathInPoolOperation, what_others_still_reach_lives_on) {
+TEST_P(DeathInPoolOperation, referenced_blocks_survive) {
   const PoolMember alive(kAlive);
-  for (auto& picture : PicturedSteps::pictures) {
+  for (auto& picture : PictureOfPool::pictures) {
     const auto left = blocks_of(picture.view(), kDead);
     picture.pool().recover(kDead, [](BlockRef) { return true; });
     ASSERT_EQ(audit(picture.view()), "");
@@ -149,7 +127,7 @@ TEST_P(DeathInPoolOperation, what_others_still_reach_lives_on) {
 }
 
 TEST_P(DeathInPoolOperation, recovery_may_be_repeated) {
-  for (auto& picture : PicturedSteps::pictures) {
+  for (auto& picture : PictureOfPool::pictures) {
     picture.pool().recover(kDead, never_referenced);
     const auto once = picture.bytes();
     picture.pool().recover(kDead, never_referenced);
@@ -157,10 +135,10 @@ TEST_P(DeathInPoolOperation, recovery_may_be_repeated) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(BlockPool, DeathInPoolOperation, ::testing::ValuesIn(operations()),
+INSTANTIATE_TEST_SUITE_P(BlockPool, DeathInPoolOperation, ::testing::ValuesIn(pool_operations()),
                          [](const auto& operation) { return std::string(operation.param.name); });
 
-// A pool of 64 chunks in which the dead and the living one have four blocks each, by turns from chunk 0 on.
+// A pool of 64 chunks in which the dead and the living participant alternately have four blocks each.
 class BlockPoolRecoveryTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -181,19 +159,19 @@ class BlockPoolRecoveryTest : public ::testing::Test {
   std::vector<BlockRef> kept_;
 };
 
-TEST_F(BlockPoolRecoveryTest, who_dies_outside_of_operations_leaves_its_blocks) {
+TEST_F(BlockPoolRecoveryTest, blocks_of_a_death_outside_operations_are_freed) {
   pool_.recover(kDead, never_referenced);
   expect_only_living_blocks();
   for (const auto block : left_) expect_error(Errc::corrupt, [&] { pool_.adopt(block, kAlive); });
 }
 
-TEST_F(BlockPoolRecoveryTest, who_dies_without_blocks_changes_nothing) {
+TEST_F(BlockPoolRecoveryTest, a_death_without_blocks_changes_nothing) {
   const auto before = memory_.bytes().substr(sizeof(CellLockLayout));
   pool_.recover(kStopped, never_referenced);
   EXPECT_EQ(memory_.bytes().substr(sizeof(CellLockLayout)), before);
 }
 
-TEST_F(BlockPoolRecoveryTest, only_what_is_referenced_lives_on) {
+TEST_F(BlockPoolRecoveryTest, only_referenced_blocks_survive) {
   pool_.recover(kDead, [&](BlockRef block) { return block == left_[1]; });
   EXPECT_EQ(pool_.owner_of(left_[1]), kDead);
   pool_.adopt(left_[1], kAlive);
@@ -201,7 +179,7 @@ TEST_F(BlockPoolRecoveryTest, only_what_is_referenced_lives_on) {
   expect_only_living_blocks();
 }
 
-TEST_F(BlockPoolRecoveryTest, a_block_taken_over_during_recovery_belongs_to_who_took_it) {
+TEST_F(BlockPoolRecoveryTest, a_block_adopted_during_recovery_belongs_to_its_new_owner) {
   pool_.recover(kDead, [&](BlockRef block) {
     if (block == left_[2]) pool_.adopt(block, kAlive);
     return false;
@@ -211,7 +189,7 @@ TEST_F(BlockPoolRecoveryTest, a_block_taken_over_during_recovery_belongs_to_who_
   expect_only_living_blocks();
 }
 
-TEST_F(BlockPoolRecoveryTest, free_neighbours_of_a_block_taken_over_during_recovery_stay_free) {
+TEST_F(BlockPoolRecoveryTest, free_neighbours_of_a_block_adopted_during_recovery_stay_free) {
   pool_.free(kept_[1], kAlive, alive_);
   pool_.free(kept_[2], kAlive, alive_);
   pool_.recover(kDead, [&](BlockRef block) {
@@ -222,7 +200,7 @@ TEST_F(BlockPoolRecoveryTest, free_neighbours_of_a_block_taken_over_during_recov
   EXPECT_EQ(pool_.usage(alive_).owner_bytes, (std::map<Owner, std::uint64_t>{{kAlive, 12U * kChunk}}));
 }
 
-TEST_F(BlockPoolRecoveryTest, the_lock_is_free_again_even_if_the_question_fails) {
+TEST_F(BlockPoolRecoveryTest, the_lock_is_freed_even_if_the_callback_throws) {
   const auto fail = [](BlockRef) -> bool { throw std::runtime_error("no answer"); };
   EXPECT_THROW(pool_.recover(kDead, fail), std::runtime_error);
   ASSERT_TRUE(try_lock(memory_.view().header.lock, kDead, 1));
@@ -232,7 +210,7 @@ TEST_F(BlockPoolRecoveryTest, the_lock_is_free_again_even_if_the_question_fails)
   expect_only_living_blocks();
 }
 
-TEST_F(BlockPoolRecoveryTest, who_waits_for_the_lock_of_the_dead_gets_it) {
+TEST_F(BlockPoolRecoveryTest, a_waiter_gets_the_lock_of_the_dead) {
   ASSERT_TRUE(try_lock(memory_.view().header.lock, kDead, 1));
   std::jthread waiter([&] { EXPECT_TRUE(pool_.allocate(4 * kChunk, kAlive, alive_)); });
   pool_.recover(kDead, never_referenced);
@@ -240,7 +218,7 @@ TEST_F(BlockPoolRecoveryTest, who_waits_for_the_lock_of_the_dead_gets_it) {
   EXPECT_EQ(pool_.usage(alive_).owner_bytes[kAlive], 20U * kChunk);
 }
 
-TEST_F(BlockPoolRecoveryTest, does_not_wait_for_a_holder_that_stands_still) {
+TEST_F(BlockPoolRecoveryTest, does_not_wait_for_a_stopped_holder) {
   const PoolMember stopped(kStopped);
   {
     const CellGuard guard(memory_.view().header.lock, stopped);
@@ -252,14 +230,14 @@ TEST_F(BlockPoolRecoveryTest, does_not_wait_for_a_holder_that_stands_still) {
     EXPECT_EQ(pool_.owner_of(kept_[3]), kAlive);
   }
   pool_.adopt(left_[3], kAlive);
-  pool_.free(left_[3], kAlive, alive_);  // the next user of the pool frees what was left to it
+  pool_.free(left_[3], kAlive, alive_);  // the next user of the pool frees the orphans
   EXPECT_EQ(audit(memory_.view()), "");
   expect_only_living_blocks();
 }
 
-// Uses the pool under a lock that it never frees, until told to stop.
+// Uses the pool under a lock that it never frees, until `is_over`.
 void change_tiling(const PoolView& view, std::atomic<int>& changes, const std::atomic<bool>& is_over) {
-  const PoolCore<> core(view);
+  const BlockPoolCore<> core(view);
   std::minstd_rand random(1);
   std::vector<std::uint32_t> blocks;
   for (; !is_over; ++changes) {
@@ -272,7 +250,7 @@ void change_tiling(const PoolView& view, std::atomic<int>& changes, const std::a
   }
 }
 
-// Fills a pool with blocks of many, of whom those from kFirstDead on die.
+// Fills a pool with blocks of many owners; those from kFirstDead on die.
 constexpr Owner kFirstDead = 100;
 constexpr Owner kEndOfDead = 140;
 void fill(const BlockPool& pool, const PoolMember& alive, std::minstd_rand& random) {
@@ -310,8 +288,8 @@ TEST(BlockPoolRecovery, finds_all_blocks_of_the_dead_in_a_tiling_that_changes) {
   }
 }
 
-TEST_F(BlockPoolRecoveryTest, a_holder_that_dies_too_takes_what_was_left_to_it_along) {
-  pool_.free(kept_[1], kAlive, alive_);  // so that what is left to it lies on both sides of a free piece
+TEST_F(BlockPoolRecoveryTest, recovery_of_a_dead_holder_frees_the_orphans_left_to_it) {
+  pool_.free(kept_[1], kAlive, alive_);  // so that orphans lie on both sides of a free extent
   ASSERT_TRUE(try_lock(memory_.view().header.lock, kStopped, 1));
   pool_.recover(kDead, never_referenced);
   EXPECT_NE(audit(memory_.view()), "");
@@ -320,17 +298,14 @@ TEST_F(BlockPoolRecoveryTest, a_holder_that_dies_too_takes_what_was_left_to_it_a
   EXPECT_EQ(pool_.usage(alive_).owner_bytes, (std::map<Owner, std::uint64_t>{{kAlive, 12U * kChunk}}));
 }
 
-TEST_F(BlockPoolRecoveryTest, who_frees_what_was_left_to_it_may_die_at_each_write) {
+TEST_F(BlockPoolRecoveryTest, a_participant_that_frees_orphans_may_die_at_each_write) {
   const CellLockLayout& lock = memory_.view().header.lock;
   ASSERT_TRUE(try_lock(memory_.view().header.lock, kStopped, 1));
   pool_.recover(kDead, never_referenced);
-  PicturedSteps::pictures.clear();
-  PicturedSteps::memory = &memory_;
-  EXPECT_TRUE(PicturedCore(memory_.view()).allocate(30, kStopped));
-  PicturedSteps::memory = nullptr;
-  EXPECT_GT(PicturedSteps::pictures.size(), 20U);
+  PictureOfPool::record(memory_, [&] { EXPECT_TRUE(PicturedPool(memory_.view()).allocate(30, kStopped)); });
+  EXPECT_GT(PictureOfPool::pictures.size(), 20U);
   EXPECT_EQ(holder_of(lock), kStopped);
-  for (auto& picture : PicturedSteps::pictures) {
+  for (auto& picture : PictureOfPool::pictures) {
     picture.pool().recover(kStopped, never_referenced);
     ASSERT_EQ(audit(picture.view()), "");
     ASSERT_EQ(picture.pool().free_bytes(), 48U * kChunk);
@@ -339,7 +314,7 @@ TEST_F(BlockPoolRecoveryTest, who_frees_what_was_left_to_it_may_die_at_each_writ
   expect_only_living_blocks();
 }
 
-TEST_F(BlockPoolRecoveryTest, all_that_is_derived_is_made_anew_from_the_words) {
+TEST_F(BlockPoolRecoveryTest, all_derived_state_is_recomputed_from_the_words) {
   ASSERT_TRUE(try_lock(memory_.view().header.lock, kDead, 1));
   const PoolView view = memory_.view();
   view.header.free_chunks = view.header.used_blocks = view.header.rows = 12345;
@@ -354,7 +329,7 @@ TEST_F(BlockPoolRecoveryTest, all_that_is_derived_is_made_anew_from_the_words) {
   expect_only_living_blocks();
 }
 
-TEST_F(BlockPoolRecoveryTest, what_lies_before_a_spoiled_word_can_still_be_used) {
+TEST_F(BlockPoolRecoveryTest, the_part_before_a_corrupt_word_stays_usable) {
   ASSERT_TRUE(try_lock(memory_.view().header.lock, kDead, 1));
   memory_.view().cells[kept_[2].chunk].word = 0;
   expect_error(Errc::corrupt, [&] { pool_.recover(kDead, never_referenced); });

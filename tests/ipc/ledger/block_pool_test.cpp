@@ -1,4 +1,4 @@
-// Block pools: what they give out, what they refuse.
+// Block pools: allocation, freeing, and misuse.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using test::PoolMemory;
 constexpr Owner kMe = 7;
 constexpr Owner kOther = 1023;
 
-// A pool of its own for each test, of 64 chunks unless said otherwise.
+// Each test has its own pool, of 64 chunks by default.
 class BlockPoolTest : public ::testing::Test {
  protected:
   BlockRef take(std::uint32_t number, Owner owner = kMe) {
@@ -78,7 +78,7 @@ TEST(SizeClasses, up_to_64_each_size_has_its_own) {
   for (std::uint32_t size = 1; size <= 64; ++size) ASSERT_EQ(smallest_in(class_of(size)), size);
 }
 
-TEST(ChunkWord, keeps_what_an_extent_says) {
+TEST(ChunkWord, round_trips_an_extent) {
   const std::array extents = {
       Extent{},
       Extent{.is_used = true, .length = kMaxChunks, .owner = kPoolOwnerMask, .generation = kGenerationMask},
@@ -136,7 +136,7 @@ TEST_F(BlockPoolTest, a_block_can_be_the_whole_pool) {
   EXPECT_EQ(pool_.free_bytes(), 64U * kChunk);
 }
 
-TEST_F(BlockPoolTest, any_whole_pool_is_found_whatever_class_its_length_is_in) {
+TEST_F(BlockPoolTest, a_block_of_the_whole_pool_is_found_in_every_size_class) {
   for (const std::uint32_t number : {1U, 2U, 31U, 32U, 63U, 64U, 65U, 127U, 129U, 1000U, 4097U, 65535U}) {
     PoolMemory memory(chunks(number));
     const BlockPool pool = memory.pool();
@@ -149,7 +149,7 @@ TEST_F(BlockPoolTest, any_whole_pool_is_found_whatever_class_its_length_is_in) {
   }
 }
 
-TEST_F(BlockPoolTest, what_can_never_fit_is_told_apart_from_what_does_not_fit_now) {
+TEST_F(BlockPoolTest, a_size_that_never_fits_is_distinguished_from_a_full_pool) {
   EXPECT_FALSE(pool_.is_too_large(0));
   EXPECT_FALSE(pool_.is_too_large(64 * kChunk));
   EXPECT_TRUE(pool_.is_too_large(64 * kChunk + 1));
@@ -158,7 +158,7 @@ TEST_F(BlockPoolTest, what_can_never_fit_is_told_apart_from_what_does_not_fit_no
   EXPECT_FALSE(pool_.allocate(~std::uint64_t{0}, kMe, me_));
 }
 
-TEST_F(BlockPoolTest, even_nothing_gets_a_chunk) {
+TEST_F(BlockPoolTest, zero_bytes_get_a_chunk) {
   const auto block = pool_.allocate(0, kMe, me_);
   ASSERT_TRUE(block);
   EXPECT_EQ(pool_.capacity_of(*block), kChunk);
@@ -175,7 +175,7 @@ TEST_F(BlockPoolTest, a_byte_more_than_a_chunk_takes_two) {
   give(*two);
 }
 
-TEST_F(BlockPoolTest, a_full_pool_has_room_again_when_a_block_goes) {
+TEST_F(BlockPoolTest, freeing_a_block_makes_room_in_a_full_pool) {
   std::vector<BlockRef> blocks(64);
   for (auto& block : blocks) block = take(1);
   EXPECT_FALSE(has_room_for(1));
@@ -187,7 +187,7 @@ TEST_F(BlockPoolTest, a_full_pool_has_room_again_when_a_block_goes) {
   EXPECT_TRUE(has_room_for(64));
 }
 
-TEST_F(BlockPoolTest, free_chunks_that_do_not_touch_make_no_block) {
+TEST_F(BlockPoolTest, separate_free_chunks_do_not_make_a_block) {
   std::vector<BlockRef> blocks(64);
   for (auto& block : blocks) block = take(1);
   for (std::size_t index = 0; index < 64; index += 2) give(blocks[index]);
@@ -265,7 +265,7 @@ TEST_F(BlockPoolTest, only_the_owner_frees) {
   give(block, kOther);
 }
 
-TEST_F(BlockPoolTest, a_block_belongs_to_somebody) {
+TEST_F(BlockPoolTest, a_block_needs_an_owner) {
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(pool_.allocate(1, kNobody, me_)); });
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(pool_.allocate(1, kPoolOwnerMask + 1, me_)); });
   const BlockRef block = take(1);
@@ -274,7 +274,7 @@ TEST_F(BlockPoolTest, a_block_belongs_to_somebody) {
   give(block);
 }
 
-TEST_F(BlockPoolTest, generations_begin_again_after_the_last) {
+TEST_F(BlockPoolTest, generations_wrap_around) {
   const Extent old{.length = 64, .generation = kGenerationMask};
   memory_.view().cells[0].word = encode(old);
   const BlockRef last = take(64);
@@ -283,7 +283,7 @@ TEST_F(BlockPoolTest, generations_begin_again_after_the_last) {
   EXPECT_EQ(take(64).generation, 0U);
 }
 
-TEST_F(BlockPoolTest, usage_says_who_has_how_much) {
+TEST_F(BlockPoolTest, usage_shows_the_bytes_of_each_owner) {
   const BlockRef mine = take(3);
   const BlockRef others = take(5, kOther);
   take(2, kOther);
@@ -309,7 +309,7 @@ struct CountedSteps {
 // The work of an operation, counted in writes instead of in time.
 int most_writes_with(std::uint32_t live_blocks) {
   PoolMemory memory(chunks(100'000));
-  const PoolCore<CountedSteps> core(memory.view());
+  const BlockPoolCore<CountedSteps> core(memory.view());
   std::vector<std::uint32_t> blocks;
   std::mt19937 random(1);
   for (std::uint32_t index = 0; index < 2 * live_blocks; ++index)
@@ -335,7 +335,7 @@ TEST(BlockPool, the_work_of_an_operation_does_not_grow_with_the_blocks) {
   EXPECT_LE(most_writes_with(10), 40);
 }
 
-TEST(BlockPool, a_user_who_waits_hears_that_the_session_is_over) {
+TEST(BlockPool, a_wait_for_the_lock_ends_when_the_session_is_over) {
   PoolMemory memory(chunks(64));
   const PoolMember holder(kOther);
   PoolMember me(kMe);

@@ -1,4 +1,4 @@
-// Block pools in use: against a model, by several threads, in memory that is spoiled meanwhile.
+// Block pools in use: compared with a model, by several threads, and in memory that is corrupted meanwhile.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -24,12 +24,12 @@ using test::PoolMemory;
 constexpr Owner kUser = 7;
 constexpr Owner kOtherUser = 1023;
 
-// What a pool should do, told simply.
+// A simple model of a pool.
 class Model {
  public:
   explicit Model(std::uint32_t chunk_number) : chunks_(chunk_number) {}
 
-  // The longest free run, and whether `chunk` begins one of at least `length`.
+  // The longest free run, and whether one of at least `length` starts at `chunk`.
   [[nodiscard]] std::map<std::uint32_t, std::uint32_t> free_runs() const {
     std::map<std::uint32_t, std::uint32_t> runs;
     std::uint32_t at = 0;
@@ -73,7 +73,7 @@ TEST_P(RandomPoolUse, agrees_with_a_model) {
   std::mt19937 random(GetParam().chunks);
   const auto below = [&](std::size_t limit) { return static_cast<std::uint32_t>(random() % limit); };
   for (int round = 0; round < 3000; ++round) {
-    // Fills and empties by turns, so that full, fragmented and empty pools all occur.
+    // Alternately fills and empties, so that full, fragmented and empty pools all occur.
     if (below(100) < (round / 300 % 2 == 0 ? 65U : 35U) || blocks.empty()) {
       const std::uint32_t length = 1 + below(1 + below(GetParam().longest));
       const auto block = pool.allocate(std::uint64_t{length} * kChunk - below(kChunk), kUser, me);
@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(BlockPool, RandomPoolUse,
                            return fmt::format("{}_chunks_by_{}", shape.param.chunks, shape.param.longest);
                          });
 
-// Every chunk knows which thread has it; two at a time would be seen.
+// Every chunk records the thread that has it, so two at a time are detected.
 class Claims {
  public:
   explicit Claims(std::uint32_t chunk_number) : claims_(chunk_number) {}
@@ -155,7 +155,7 @@ TEST(BlockPool, threads_never_have_the_same_chunk) {
   EXPECT_EQ(pool.free_bytes(), 256U * kChunk);
 }
 
-TEST(BlockPool, of_freeing_and_taking_over_at_the_same_time_one_succeeds) {
+TEST(BlockPool, exactly_one_of_concurrent_free_and_adopt_succeeds) {
   PoolMemory memory(chunks(8));
   const BlockPool pool = memory.pool();
   const PoolMember me(kUser);
@@ -188,11 +188,11 @@ TEST(BlockPool, of_freeing_and_taking_over_at_the_same_time_one_succeeds) {
   }
 }
 
-// Bytes of the state change at random while it is used. Nothing is promised but that every call ends, by an answer
-// that is inside the pool or by an error. The lock is left alone: a lock that seems held is held.
+// Bytes of the state change at random during use. Every call must end with a result inside the pool or an error. The
+// lock is left alone, since a lock that seems held is held.
 class SpoiledPool : public ::testing::TestWithParam<unsigned> {};
 
-TEST_P(SpoiledPool, gives_errors_and_nothing_worse) {
+TEST_P(SpoiledPool, reports_errors_and_does_nothing_worse) {
   std::mt19937 random(GetParam());
   const PoolMember me(kUser);
   int errors = 0;

@@ -1,4 +1,4 @@
-// tests/ipc/ledger_support.hpp: what the tests of slab ledgers share: state in private memory and an audit.
+// tests/ipc/ledger/ledger_support.hpp: what the tests of slab ledgers share: state in private memory and an audit.
 #pragma once
 
 #include <map>
@@ -19,25 +19,18 @@ constexpr LedgerGeometry ledger_of(std::uint32_t chunk_number, std::uint32_t lea
   return {.pool = chunks(chunk_number), .leases = leases};
 }
 
-/// The state of a ledger in this process's memory; copies are pictures of a moment.
-class LedgerMemory {
+/// The state of a ledger.
+class LedgerMemory : public PrivateState {
  public:
   explicit LedgerMemory(const LedgerGeometry& geometry)
-      : geometry_(geometry), lines_(ledger_state_bytes(geometry) / kCacheLine) {
+      : PrivateState(ledger_state_bytes(geometry)), geometry_(geometry) {
     format_ledger(data(), geometry);
   }
-  [[nodiscard]] std::byte* data() noexcept { return lines_.front().bytes.data(); }
   [[nodiscard]] SlabLedger ledger() { return {data(), geometry_}; }
   [[nodiscard]] LedgerView view() { return {data(), geometry_}; }
-  /// What the words say now.
-  [[nodiscard]] std::string bytes() { return {reinterpret_cast<const char*>(data()), lines_.size() * kCacheLine}; }
 
  private:
-  struct alignas(kCacheLine) Line {
-    std::array<std::byte, kCacheLine> bytes{};
-  };
   LedgerGeometry geometry_;
-  std::vector<Line> lines_;
 };
 
 /// The leases of a holder, by cell.
@@ -50,8 +43,8 @@ inline std::map<std::uint32_t, LeaseState> leases_of(const LedgerView& view, Own
   return leases;
 }
 
-/// Looks whether everything that is derived from the words agrees with them, and whether all blocks have leases and
-/// all leases blocks. Empty if all is well.
+/// Checks that all derived state agrees with the words, that all blocks have leases, and that all leases are on
+/// blocks. Empty if so.
 class LedgerAudit {
  public:
   explicit LedgerAudit(const LedgerView& view) : view_(view), problems_(audit(view.pool)) {}
@@ -111,10 +104,10 @@ class LedgerAudit {
   std::uint32_t used_ = 0;
 };
 
-/// Empty if the ledger is whole and nobody uses it at this moment.
+/// Empty if the ledger is consistent and not in use.
 [[nodiscard]] inline std::string audit(const LedgerView& view) { return LedgerAudit(view).run(); }
 
-/// Says of every lease that no message refers to it.
+/// A predicate for `recover`: no message refers to any lease.
 inline bool never_sent(LeaseRef) { return false; }
 
 }  // namespace drover::test

@@ -1,4 +1,5 @@
-// tests/ipc/pool_support.hpp: what the tests of block pools share: state in private memory, a member, an audit.
+// tests/ipc/ledger/pool_support.hpp: what the tests of block pools share: state in private memory, a member, an
+// audit.
 #pragma once
 
 #include <array>
@@ -20,14 +21,14 @@
 
 namespace drover::test {
 
-inline constexpr std::uint32_t kChunk = 1024;  ///< bytes of a chunk in all these pools
+inline constexpr std::uint32_t kChunk = 1024;  ///< bytes per chunk in all these pools
 
 /// A pool of that many chunks.
 constexpr PoolGeometry chunks(std::uint32_t number) {
   return {.bytes = std::uint64_t{number} * kChunk, .chunk_bytes = kChunk};
 }
 
-/// A participant that has nothing but a number, and a session that may be over.
+/// A participant with nothing but a number, whose session may be over.
 class PoolMember final : public Membership {
  public:
   explicit PoolMember(Owner owner) { set_self(owner); }
@@ -43,27 +44,34 @@ class PoolMember final : public Membership {
   std::atomic<bool> is_over{false};
 };
 
-/// The state of a pool in this process's memory; copies are pictures of a moment.
-class PoolMemory {
+/// A state in this process's memory instead of shared memory; copies are pictures of a moment.
+class PrivateState {
  public:
-  explicit PoolMemory(const PoolGeometry& geometry)
-      : geometry_(geometry), lines_(pool_state_bytes(geometry) / kCacheLine) {
-    format_pool(data(), geometry);
-  }
+  explicit PrivateState(std::size_t size) : lines_(size / kCacheLine) {}
   [[nodiscard]] std::byte* data() noexcept { return lines_.front().bytes.data(); }
   [[nodiscard]] std::size_t size() const noexcept { return lines_.size() * kCacheLine; }
-  [[nodiscard]] const PoolGeometry& geometry() const noexcept { return geometry_; }
-  [[nodiscard]] BlockPool pool() { return {data(), geometry_}; }
-  [[nodiscard]] PoolView view() { return {data(), chunk_count(geometry_)}; }
-  /// What the words say now, free of any order between them.
+  /// What the words hold now.
   [[nodiscard]] std::string bytes() { return {reinterpret_cast<const char*>(data()), size()}; }
 
  private:
   struct alignas(kCacheLine) Line {
     std::array<std::byte, kCacheLine> bytes{};
   };
-  PoolGeometry geometry_;
   std::vector<Line> lines_;
+};
+
+/// The state of a pool.
+class PoolMemory : public PrivateState {
+ public:
+  explicit PoolMemory(const PoolGeometry& geometry) : PrivateState(pool_state_bytes(geometry)), geometry_(geometry) {
+    format_pool(data(), geometry);
+  }
+  [[nodiscard]] const PoolGeometry& geometry() const noexcept { return geometry_; }
+  [[nodiscard]] BlockPool pool() { return {data(), geometry_}; }
+  [[nodiscard]] PoolView view() { return {data(), chunk_count(geometry_)}; }
+
+ private:
+  PoolGeometry geometry_;
 };
 
 /// One step of a walk over the tiling.
@@ -85,7 +93,7 @@ inline std::vector<PlacedExtent> tiling_of(const PoolView& view) {
   return tiling;
 }
 
-/// Looks whether everything that is derived from the words agrees with them. Empty if all is well.
+/// Checks that all derived state agrees with the words. Empty if so.
 class PoolAudit {
  public:
   explicit PoolAudit(const PoolView& view) : view_(view), tiling_(tiling_of(view)) {}
@@ -171,10 +179,10 @@ class PoolAudit {
   std::string problems_;
 };
 
-/// Empty if the pool is whole and nobody uses it at this moment.
+/// Empty if the pool is consistent and not in use.
 [[nodiscard]] inline std::string audit(const PoolView& view) { return PoolAudit(view).run(); }
 
-/// Says of every block that nobody refers to it.
+/// A predicate for `recover`: nothing refers to any block.
 inline bool never_referenced(BlockRef) { return false; }
 
 }  // namespace drover::test

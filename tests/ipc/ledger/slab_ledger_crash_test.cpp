@@ -1,12 +1,11 @@
-// Ledgers of slabs whose users die, at each write of each operation.
-#include <functional>
-#include <ostream>
+// Ledgers of slabs whose users die at each write of each operation.
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "ipc/ledger/crash_frame.hpp"
 #include "ipc/ledger/ledger_support.hpp"
 #include "support/expect_error.hpp"
 
@@ -15,60 +14,47 @@ namespace {
 
 using test::audit;
 using test::expect_error;
+using test::kAlive;
 using test::kChunk;
+using test::kDead;
+using test::kStopped;
 using test::leases_of;
 using test::ledger_of;
 using test::LedgerMemory;
 using test::never_sent;
 using test::PoolMember;
 
-constexpr Owner kDead = 5;
-constexpr Owner kAlive = 6;
-constexpr Owner kStopped = 7;
-
-// Keeps a picture of the state before each write: what shared memory holds if the process is killed there.
-struct PicturedSteps {
-  static void before_write() {
-    if (memory != nullptr) pictures.push_back(*memory);
-  }
-  static inline LedgerMemory* memory = nullptr;
-  static inline std::vector<LedgerMemory> pictures;
-};
-using PicturedLedger = LedgerCore<PicturedSteps>;
-
-// One operation of the participant that dies in it. Cells 0 to 7 are leases on blocks of four chunks, of the dead
-// (even) and of the living one (odd); 8 is the living one's lease on block 0 and 9 the dead one's on the block of 1.
-struct Operation {
-  const char* name;
-  std::function<void(const PicturedLedger&)> run;
-};
-
-void PrintTo(const Operation& operation, std::ostream* out) {  // NOLINT(readability-identifier-naming): GoogleTest
-  *out << operation.name;
-}
+using PictureOfLedger = test::PicturedSteps<LedgerMemory>;
+using PicturedLedger = LedgerCore<PictureOfLedger>;
+using LedgerOperation = test::Operation<PicturedLedger>;
 
 void end_at(const PicturedLedger& core, std::uint32_t index) { ASSERT_TRUE(core.end(index, core.at(index))); }
 
-const std::vector<Operation>& operations() {
-  static const std::vector<Operation> all = {
-      {"allocate_in_a_fresh_cell", [](const auto& core) { ASSERT_TRUE(core.allocate(3, kDead)); }},
+// Cells 0 to 7 are leases on blocks of four chunks, of the dead (even) and the living participant (odd). Cell 8 is
+// the living one's lease on the block of cell 0, and cell 9 the dead one's on the block of cell 1.
+const std::vector<LedgerOperation>& ledger_operations() {
+  static const std::vector<LedgerOperation> all = {
+      {"allocate_in_a_fresh_cell", {}, [](const auto& core) { ASSERT_TRUE(core.allocate(3, kDead)); }},
       {"allocate_in_a_used_cell",
+       {},
        [](const auto& core) {
          end_at(core, 2);
          ASSERT_TRUE(core.allocate(3, kDead));
        }},
-      {"allocate_when_nothing_fits", [](const auto& core) { ASSERT_FALSE(core.allocate(60, kDead)); }},
-      {"share_one_of_its_own", [](const auto& core) { ASSERT_TRUE(core.begin(8, kDead).state.is_used); }},
-      {"share_one_of_the_living", [](const auto& core) { ASSERT_TRUE(core.begin(4, kDead).state.is_used); }},
-      {"end_the_only_lease_on_a_block", [](const auto& core) { end_at(core, 2); }},
-      {"end_one_of_two_leases_on_a_block", [](const auto& core) { end_at(core, 0); }},
+      {"allocate_when_nothing_fits", {}, [](const auto& core) { ASSERT_FALSE(core.allocate(60, kDead)); }},
+      {"share_one_of_its_own", {}, [](const auto& core) { ASSERT_TRUE(core.begin(8, kDead).state.is_used); }},
+      {"share_one_of_the_living", {}, [](const auto& core) { ASSERT_TRUE(core.begin(4, kDead).state.is_used); }},
+      {"end_the_only_lease_on_a_block", {}, [](const auto& core) { end_at(core, 2); }},
+      {"end_one_of_two_leases_on_a_block", {}, [](const auto& core) { end_at(core, 0); }},
       {"end_orphans",
+       {},
        [](const auto& core) {
          ASSERT_TRUE(core.orphan(4, core.at(4)));
          ASSERT_TRUE(core.orphan(6, core.at(6)));
          core.end_orphans();
        }},
       {"end_all_in_turn",
+       {},
        [](const auto& core) {
          for (const std::uint32_t index : {0U, 2U, 4U, 6U, 9U}) end_at(core, index);
        }},
@@ -76,9 +62,8 @@ const std::vector<Operation>& operations() {
   return all;
 }
 
-class DeathInLedgerOperation : public ::testing::TestWithParam<Operation> {
+class DeathInLedgerOperation : public ::testing::TestWithParam<LedgerOperation> {
  protected:
-  // Runs the operation under the lock of the dead, who never frees it.
   void SetUp() override {
     const LedgerCore<> core(memory_.view());
     for (std::uint32_t index = 0; index < 8; ++index) {
@@ -87,14 +72,10 @@ class DeathInLedgerOperation : public ::testing::TestWithParam<Operation> {
     static_cast<void>(core.begin(0, kAlive));
     static_cast<void>(core.begin(4, kDead));
     ASSERT_TRUE(try_lock(memory_.view().pool.header.lock, kDead, 1));
-    PicturedSteps::pictures.clear();
-    PicturedSteps::memory = &memory_;
-    GetParam().run(PicturedLedger(memory_.view()));
-    PicturedSteps::memory = nullptr;
-    PicturedSteps::pictures.push_back(memory_);  // between the last write and the end of the lock
+    PictureOfLedger::record(memory_, [&] { GetParam().run(PicturedLedger(memory_.view())); });
   }
 
-  // The living one's leases are all there and good.
+  // All leases of the living participant exist and are valid.
   static void expect_usable_by_living(LedgerMemory& picture) {
     const PoolMember alive(kAlive);
     const auto leases = leases_of(picture.view(), kAlive);
@@ -109,7 +90,7 @@ class DeathInLedgerOperation : public ::testing::TestWithParam<Operation> {
 };
 
 TEST_P(DeathInLedgerOperation, a_lease_is_on_a_block_in_use_before_each_write) {
-  for (auto& picture : PicturedSteps::pictures) {
+  for (auto& picture : PictureOfLedger::pictures) {
     const LedgerCore<> core(picture.view());
     for (std::uint32_t index = 0; index < 16; ++index) {
       const LeaseState lease = core.at(index);
@@ -119,9 +100,9 @@ TEST_P(DeathInLedgerOperation, a_lease_is_on_a_block_in_use_before_each_write) {
 }
 
 TEST_P(DeathInLedgerOperation, all_leases_of_the_dead_end_and_none_of_the_living) {
-  for (std::size_t step = 0; step < PicturedSteps::pictures.size(); ++step) {
+  for (std::size_t step = 0; step < PictureOfLedger::pictures.size(); ++step) {
     SCOPED_TRACE(fmt::format("killed before write {}", step));
-    LedgerMemory& picture = PicturedSteps::pictures[step];
+    LedgerMemory& picture = PictureOfLedger::pictures[step];
     picture.ledger().recover(kDead, never_sent);
     ASSERT_EQ(audit(picture.view()), "");
     ASSERT_TRUE(leases_of(picture.view(), kDead).empty());
@@ -130,9 +111,9 @@ TEST_P(DeathInLedgerOperation, all_leases_of_the_dead_end_and_none_of_the_living
   }
 }
 
-TEST_P(DeathInLedgerOperation, what_messages_refer_to_is_in_transit) {
+TEST_P(DeathInLedgerOperation, leases_in_messages_become_in_transit) {
   const PoolMember alive(kAlive);
-  for (auto& picture : PicturedSteps::pictures) {
+  for (auto& picture : PictureOfLedger::pictures) {
     const auto left = leases_of(picture.view(), kDead);
     picture.ledger().recover(kDead, [](LeaseRef) { return true; });
     ASSERT_EQ(audit(picture.view()), "");
@@ -149,7 +130,7 @@ TEST_P(DeathInLedgerOperation, what_messages_refer_to_is_in_transit) {
 }
 
 TEST_P(DeathInLedgerOperation, recovery_may_be_repeated) {
-  for (auto& picture : PicturedSteps::pictures) {
+  for (auto& picture : PictureOfLedger::pictures) {
     picture.ledger().recover(kDead, never_sent);
     const auto once = picture.bytes();
     picture.ledger().recover(kDead, never_sent);
@@ -157,10 +138,10 @@ TEST_P(DeathInLedgerOperation, recovery_may_be_repeated) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(SlabLedger, DeathInLedgerOperation, ::testing::ValuesIn(operations()),
+INSTANTIATE_TEST_SUITE_P(SlabLedger, DeathInLedgerOperation, ::testing::ValuesIn(ledger_operations()),
                          [](const auto& operation) { return std::string(operation.param.name); });
 
-// A ledger in which the dead and the living one have a lease each on one block, and one of their own.
+// A ledger in which the dead and the living participant share a block, and each have one of their own.
 class LedgerRecovery : public ::testing::Test {
  protected:
   PoolMember alive_{kAlive};
@@ -181,14 +162,14 @@ TEST_F(LedgerRecovery, a_shared_block_outlives_its_maker) {
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(dead_one_)); });
 }
 
-TEST_F(LedgerRecovery, only_what_was_sent_is_in_transit) {
+TEST_F(LedgerRecovery, only_sent_leases_become_in_transit) {
   ledger_.recover(kDead, [&](LeaseRef lease) { return lease == dead_one_; });
   EXPECT_EQ(audit(memory_.view()), "");
   EXPECT_EQ(ledger_.holder_of(dead_one_), kInTransit);
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(common_)); });
 }
 
-TEST_F(LedgerRecovery, what_the_dead_was_about_to_send_ends_or_is_in_transit) {
+TEST_F(LedgerRecovery, leases_that_the_dead_was_sending_end_or_become_in_transit) {
   ASSERT_TRUE(ledger_.hand_over(common_, kDead, sending_by(kDead)));
   ASSERT_TRUE(ledger_.hand_over(dead_one_, kDead, sending_by(kDead)));
   ledger_.recover(kDead, [&](LeaseRef lease) { return lease == dead_one_; });
@@ -197,14 +178,14 @@ TEST_F(LedgerRecovery, what_the_dead_was_about_to_send_ends_or_is_in_transit) {
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(common_)); });
 }
 
-TEST_F(LedgerRecovery, one_spoilt_lease_does_not_keep_the_others_of_the_dead) {
+TEST_F(LedgerRecovery, one_corrupt_lease_does_not_keep_the_others_of_the_dead_alive) {
   memory_.view().pool.cells[0].leases = 0;  // of the block of common_
   expect_error(Errc::corrupt, [&] { ledger_.recover(kDead, never_sent); });
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(common_)); });
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(dead_one_)); });
 }
 
-TEST_F(LedgerRecovery, while_another_stands_still_leases_become_orphans_that_the_next_user_ends) {
+TEST_F(LedgerRecovery, leases_become_orphans_that_the_next_user_ends_while_a_stopped_holder_has_the_lock) {
   ASSERT_TRUE(try_lock(memory_.view().pool.header.lock, kStopped, 1));
   ledger_.recover(kDead, never_sent);
   EXPECT_EQ(ledger_.used_blocks(), 3U);
@@ -215,7 +196,7 @@ TEST_F(LedgerRecovery, while_another_stands_still_leases_become_orphans_that_the
   EXPECT_EQ(ledger_.used_blocks(), 1U);
 }
 
-TEST_F(LedgerRecovery, orphans_of_one_are_ended_when_another_is_found_dead_in_an_operation) {
+TEST_F(LedgerRecovery, orphans_end_when_another_participant_dies_in_an_operation) {
   ASSERT_TRUE(try_lock(memory_.view().pool.header.lock, kStopped, 1));
   ledger_.recover(kDead, never_sent);
   ledger_.recover(kStopped, never_sent);
@@ -223,7 +204,7 @@ TEST_F(LedgerRecovery, orphans_of_one_are_ended_when_another_is_found_dead_in_an
   EXPECT_EQ(ledger_.used_blocks(), 2U);
 }
 
-TEST_F(LedgerRecovery, a_lease_on_what_is_no_block_ends_and_the_rest_is_whole) {
+TEST_F(LedgerRecovery, a_lease_that_is_not_on_a_block_ends_and_the_rest_is_intact) {
   memory_.view().cells[living_one_.index].word =
       encode(LeaseState{.is_used = true, .chunk = 63, .holder = kAlive, .generation = living_one_.generation});
   expect_error(Errc::corrupt, [&] { static_cast<void>(ledger_.range_of(living_one_)); });
@@ -234,13 +215,13 @@ TEST_F(LedgerRecovery, a_lease_on_what_is_no_block_ends_and_the_rest_is_whole) {
   EXPECT_EQ(ledger_.used_blocks(), 1U);
 }
 
-TEST_F(LedgerRecovery, spoilt_links_are_corrupt_and_no_crash) {
+TEST_F(LedgerRecovery, invalid_links_are_reported_as_corrupt) {
   memory_.view().header.free = 1'000'000;
-  expect_error(Errc::corrupt, [&] { static_cast<void>(ledger_.share(shared_, kAlive, alive_)); }, {"spoiled"});
+  expect_error(Errc::corrupt, [&] { static_cast<void>(ledger_.share(shared_, kAlive, alive_)); }, {"corrupt"});
   memory_.view().header.free = kNoLink;
   memory_.view().header.orphans = 1'000'000;
   expect_error(Errc::corrupt, [&] { static_cast<void>(ledger_.share(shared_, kAlive, alive_)); },
-               {"waits to be ended"});
+               {"listed as an orphan"});
   memory_.view().header.fresh = 1'000'000;
   memory_.view().pool.cells[0].leases = 0;
   expect_error(Errc::corrupt, [&] { ledger_.release(shared_, kAlive, alive_); }, {"no leases"});

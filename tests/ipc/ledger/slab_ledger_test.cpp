@@ -1,4 +1,4 @@
-// Blocks and leases of a slab while all goes well, and misuse.
+// Blocks and leases of a slab without deaths, and misuse.
 #include "ipc/ledger/slab_ledger.hpp"
 
 #include <atomic>
@@ -52,7 +52,7 @@ TEST_F(SlabLedgerTest, a_block_lives_as_long_as_there_is_a_lease_on_it) {
   EXPECT_EQ(ledger_.free_bytes(), 64U * kChunk);
 }
 
-TEST_F(SlabLedgerTest, blocks_are_apart) {
+TEST_F(SlabLedgerTest, blocks_do_not_overlap) {
   const LeaseRef first = allocate(3);
   const LeaseRef second = allocate(5);
   const BlockRange a = ledger_.range_of(first);
@@ -60,7 +60,7 @@ TEST_F(SlabLedgerTest, blocks_are_apart) {
   EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset);
 }
 
-TEST_F(SlabLedgerTest, nothing_is_given_where_no_piece_is_large_enough) {
+TEST_F(SlabLedgerTest, allocation_fails_if_no_extent_is_large_enough) {
   EXPECT_TRUE(ledger_.is_too_large(65 * kChunk));
   EXPECT_FALSE(ledger_.allocate(65 * kChunk, kOne, member_));
   const LeaseRef all = allocate(64);
@@ -73,10 +73,10 @@ TEST_F(SlabLedgerTest, a_lease_is_released_once_and_by_its_holder) {
   const LeaseRef lease = allocate(1);
   expect_error(Errc::not_found, [&] { ledger_.release(lease, kTwo, member_); }, {"held by 1, not by participant 2"});
   ledger_.release(lease, kOne, member_);
-  expect_error(Errc::not_found, [&] { ledger_.release(lease, kOne, member_); }, {"has ended", "hold a lease"});
+  expect_error(Errc::not_found, [&] { ledger_.release(lease, kOne, member_); }, {"has ended", "keep a lease"});
 }
 
-TEST_F(SlabLedgerTest, a_stale_lease_is_an_error_though_its_cell_is_used_again) {
+TEST_F(SlabLedgerTest, a_stale_lease_is_an_error_after_its_cell_is_reused) {
   const LeaseRef stale = allocate(1);
   ledger_.release(stale, kOne, member_);
   const LeaseRef next = allocate(1);
@@ -91,7 +91,7 @@ TEST_F(SlabLedgerTest, a_stale_lease_is_an_error_though_its_cell_is_used_again) 
   EXPECT_EQ(ledger_.holder_of(next), kOne);
 }
 
-TEST_F(SlabLedgerTest, a_lease_that_cannot_be_is_an_error) {
+TEST_F(SlabLedgerTest, an_impossible_lease_is_an_error) {
   const LeaseRef nonsense{.index = 1'000'000, .generation = 0};
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(nonsense)); });
   expect_error(Errc::not_found, [&] { ledger_.release(nonsense, kOne, member_); });
@@ -101,20 +101,20 @@ TEST_F(SlabLedgerTest, a_lease_that_cannot_be_is_an_error) {
   expect_error(Errc::not_found, [&] { static_cast<void>(ledger_.range_of(unused)); });
 }
 
-TEST_F(SlabLedgerTest, a_lease_changes_hands_without_a_lock) {
-  ASSERT_TRUE(try_lock(memory_.view().pool.header.lock, kTwo, 7));  // somebody who stands still in an operation
+TEST_F(SlabLedgerTest, a_lease_changes_holders_without_a_lock) {
+  ASSERT_TRUE(try_lock(memory_.view().pool.header.lock, kTwo, 7));  // a participant stopped in an operation
   EXPECT_EQ(ledger_.hand_over({.index = 0, .generation = 0}, kOne, kTwo), false);
   recover(memory_.view().pool.header.lock, kTwo);
   const LeaseRef lease = allocate(1);
   ASSERT_TRUE(try_lock(memory_.view().pool.header.lock, kTwo, 7));
   EXPECT_TRUE(ledger_.hand_over(lease, kOne, kInTransit));
-  EXPECT_FALSE(ledger_.hand_over(lease, kOne, kTwo)) << "it is no longer the giver's";
+  EXPECT_FALSE(ledger_.hand_over(lease, kOne, kTwo)) << "the giver no longer has it";
   ledger_.adopt(lease, kTwo);
   EXPECT_EQ(ledger_.holder_of(lease), kTwo);
   recover(memory_.view().pool.header.lock, kTwo);
 }
 
-TEST_F(SlabLedgerTest, more_leases_than_there_can_be_are_an_error_that_says_so) {
+TEST_F(SlabLedgerTest, too_many_leases_are_an_error) {
   const LeaseRef first = allocate(1);
   std::vector<LeaseRef> shared;
   for (int count = 1; count < 16; ++count) shared.push_back(ledger_.share(first, kOne, member_));
@@ -124,7 +124,7 @@ TEST_F(SlabLedgerTest, more_leases_than_there_can_be_are_an_error_that_says_so) 
   EXPECT_EQ(ledger_.share(first, kOne, member_).index, shared[4].index);
 }
 
-TEST_F(SlabLedgerTest, usage_says_who_holds_what) {
+TEST_F(SlabLedgerTest, usage_shows_the_share_of_each_holder) {
   const LeaseRef mine = allocate(2);
   static_cast<void>(ledger_.share(mine, kTwo, member_));
   static_cast<void>(allocate(4, kTwo));
@@ -141,7 +141,7 @@ TEST_F(SlabLedgerTest, usage_says_who_holds_what) {
   EXPECT_EQ(usage.holders.at(kInTransit).bytes, 8U * kChunk);
 }
 
-TEST_F(SlabLedgerTest, what_is_being_sent_is_its_sender_s_until_somebody_takes_it) {
+TEST_F(SlabLedgerTest, a_lease_being_sent_is_its_sender_s_until_it_is_adopted) {
   const LeaseRef lease = allocate(1);
   ASSERT_TRUE(ledger_.hand_over(lease, kOne, sending_by(kOne)));
   EXPECT_TRUE(ledger_.is_of(lease, kOne));
@@ -149,23 +149,23 @@ TEST_F(SlabLedgerTest, what_is_being_sent_is_its_sender_s_until_somebody_takes_i
   EXPECT_FALSE(ledger_.is_of({.index = 1'000'000, .generation = 0}, kOne));
   EXPECT_EQ(ledger_.usage(member_).value().holders.at(kOne).leases, 1U);
   ledger_.adopt(lease, kOne);  // another thread of the sender has received it
-  EXPECT_FALSE(ledger_.hand_over(lease, sending_by(kOne), kInTransit)) << "then the sender has nothing to give away";
+  EXPECT_FALSE(ledger_.hand_over(lease, sending_by(kOne), kInTransit)) << "the sender has nothing to give away";
   ledger_.release(lease, kOne, member_);
 }
 
-TEST_F(SlabLedgerTest, holders_that_cannot_be_are_refused) {
+TEST_F(SlabLedgerTest, impossible_holders_are_refused) {
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(ledger_.allocate(1, kNobody, member_)); });
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(ledger_.allocate(1, kSlabItself, member_)); });
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(ledger_.hand_over({}, kOne, 3500)); });
 }
 
-TEST_F(SlabLedgerTest, geometries_that_cannot_be_are_refused) {
+TEST_F(SlabLedgerTest, impossible_geometries_are_refused) {
   expect_error(Errc::invalid_argument, [] { static_cast<void>(ledger_state_bytes(ledger_of(64, 0))); }, {"leases"});
   expect_error(Errc::invalid_argument, [] { static_cast<void>(ledger_state_bytes(ledger_of(0, 4))); });
   expect_error(Errc::invalid_argument, [] { static_cast<void>(ledger_state_bytes(ledger_of(64, kMaxChunks + 1))); });
 }
 
-TEST_F(SlabLedgerTest, the_keeper_drops_what_nobody_received) {
+TEST_F(SlabLedgerTest, the_keeper_drops_leases_that_nobody_received) {
   const LeaseRef sent = allocate(2);
   ledger_.drop(sent, kInTransit);
   EXPECT_EQ(ledger_.holder_of(sent), kOne) << "it is not in transit";
@@ -178,7 +178,7 @@ TEST_F(SlabLedgerTest, the_keeper_drops_what_nobody_received) {
   EXPECT_EQ(ledger_.used_blocks(), 0U);
 }
 
-TEST_F(SlabLedgerTest, what_the_keeper_drops_while_another_works_is_ended_by_the_next_user) {
+TEST_F(SlabLedgerTest, a_lease_dropped_while_the_lock_is_held_is_ended_by_the_next_user) {
   const LeaseRef sent = allocate(2);
   ASSERT_TRUE(ledger_.hand_over(sent, kOne, kInTransit));
   ASSERT_TRUE(try_lock(memory_.view().pool.header.lock, kTwo, 7));
@@ -189,17 +189,17 @@ TEST_F(SlabLedgerTest, what_the_keeper_drops_while_another_works_is_ended_by_the
   ledger_.release(allocate(64), kOne, member_);
 }
 
-TEST_F(SlabLedgerTest, who_waits_for_the_lock_learns_that_the_session_is_over) {
+TEST_F(SlabLedgerTest, a_wait_for_the_lock_ends_when_the_session_is_over) {
   ASSERT_TRUE(try_lock(memory_.view().pool.header.lock, kTwo, 7));
   member_.is_over = true;
   expect_error(Errc::peer_lost, [&] { static_cast<void>(ledger_.allocate(1, kOne, member_)); });
   member_.is_over = false;
-  EXPECT_FALSE(ledger_.allocate(1, kOne, member_, Deadline::after({}))) << "another stands still in it";
+  EXPECT_FALSE(ledger_.allocate(1, kOne, member_, Deadline::after({}))) << "a stopped participant holds the lock";
   EXPECT_FALSE(ledger_.usage(member_, Deadline::after({})));
   recover(memory_.view().pool.header.lock, kTwo);
 }
 
-// A model of a few lines beside the real one, for a long random history.
+// Compares the ledger with a simple model over a long random history.
 TEST(SlabLedgerModel, agrees_with_a_simple_model) {
   LedgerMemory memory(ledger_of(256, 128));
   const SlabLedger ledger = memory.ledger();

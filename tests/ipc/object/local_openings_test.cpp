@@ -1,4 +1,4 @@
-// How many handles of an object a process has, also across a fork.
+// The number of handles of an object in a process, also across a fork.
 #include "ipc/object/local_openings.hpp"
 
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::TestSession;
 
-// Runs `body` in a forked child and returns its answer; a child that hangs is ended, which is no answer.
+// Runs `body` in a forked child and returns its result; kills a child that hangs, which then has none.
 bool is_true_in_child(const std::function<bool()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -31,7 +31,7 @@ bool is_true_in_child(const std::function<bool()>& body) {
   return status == 0;
 }
 
-TEST(LocalOpening, first_and_last_are_told) {
+TEST(LocalOpening, reports_the_first_and_the_last_handle) {
   TestSession session;
   const SharedObject object(session.join(), ObjectSpec{.kind = ObjectKind::lock});
   int first = 0;
@@ -45,7 +45,7 @@ TEST(LocalOpening, first_and_last_are_told) {
   EXPECT_EQ(last, 1);
 }
 
-// The child opens the parent's object, which stands for one of its own at the same address.
+// The child opens the parent's object, as if it were one of its own at the same address.
 TEST(LocalOpening, handles_of_the_parent_are_not_counted_in_a_forked_child) {
   TestSession session;
   const SharedObject object(session.join(), ObjectSpec{.kind = ObjectKind::lock});
@@ -60,7 +60,7 @@ TEST(LocalOpening, handles_of_the_parent_are_not_counted_in_a_forked_child) {
   EXPECT_FALSE(is_first);
 }
 
-// The other thread neither ends nor allocates around the fork: sanitizers forgive neither.
+// The other thread neither ends nor allocates during the fork, which sanitizers do not support.
 TEST(LocalOpening, a_fork_while_another_thread_opens_leaves_a_child_that_can_open) {
   TestSession session;
   const SharedObject object(session.join(), ObjectSpec{.kind = ObjectKind::lock});

@@ -62,7 +62,7 @@ TEST_F(PipeTest, large_messages_cross) {
   }
 }
 
-TEST_F(PipeTest, a_destroyed_end_is_noticed_after_what_it_sent) {
+TEST_F(PipeTest, a_destroyed_end_is_reported_after_its_messages) {
   auto ends = Pipe::make(self);
   std::optional<Pipe> right(std::move(ends.second));
   Pipe left = std::move(ends.first);
@@ -86,7 +86,7 @@ TEST_F(PipeTest, a_receive_under_way_ends_when_the_other_end_is_destroyed) {
   waiter.join();
 }
 
-TEST_F(PipeTest, another_copy_of_an_end_keeps_it_there) {
+TEST_F(PipeTest, another_copy_of_an_end_keeps_it_open) {
   auto ends = Pipe::make(self);
   std::optional<Pipe> right(std::move(ends.second));
   const Pipe copy(self, right->handle());
@@ -94,7 +94,7 @@ TEST_F(PipeTest, another_copy_of_an_end_keeps_it_there) {
   EXPECT_EQ(ends.first.send("still there"), PutResult::put);
 }
 
-TEST_F(PipeTest, its_descriptor_is_readable_while_there_may_be_something) {
+TEST_F(PipeTest, its_descriptor_is_readable_while_a_message_may_be_there) {
   auto [left, right] = Pipe::make(self);
   const int fd = right.fd();
   EXPECT_FALSE(is_readable(fd, Deadline::after({})));
@@ -133,7 +133,7 @@ TEST_F(PipeTest, a_handle_survives_as_text_and_nonsense_is_refused) {
   }
 }
 
-// The peer has the other end: the handles come in the order of the test's own end.
+// The peer has the other end: the handles are in the order of the test's end.
 Pipe other_end(const test::Invited& invited) {
   return {invited.membership, {.incoming = invited.handles.at(1), .outgoing = invited.handles.at(0)}};
 }
@@ -151,7 +151,7 @@ DROVER_PEER_BODY(echo_through_pipe) {
 
 class PipePeers : public ::testing::TestWithParam<PeerMode> {};
 
-TEST_P(PipePeers, a_peer_answers) {
+TEST_P(PipePeers, a_peer_replies) {
   TestSession session;
   const auto self = session.join();
   auto ends = Pipe::make(self);
@@ -170,7 +170,7 @@ TEST_P(PipePeers, a_peer_answers) {
   group.expect_success();
 }
 
-TEST_P(PipePeers, a_dead_peer_is_noticed_after_its_last_answer) {
+TEST_P(PipePeers, a_dead_peer_is_reported_after_its_last_reply) {
   TestSession session;
   const auto self = session.join();
   auto ends = Pipe::make(self);
@@ -184,7 +184,7 @@ TEST_P(PipePeers, a_dead_peer_is_noticed_after_its_last_answer) {
   }
   ASSERT_EQ(pipe.send("hello"), PutResult::put);
   ASSERT_EQ(group.wait(Deadline::never()).front().kind, PeerOutcome::Kind::abandoned);
-  session.bury(owner);
+  session.recover(owner);
   Message message;
   ASSERT_EQ(pipe.receive(message), GetResult::got);
   EXPECT_EQ(message.text(), "hello");

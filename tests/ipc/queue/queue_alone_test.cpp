@@ -1,4 +1,4 @@
-// When a queue says that no peer is left, and when it must not.
+// When a queue reports that no peer is left, and when it must not.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -29,19 +29,19 @@ class QueueAlone : public ::testing::Test {
   Queue queue{self, {.capacity = 2, .bytes = 1 << 16, .in_flight = 0}};
 };
 
-TEST_F(QueueAlone, who_never_had_company_waits) {
+TEST_F(QueueAlone, waits_if_there_was_never_a_peer) {
   EXPECT_EQ(look(), GetResult::timed_out);
   ASSERT_EQ(queue.put("a"), PutResult::put);
   ASSERT_EQ(queue.put("b"), PutResult::put);
   EXPECT_EQ(queue.put("c", Deadline::after(5ms)), PutResult::timed_out);
 }
 
-TEST_F(QueueAlone, somebody_present_who_has_not_opened_it_yet_may_come) {
+TEST_F(QueueAlone, waits_for_a_present_participant_that_has_not_opened_it_yet) {
   const auto late = session.join();
   {
     const auto crashes = session.join();
     const Queue theirs(crashes, queue.handle());
-    session.bury(crashes->self());
+    session.recover(crashes->self());
   }
   EXPECT_EQ(look(), GetResult::timed_out);
   {
@@ -49,20 +49,20 @@ TEST_F(QueueAlone, somebody_present_who_has_not_opened_it_yet_may_come) {
     ASSERT_EQ(theirs.put("late"), PutResult::put);
   }
   EXPECT_EQ(look(), GetResult::got);
-  EXPECT_EQ(look(), GetResult::peer_lost) << "it has closed it";
+  EXPECT_EQ(look(), GetResult::peer_lost) << "the peer has closed it";
 }
 
-TEST_F(QueueAlone, orderly_ends_count_as_well) {
+TEST_F(QueueAlone, orderly_exits_count_too) {
   const auto producer = session.join();
   auto theirs = std::make_unique<Queue>(producer, queue.handle());
   EXPECT_EQ(look(), GetResult::timed_out);
   theirs.reset();
   EXPECT_EQ(look(), GetResult::peer_lost);
   theirs = std::make_unique<Queue>(producer, queue.handle());
-  EXPECT_EQ(look(), GetResult::timed_out) << "it is back";
+  EXPECT_EQ(look(), GetResult::timed_out) << "the peer has opened it again";
 }
 
-TEST_F(QueueAlone, who_waits_is_woken_when_the_last_other_closes) {
+TEST_F(QueueAlone, a_wait_ends_when_the_last_peer_closes) {
   const auto producer = session.join();
   auto theirs = std::make_unique<Queue>(producer, queue.handle());
   std::thread closer([&] {
@@ -74,23 +74,23 @@ TEST_F(QueueAlone, who_waits_is_woken_when_the_last_other_closes) {
   closer.join();
 }
 
-TEST_F(QueueAlone, what_the_caller_did_itself_keeps_it_from_nothing) {
+TEST_F(QueueAlone, own_operations_do_not_count_as_a_peer) {
   {
     const Queue theirs(session.join(), queue.handle());
     ASSERT_EQ(queue.put("mine"), PutResult::put);
   }
-  session.bury(2);
+  session.recover(2);
   EXPECT_EQ(look(), GetResult::got);
-  EXPECT_EQ(look(), GetResult::peer_lost) << "nobody but the caller itself has ever put";
-  EXPECT_EQ(wait({WaitSource::readable(queue.fd())}, Deadline::after(30s)).size(), 1U) << "nor for an event loop";
+  EXPECT_EQ(look(), GetResult::peer_lost) << "only the caller has ever put";
+  EXPECT_EQ(wait({WaitSource::readable(queue.fd())}, Deadline::after(30s)).size(), 1U) << "for an event loop too";
 }
 
-// The other thread has a handle of its own.
-TEST_F(QueueAlone, another_thread_of_the_process_that_puts_may_put_again) {
+// The other thread has its own handle.
+TEST_F(QueueAlone, waits_while_another_thread_of_the_process_has_put) {
   {
     const Queue theirs(session.join(), queue.handle());
   }
-  session.bury(2);
+  session.recover(2);
   ASSERT_EQ(look(), GetResult::peer_lost);
   std::thread([&] {
     Queue same(self, queue.handle());
@@ -101,24 +101,24 @@ TEST_F(QueueAlone, another_thread_of_the_process_that_puts_may_put_again) {
   EXPECT_EQ(look(), GetResult::timed_out);
 }
 
-TEST_F(QueueAlone, a_service_waits_for_whoever_comes_later) {
+TEST_F(QueueAlone, a_service_waits_for_later_participants) {
   Queue service(self, {.capacity = 2, .bytes = 1 << 16, .in_flight = 0, .waits_alone = true});
   {
     const auto client = session.join();
     Queue theirs(client, service.handle());
     ASSERT_EQ(theirs.put("request"), PutResult::put);
-    session.bury(client->self());
+    session.recover(client->self());
   }
   Message message;
   EXPECT_EQ(service.try_get(message), GetResult::got);
   EXPECT_EQ(service.get(message, Deadline::after(5ms)), GetResult::timed_out);
 }
 
-TEST_F(QueueAlone, a_put_that_did_nothing_is_no_put) {
+TEST_F(QueueAlone, a_put_without_effect_does_not_count) {
   {
     const Queue theirs(session.join(), queue.handle());
   }
-  session.bury(2);
+  session.recover(2);
   std::thread([&] {
     ASSERT_EQ(queue.put("a"), PutResult::put);
     ASSERT_EQ(queue.put("b"), PutResult::put);
@@ -130,7 +130,7 @@ TEST_F(QueueAlone, a_put_that_did_nothing_is_no_put) {
   }).join();
 }
 
-// Each end is in two processes, or rather participants.
+// Each end is open in two participants.
 TEST(PipeAlone, an_end_in_several_processes_is_gone_with_the_last_of_them) {
   TestSession session;
   const auto ours = session.join();

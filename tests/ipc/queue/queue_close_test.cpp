@@ -1,4 +1,4 @@
-// The last record of a closed queue: everybody who waits learns from it that the queue is drained.
+// The last record of a closed queue tells all waiters that the queue is drained.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@
 namespace drover::test {
 namespace {
 
-// A page whose first reader waits until it is let go: it holds a put between claim and publication. One at a time.
+// A page whose first reader blocks until it is released: stops a put between claim and publication. One at a time.
 class HeldPage {
  public:
   HeldPage() {
@@ -54,7 +54,7 @@ class HeldPage {
   static void hold(int signal, siginfo_t* info, void*) {
     const auto* const address = static_cast<const std::byte*>(info->si_addr);
     if (address < first_byte || address >= first_byte + kBytes) {
-      ::signal(signal, SIG_DFL);  // a real fault: it comes again at once
+      ::signal(signal, SIG_DFL);  // a real fault occurs again at once
       return;
     }
     was_touched = true;
@@ -69,10 +69,10 @@ class HeldPage {
   struct sigaction before_{};
 };
 
-// One producer held in its put, and three who wait for a closed queue's end.
+// One producer stopped in its put, and three waiters for the end of a closed queue.
 class Ending {
  public:
-  // The time from the end of the put until all have come back.
+  // The time from the end of the put until all waits have returned.
   std::chrono::nanoseconds play() {
     std::thread putter([&] { EXPECT_EQ(queue_.put(page_.bytes().first(8)), PutResult::put); });
     EXPECT_TRUE(eventually(HeldPage::is_touched));
@@ -81,7 +81,7 @@ class Ending {
     for (Queue& mine : queues_) consumers.emplace_back([this, &mine] { consume(mine); });
     const auto& head = layout_for<RingHead>(membership_, queue_.handle());
     EXPECT_TRUE(eventually([&] { return has_sleeper(head.record_ready); }));
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that the others most likely sleep too
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that the others probably sleep too
     HeldPage::let_go();
     putter.join();
     const auto begin = Clock::now();
@@ -104,7 +104,7 @@ class Ending {
   TestSession session_;
   std::shared_ptr<Membership> membership_ = session_.join();
   Queue queue_{membership_, QueueOptions{.capacity = 4}};
-  // All have it open to the end, since one who closes it wakes the others.
+  // All keep it open to the end, since closing it wakes the others.
   std::array<Queue, 3> queues_{Queue(session_.join(), queue_.handle()), Queue(session_.join(), queue_.handle()),
                                Queue(session_.join(), queue_.handle())};
   HeldPage page_;
@@ -112,7 +112,7 @@ class Ending {
   std::atomic<int> ended_ = 0;
 };
 
-// Who is not woken looks again after kLongestSleep by itself; so at least once it must have been faster.
+// A waiter that is not woken checks again after kLongestSleep, so at least one round must be faster.
 TEST(QueueClose, its_last_record_wakes_all_who_wait_for_the_end) {
   std::chrono::nanoseconds fastest = std::chrono::hours(1);
   for (int round = 0; round < 8; ++round) {

@@ -1,4 +1,5 @@
-// The crash table of Queue: who dies, where, and what the others see. docs/crash_tables.md names these tests.
+// The crash table of Queue: which process dies where, and what the others see. docs/crash_tables.md names these
+// tests.
 #include <array>
 #include <memory>
 #include <optional>
@@ -27,7 +28,7 @@ constexpr QueueOptions kOptions{.capacity = 4, .bytes = kPool, .in_flight = 2};
 
 std::string message_text(std::size_t bytes) { return std::string(bytes, 'm'); }
 
-// What every body here begins with: a participant and the queue.
+// The start of every body here: a participant and the queue.
 struct Part {
   explicit Part(test::Peer& peer)
       : invited(test::accept_invitation(peer.channel())),
@@ -63,8 +64,8 @@ DROVER_PEER_BODY(consumer_by_steps) {
   const Owner me = part.invited.membership->self();
   const Ring& ring = part.core->view().ring;
   peer.reach("before");
-  ReadLook look;
-  const auto position = ring.claim_for_reading(part.cursors, me, look);
+  ReadScan scan;
+  const auto position = ring.claim_for_reading(part.cursors, me, scan);
   peer.reach("with a slot");
   ring.finish(*position, me);
   peer.reach("after the get");
@@ -95,14 +96,14 @@ DROVER_PEER_BODY(sleeping_consumer) {
 
 class QueueCrash : public ::testing::TestWithParam<PeerMode> {
  protected:
-  // Runs one peer up to `point`, where it dies, and buries it.
+  // Runs one peer up to `point`, where it dies, and recovers it.
   void die(const char* body, const char* point, std::size_t bytes) {
     PeerGroup group(body, {.mode = GetParam(), .size = 1}, {{"bytes", std::to_string(bytes)}});
     group.kill_at(0, point);
     group.start();
     const Owner owner = session.invite(group.channel(0), std::vector{queue.handle()});
     ASSERT_EQ(group.wait(Deadline::never()).front().kind, PeerOutcome::Kind::abandoned);
-    session.bury(owner);
+    session.recover(owner);
   }
   std::optional<std::string> get_now() {
     Message message;
@@ -111,13 +112,13 @@ class QueueCrash : public ::testing::TestWithParam<PeerMode> {
     key = message.key();
     return std::string(message.text());
   }
-  // Everything is as new: no record, no block, no flight; all slots can be used.
+  // The queue is as new: no record, no block, no flight; all slots can be used.
   void expect_clean() {
     EXPECT_EQ(get_now(), std::nullopt);
     const QueueView view(core->object().layout(), queue_geometry(core->object().spec()));
     EXPECT_EQ(view.pool.used_blocks(), 0U);
     for (std::uint64_t i = 0; i < view.flight_count; ++i) {
-      EXPECT_EQ(state_of(view.flights[i].word.load()), SlotState::free);
+      EXPECT_EQ(state_of(view.flights[i].word.load()), RingSlotState::free);
     }
     for (std::uint64_t i = 0; i < kOptions.capacity; ++i)
       ASSERT_EQ(queue.put("x", Deadline::after({})), PutResult::put);
@@ -144,7 +145,7 @@ TEST_P(QueueCrash, a_producer_that_dies_before_it_published_leaves_nothing) {
   }
 }
 
-TEST_P(QueueCrash, what_a_dead_producer_published_is_delivered) {
+TEST_P(QueueCrash, records_published_by_a_dead_producer_are_delivered) {
   die("producer_by_steps", "after the put", 5000);
   const auto text = get_now();
   ASSERT_TRUE(text);
@@ -164,7 +165,7 @@ TEST_P(QueueCrash, a_consumer_that_dies_during_a_get_leaves_the_message_to_other
     ASSERT_EQ(queue.put(message_text(bytes)), PutResult::put);
     ASSERT_EQ(queue.put("behind it"), PutResult::put);
     die("consumer_by_steps", "with a slot", bytes);
-    EXPECT_EQ(get_now(), message_text(bytes)) << "before what came later";
+    EXPECT_EQ(get_now(), message_text(bytes)) << "before later messages";
     EXPECT_TRUE(is_redelivered);
     EXPECT_EQ(get_now(), "behind it");
     EXPECT_FALSE(is_redelivered);
@@ -176,7 +177,7 @@ TEST_P(QueueCrash, a_consumer_that_dies_with_a_delivery_leaves_it_to_others_unde
   for (const std::size_t bytes : kSizes) {
     ASSERT_EQ(queue.put(message_text(bytes)), PutResult::put);
     die("consumer_of_deliveries", "with a delivery", bytes);
-    die("consumer_of_deliveries", "with a delivery", bytes);  // and the next one too
+    die("consumer_of_deliveries", "with a delivery", bytes);  // and the next consumer too
     Delivery delivery;
     ASSERT_EQ(queue.receive(delivery, Deadline::after({})), GetResult::got);
     EXPECT_EQ(delivery.text(), message_text(bytes));
@@ -186,7 +187,7 @@ TEST_P(QueueCrash, a_consumer_that_dies_with_a_delivery_leaves_it_to_others_unde
   }
 }
 
-TEST_P(QueueCrash, what_is_done_does_not_come_again) {
+TEST_P(QueueCrash, a_finished_delivery_is_not_repeated) {
   for (const std::size_t bytes : kSizes) {
     ASSERT_EQ(queue.put(message_text(bytes)), PutResult::put);
     die("consumer_of_deliveries", "after done", bytes);
@@ -194,7 +195,7 @@ TEST_P(QueueCrash, what_is_done_does_not_come_again) {
   }
 }
 
-TEST_P(QueueCrash, a_message_dies_with_who_got_it_and_its_memory_is_freed) {
+TEST_P(QueueCrash, a_message_dies_with_its_consumer_and_its_memory_is_freed) {
   for (const std::size_t bytes : kSizes) {
     ASSERT_EQ(queue.put(message_text(bytes)), PutResult::put);
     die("consumer_of_messages", "with a message", bytes);
@@ -202,20 +203,20 @@ TEST_P(QueueCrash, a_message_dies_with_who_got_it_and_its_memory_is_freed) {
   }
 }
 
-TEST_P(QueueCrash, a_record_kept_in_flight_whose_slot_was_not_freed_yet_comes_once) {
+TEST_P(QueueCrash, a_record_in_flight_whose_slot_was_not_freed_is_delivered_once) {
   ASSERT_EQ(queue.put("twice?"), PutResult::put);
   const auto dead = session.join();
   {  // by hand: the instant between the two steps
     const QueueView view(core->object().layout(), queue_geometry(core->object().spec()));
     RingCursors cursors;
-    ReadLook look;
-    const auto position = view.ring.claim_for_reading(cursors, dead->self(), look);
+    ReadScan scan;
+    const auto position = view.ring.claim_for_reading(cursors, dead->self(), scan);
     ASSERT_TRUE(position);
     view.flights[1].position = *position;
     view.flights[1].record.copy_from(view.ring.slot(*position).record);
-    view.flights[1].word = make_slot_word(0, SlotState::reading, dead->self());
+    view.flights[1].word = make_slot_word(0, RingSlotState::reading, dead->self());
   }
-  session.bury(dead->self());
+  session.recover(dead->self());
   EXPECT_EQ(get_now(), "twice?");
   expect_clean();
 }
@@ -227,14 +228,14 @@ TEST_P(QueueCrash, the_get_that_waits_for_a_dead_only_producer_ends) {
   const Owner owner = session.invite(group.channel(0), std::vector{queue.handle()});
   EXPECT_EQ(group.receive_text(0), "going to sleep");
   Message message;
-  EXPECT_EQ(queue.try_get(message), GetResult::timed_out) << "somebody is still there";
+  EXPECT_EQ(queue.try_get(message), GetResult::timed_out) << "a peer is still there";
   if (GetParam() == PeerMode::processes) {
     group.kill(0);
   } else {
     ASSERT_EQ(queue.put("wake up"), PutResult::put);
   }
   static_cast<void>(group.wait(Deadline::never()));
-  session.bury(owner);
+  session.recover(owner);
   Queue reader(self, queue.handle());  // a handle that has put nothing
   EXPECT_EQ(reader.get(message), GetResult::peer_lost);
 }
@@ -261,7 +262,7 @@ TEST_P(QueueCrash, a_sleeper_that_dies_takes_no_wake_up_with_it) {
   const auto outcomes = group.wait(Deadline::never());  // each of the others gets one
   EXPECT_EQ(outcomes[1].kind, PeerOutcome::Kind::success);
   EXPECT_EQ(outcomes[2].kind, PeerOutcome::Kind::success);
-  session.bury(owners[0]);
+  session.recover(owners[0]);
   expect_clean();
 }
 

@@ -1,4 +1,4 @@
-// What is left of a queue, and of messages, when something fails on the way; and handles that are misused.
+// The state of a queue and of messages after a failure, and misuse of handles.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 using test::expect_error;
 using test::TestSession;
 
-// A participant that may be made to fail when it opens something.
+// A participant whose opens can be made to fail.
 class Unlucky final : public Membership {
  public:
   explicit Unlucky(std::shared_ptr<Membership> real) : real_(std::move(real)) { set_self(real_->self()); }
@@ -40,7 +40,7 @@ class Unlucky final : public Membership {
   OpenObject open(const ObjectHandle& handle) override {
     const OpenObject open = real_->open(handle);
     if (!fail) return open;
-    real_->close(handle);  // as a process does that got no descriptor, or could not map it
+    real_->close(handle);  // like a process that got no descriptor, or could not map it
     fail();
     return open;
   }
@@ -52,7 +52,7 @@ class Unlucky final : public Membership {
   std::shared_ptr<Membership> real_;
 };
 
-constexpr std::size_t kLarge = 20'000;  // more than the queue's memory, and little enough to lie beside other objects
+constexpr std::size_t kLarge = 20'000;  // more than the queue's memory, but small enough for a shared memory file
 constexpr QueueOptions kTight{.capacity = 2, .bytes = 4096, .in_flight = 1};
 
 class QueueFailure : public ::testing::Test {
@@ -87,7 +87,7 @@ TEST_F(QueueFailure, a_message_that_could_not_be_opened_goes_to_others) {
   }
 }
 
-TEST_F(QueueFailure, what_many_had_before_an_error_is_not_lost) {
+TEST_F(QueueFailure, messages_that_get_many_took_before_an_error_are_not_lost) {
   ASSERT_EQ(queue.put("first"), PutResult::put);
   ASSERT_EQ(queue.put(large), PutResult::put);
   unlucky->fail = [] { throw Error(Errc::limit_reached, "too many open files"); };
@@ -115,15 +115,15 @@ TEST_F(QueueFailure, lack_of_memory_leaves_the_message_to_others) {
   EXPECT_EQ(queue.get(message), GetResult::got);
 }
 
-// What is freed is cleared for the next object in the same memory file.
-TEST_F(QueueFailure, a_large_message_stays_whole_when_its_sender_leaves) {
+// Freed memory is cleared for the next object in the same memory file.
+TEST_F(QueueFailure, a_large_message_stays_intact_when_its_sender_leaves) {
   {
     const auto sender = session.join();
     Queue sending(sender, queue.handle());
     ASSERT_EQ(sending.put(large), PutResult::put);
     Message message;
     ASSERT_EQ(queue.get(message), GetResult::got);
-    session.bury(sender->self());
+    session.recover(sender->self());
     const Queue next(self, kTight);
     const Queue another(self, {.capacity = 2, .bytes = 16384, .in_flight = 1});
     EXPECT_EQ(message.text(), large);
@@ -131,8 +131,8 @@ TEST_F(QueueFailure, a_large_message_stays_whole_when_its_sender_leaves) {
   EXPECT_EQ(session.table().size(), 1U);
 }
 
-// Both ends in one process: the put may end after the get.
-TEST_F(QueueFailure, large_messages_between_threads_leave_nothing) {
+// Both ends are in one process: the put may end after the get.
+TEST_F(QueueFailure, large_messages_between_threads_leak_nothing) {
   std::thread consumer([&] {
     for (int i = 0; i < 200; ++i) {
       Message message;
@@ -156,7 +156,7 @@ TEST_F(QueueFailure, a_message_is_empty_when_nothing_came_and_when_it_was_moved_
   EXPECT_TRUE(moved.text().empty());
 }
 
-TEST_F(QueueFailure, a_loan_says_why_it_is_empty) {
+TEST_F(QueueFailure, a_loan_has_the_reason_why_it_is_empty) {
   EXPECT_EQ(queue.loan(100).result(), PutResult::put);
   const Loan all = queue.loan(4096);
   EXPECT_EQ(queue.loan(4096, Deadline::after({})).result(), PutResult::timed_out);
@@ -172,7 +172,7 @@ TEST_F(QueueFailure, a_loan_may_be_published_by_another_handle_of_its_queue) {
   EXPECT_EQ(same.publish(loan), PutResult::put);
 }
 
-TEST_F(QueueFailure, what_came_back_counts_as_waiting) {
+TEST_F(QueueFailure, returned_messages_count_as_waiting) {
   ASSERT_EQ(queue.put("again"), PutResult::put);
   {
     Delivery delivery;
@@ -190,8 +190,8 @@ TEST_F(QueueFailure, misuse_is_an_error) {
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(moved.get_many(into, 0)); });
 }
 
-// A producer that stands still with the pool's lock, as one that was stopped does.
-TEST_F(QueueFailure, a_deadline_holds_while_somebody_stands_still_with_the_lock_of_the_memory) {
+// A producer that holds the pool's lock, as if it were stopped.
+TEST_F(QueueFailure, a_deadline_holds_while_a_stopped_participant_has_the_pool_s_lock) {
   const OpenObject open = self->open(queue.handle());
   std::byte* const pool = layout_of(open.data) + queue_offsets(queue_geometry(open.spec)).pool_state;
   CellLockLayout& lock = reinterpret_cast<PoolHeader*>(pool)->lock;
@@ -202,8 +202,8 @@ TEST_F(QueueFailure, a_deadline_holds_while_somebody_stands_still_with_the_lock_
   EXPECT_EQ(queue.put(std::string(2000, 'x'), Deadline::after({})), PutResult::put);
 }
 
-// Who frees a message that was copied spoils it; a child has only a copy of the handle.
-TEST_F(QueueFailure, a_forked_child_leaves_its_parent_s_message_whole) {
+// Freeing a copied message overwrites it; a child has only a copy of the handle.
+TEST_F(QueueFailure, a_forked_child_leaves_its_parent_s_message_intact) {
   const std::string text(3000, 'x');
   ASSERT_EQ(theirs.put(text), PutResult::put);
   std::optional<Message> message(std::in_place);
@@ -219,8 +219,8 @@ TEST_F(QueueFailure, a_forked_child_leaves_its_parent_s_message_whole) {
   EXPECT_TRUE(message->text() == text);
 }
 
-// One who was taken for dead has lost its block, which may be another's by now: it must not spoil that one.
-TEST_F(QueueFailure, one_who_was_taken_for_dead_leaves_the_new_owner_s_message_whole) {
+// A participant declared dead has lost its block, which may have a new owner whose message it must not overwrite.
+TEST_F(QueueFailure, a_participant_declared_dead_leaves_the_new_owner_s_message_intact) {
   const std::string text(3000, 'x');
   ASSERT_EQ(theirs.put(std::string(3000, 'o')), PutResult::put);
   std::optional<Message> lost(std::in_place);
@@ -228,26 +228,26 @@ TEST_F(QueueFailure, one_who_was_taken_for_dead_leaves_the_new_owner_s_message_w
   const OpenObject open = self->open(queue.handle());
   queue_kind.recover(layout_of(open.data), open.spec, self->self());
   ASSERT_EQ(theirs.put(text), PutResult::put);
-  ASSERT_TRUE(lost->text() == text) << "the block was not used again, so the test shows nothing";
+  ASSERT_TRUE(lost->text() == text) << "the block was not reused, so the test shows nothing";
   lost.reset();
   Message message;
   ASSERT_EQ(theirs.get(message), GetResult::got);
   EXPECT_TRUE(message.text() == text);
 }
 
-// A head that changes after it was checked must not decide how much is copied: it is read once.
-TEST_F(QueueFailure, nonsense_in_a_record_is_corrupt) {
+// A head that changes after its check must not decide how much is copied: it is read once.
+TEST_F(QueueFailure, an_invalid_record_is_corrupt) {
   ASSERT_EQ(queue.put("fine"), PutResult::put);
   const OpenObject open = self->open(queue.handle());
   const QueueView view(layout_of(open.data), queue_geometry(open.spec));
   view.ring.slot(0).record.store_head(RecordHead::of(kSmallBytes + 1, Storage::small));
   Message message;
-  expect_error(Errc::corrupt, [&] { static_cast<void>(queue.get(message)); }, {"makes no sense"});
+  expect_error(Errc::corrupt, [&] { static_cast<void>(queue.get(message)); }, {"is corrupt"});
   ASSERT_EQ(queue.put("fine"), PutResult::put);
   view.ring.slot(1).record.store_head(RecordHead::of(4, Storage::small, /*is_copied=*/true));
-  expect_error(Errc::corrupt, [&] { static_cast<void>(queue.get(message)); }, {"makes no sense"});
+  expect_error(Errc::corrupt, [&] { static_cast<void>(queue.get(message)); }, {"is corrupt"});
   view.ring.head().tail_hint = 1'000'000;
-  expect_error(Errc::corrupt, [&] { static_cast<void>(queue.put("lost", Deadline::after({}))); }, {"makes no sense"});
+  expect_error(Errc::corrupt, [&] { static_cast<void>(queue.put("lost", Deadline::after({}))); }, {"is corrupt"});
   view.ring.head().head_hint = 1'000'000;
   expect_error(Errc::corrupt, [&] { static_cast<void>(theirs.get(message, Deadline::after({}))); });
 }

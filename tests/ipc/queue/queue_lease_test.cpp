@@ -1,4 +1,4 @@
-// Leases that travel with messages: who has them at which moment, whoever dies.
+// Leases that travel with messages: their holder at each moment, whoever dies.
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,7 +11,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/ipc/queue.hpp"
-#include "ipc/ledger/slab_book.hpp"
+#include "ipc/ledger/open_ledger.hpp"
 #include "ipc/object/object_layout.hpp"
 #include "ipc/queue/queue_layout.hpp"
 #include "support/expect_error.hpp"
@@ -35,16 +35,16 @@ std::vector<Lease> one(Lease lease) {
 
 class QueueLease : public ::testing::Test {
  protected:
-  static std::shared_ptr<SlabBook> make_slab(const std::shared_ptr<Membership>& membership) {
-    return SlabBook::make(membership, kSlabBytes, make_memory_file("slab of a test", kSlabBytes), {7, 8, 9});
+  static std::shared_ptr<OpenLedger> make_slab(const std::shared_ptr<Membership>& membership) {
+    return OpenLedger::make(membership, kSlabBytes, make_memory_file("slab of a test", kSlabBytes), {7, 8, 9});
   }
   [[nodiscard]] std::uint64_t used_blocks() const { return slab_->ledger().used_blocks(); }
-  // Sends what is passed; the message says how many bytes it has.
+  // Sends the leases; the text of the message is its size.
   PutResult send(std::vector<Lease> leases, std::size_t bytes = 8) {
     const std::string message(bytes, 'm');
     return queue_.put(std::as_bytes(std::span(message)), leases, now());
   }
-  // As the keeper sees it: where a lease is between publication and being given away.
+  // The state between publication and giving away, as the keeper sees it.
   void pretend_not_given_away(const SentLease& sent) {
     ASSERT_TRUE(slab_->ledger().hand_over(sent.lease, kInTransit, sending_by(producer_->self())));
   }
@@ -52,15 +52,15 @@ class QueueLease : public ::testing::Test {
   TestSession session_;
   std::shared_ptr<Membership> producer_ = session_.join();
   std::shared_ptr<Membership> consumer_ = session_.join();
-  std::shared_ptr<SlabBook> slab_ = make_slab(producer_);
+  std::shared_ptr<OpenLedger> slab_ = make_slab(producer_);
   Queue queue_{producer_, QueueOptions{.capacity = 4, .bytes = 8192, .in_flight = 2}};
   Queue theirs_{consumer_, queue_.handle()};
 };
 
-TEST_F(QueueLease, a_lease_belongs_to_the_message_and_then_to_who_gets_it) {
+TEST_F(QueueLease, a_lease_belongs_to_the_message_and_then_to_its_receiver) {
   Lease mine = slab_->allocate(1000);
   const std::uint64_t offset = mine.offset();
-  const SentLease sent = SlabBook::to_send(mine, *producer_);
+  const SentLease sent = OpenLedger::to_send(mine, *producer_);
   auto leases = one(std::move(mine));
   ASSERT_EQ(queue_.put(std::as_bytes(std::span("x")), leases), PutResult::put);
   EXPECT_FALSE(leases.front().is_open());
@@ -76,7 +76,7 @@ TEST_F(QueueLease, a_lease_belongs_to_the_message_and_then_to_who_gets_it) {
   EXPECT_EQ(used_blocks(), 0U);
 }
 
-TEST_F(QueueLease, who_shares_first_keeps_its_own) {
+TEST_F(QueueLease, a_lease_shared_first_stays_with_the_sender) {
   const Lease mine = slab_->allocate(1000);
   ASSERT_EQ(send(one(mine.share())), PutResult::put);
   Message message;
@@ -86,7 +86,7 @@ TEST_F(QueueLease, who_shares_first_keeps_its_own) {
   EXPECT_EQ(used_blocks(), 1U) << "the sender's own";
 }
 
-TEST_F(QueueLease, what_is_taken_from_a_message_outlives_it) {
+TEST_F(QueueLease, leases_taken_from_a_message_outlive_it) {
   ASSERT_EQ(send(one(slab_->allocate(1000))), PutResult::put);
   Message message;
   ASSERT_EQ(theirs_.get(message), GetResult::got);
@@ -128,13 +128,14 @@ TEST_F(QueueLease, a_put_that_does_not_happen_leaves_the_leases_alone) {
   EXPECT_TRUE(leases.front().is_open());
 }
 
-TEST_F(QueueLease, leases_that_cannot_be_sent_are_refused_before_anything_happens) {
+TEST_F(QueueLease, invalid_leases_are_refused_before_the_message_is_put) {
   std::vector<Lease> many(kMostLeases + 1);
   for (Lease& lease : many) lease = slab_->allocate(1);
-  expect_error(Errc::invalid_argument, [&] { static_cast<void>(queue_.put({}, many)); }, {"33 leases", "at most 32"});
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(queue_.put({}, many)); },
+               {"33 leases", "the limit is 32"});
   many.resize(3);
   many[2].release();
-  expect_error(Errc::invalid_argument, [&] { static_cast<void>(queue_.put({}, many)); }, {"claims nothing"});
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(queue_.put({}, many)); }, {"empty lease"});
   TestSession other;
   auto foreign = one(make_slab(other.join())->allocate(1));
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(queue_.put({}, foreign)); }, {"another session"});
@@ -144,7 +145,7 @@ TEST_F(QueueLease, leases_that_cannot_be_sent_are_refused_before_anything_happen
   expect_error(Errc::invalid_argument, [] { static_cast<void>(Lease().slab()); });
 }
 
-TEST_F(QueueLease, as_many_as_can_be_travel_together) {
+TEST_F(QueueLease, the_maximum_number_of_leases_travels_in_one_message) {
   std::vector<Lease> many(kMostLeases);
   for (Lease& lease : many) lease = slab_->allocate(1);
   ASSERT_EQ(send(std::move(many)), PutResult::put);
@@ -165,7 +166,7 @@ TEST_F(QueueLease, a_delivery_has_its_leases_until_it_is_done) {
   EXPECT_EQ(used_blocks(), 1U) << "what was shared";
 }
 
-TEST_F(QueueLease, what_is_given_back_goes_to_the_next_with_its_leases) {
+TEST_F(QueueLease, a_returned_delivery_goes_to_the_next_consumer_with_its_leases) {
   ASSERT_EQ(send(one(slab_->allocate(1))), PutResult::put);
   {
     Delivery delivery;
@@ -182,7 +183,7 @@ TEST_F(QueueLease, what_is_given_back_goes_to_the_next_with_its_leases) {
 
 TEST_F(QueueLease, a_killed_producer_s_lease_is_received) {
   ASSERT_EQ(send(one(slab_->allocate(1))), PutResult::put);
-  session_.bury(producer_->self());
+  session_.recover(producer_->self());
   Message message;
   ASSERT_EQ(theirs_.get(message), GetResult::got);
   EXPECT_EQ(message.leases().size(), 1U);
@@ -190,10 +191,10 @@ TEST_F(QueueLease, a_killed_producer_s_lease_is_received) {
 
 TEST_F(QueueLease, a_producer_killed_between_publication_and_giving_away_loses_nothing) {
   Lease lease = slab_->allocate(1);
-  const SentLease sent = SlabBook::to_send(lease, *producer_);
+  const SentLease sent = OpenLedger::to_send(lease, *producer_);
   ASSERT_EQ(send(one(std::move(lease))), PutResult::put);
   pretend_not_given_away(sent);
-  session_.bury(producer_->self());
+  session_.recover(producer_->self());
   EXPECT_EQ(slab_->ledger().holder_of(sent.lease), kInTransit);
   Message message;
   ASSERT_EQ(theirs_.get(message), GetResult::got);
@@ -201,9 +202,9 @@ TEST_F(QueueLease, a_producer_killed_between_publication_and_giving_away_loses_n
 }
 
 TEST_F(QueueLease, leases_of_a_killed_producer_that_were_not_sent_end) {
-  const auto observer = SlabBook::open(consumer_, slab_->object().handle());
+  const auto observer = OpenLedger::open(consumer_, slab_->object().handle());
   Lease lost = slab_->allocate(1);
-  session_.bury(producer_->self());
+  session_.recover(producer_->self());
   EXPECT_EQ(observer->ledger().used_blocks(), 0U);
 }
 
@@ -211,7 +212,7 @@ TEST_F(QueueLease, a_consumer_killed_with_a_message_loses_its_lease_and_the_bloc
   ASSERT_EQ(send(one(slab_->allocate(1))), PutResult::put);
   Message message;
   ASSERT_EQ(theirs_.get(message), GetResult::got);
-  session_.bury(consumer_->self());
+  session_.recover(consumer_->self());
   EXPECT_EQ(used_blocks(), 0U);
 }
 
@@ -219,7 +220,7 @@ TEST_F(QueueLease, a_consumer_killed_with_a_delivery_leaves_message_and_lease_to
   ASSERT_EQ(send(one(slab_->allocate(1)), 500), PutResult::put);
   Delivery delivery;
   ASSERT_EQ(theirs_.receive(delivery), GetResult::got);
-  session_.bury(consumer_->self());
+  session_.recover(consumer_->self());
   Message message;
   ASSERT_EQ(queue_.get(message, now()), GetResult::got);
   EXPECT_TRUE(message.is_redelivered());
@@ -228,13 +229,13 @@ TEST_F(QueueLease, a_consumer_killed_with_a_delivery_leaves_message_and_lease_to
   EXPECT_EQ(used_blocks(), 0U);
 }
 
-TEST_F(QueueLease, what_nobody_received_goes_with_its_queue) {
+TEST_F(QueueLease, leases_that_nobody_received_end_with_their_queue) {
   {
     Queue short_lived(producer_);
     auto leases = one(slab_->allocate(1));
     ASSERT_EQ(short_lived.put(std::as_bytes(std::span("x")), leases), PutResult::put);
   }
-  static_cast<void>(slab_->allocate(1));  // any use frees what the keeper marked
+  static_cast<void>(slab_->allocate(1));  // any use frees the orphans
   EXPECT_EQ(used_blocks(), 0U);
 }
 
@@ -252,11 +253,11 @@ TEST_F(QueueLease, a_slab_that_nobody_has_open_stays_while_a_message_refers_to_i
   EXPECT_EQ(session_.table().file_count(), 0U);
 }
 
-TEST_F(QueueLease, slab_and_queue_go_together_when_all_are_gone) {
+TEST_F(QueueLease, slab_and_queue_are_freed_together_with_the_last_participant) {
   ASSERT_EQ(send(one(slab_->allocate(1))), PutResult::put);
   slab_.reset();
-  session_.bury(producer_->self());
-  session_.bury(consumer_->self());
+  session_.recover(producer_->self());
+  session_.recover(consumer_->self());
   EXPECT_EQ(session_.table().size(), 0U);
 }
 
@@ -264,7 +265,7 @@ TEST_F(QueueLease, a_record_with_a_lease_that_has_ended_is_dropped_with_its_othe
   std::vector<Lease> leases = one(slab_->allocate(1));
   leases.push_back(slab_->allocate(1));
   leases.push_back(slab_->allocate(1));
-  const SentLease second = SlabBook::to_send(leases[1], *producer_);
+  const SentLease second = OpenLedger::to_send(leases[1], *producer_);
   ASSERT_EQ(send(std::move(leases)), PutResult::put);
   slab_->ledger().release(second.lease, kInTransit, *producer_);
   Message message;
@@ -273,8 +274,8 @@ TEST_F(QueueLease, a_record_with_a_lease_that_has_ended_is_dropped_with_its_othe
   EXPECT_EQ(queue_.size(), 0U);
 }
 
-// Its large part lies in a block of the queue; that must not go with who could not have the leases.
-TEST_F(QueueLease, a_message_whose_leases_could_not_be_had_goes_to_the_next_whole) {
+// Its bytes are in a block of the queue, which must survive the consumer that could not receive the leases.
+TEST_F(QueueLease, a_message_whose_leases_could_not_be_received_goes_to_the_next_consumer_intact) {
   class Limited final : public Membership {
    public:
     explicit Limited(std::shared_ptr<Membership> real) : real_(std::move(real)) { set_self(real_->self()); }
@@ -324,36 +325,36 @@ TEST_F(QueueLease, threads_of_one_process_send_leases_to_each_other) {
   EXPECT_EQ(used_blocks(), 0U);
 }
 
-// The same in slow motion: received by the sender's own process between publication and giving away.
-TEST_F(QueueLease, a_sender_gives_nothing_away_that_its_own_process_has_received) {
+// The same, step by step: the sender's process receives it between publication and giving away.
+TEST_F(QueueLease, a_sender_does_not_give_away_a_lease_that_its_process_has_received) {
   Lease lease = slab_->allocate(1);
-  const SentLease words = SlabBook::to_send(lease, *producer_);
-  SlabBook::begin_sending(lease);
-  Lease received = SlabBook::receive(producer_, words);
-  SlabBook::sent(lease);
+  const SentLease words = OpenLedger::to_send(lease, *producer_);
+  OpenLedger::begin_sending(lease);
+  Lease received = OpenLedger::receive(producer_, words);
+  OpenLedger::sent(lease);
   EXPECT_EQ(slab_->ledger().holder_of(words.lease), producer_->self());
   received.release();
   EXPECT_EQ(used_blocks(), 0U);
 }
 
-TEST_F(QueueLease, nonsense_in_a_number_of_leases_is_corrupt) {
+TEST_F(QueueLease, an_invalid_number_of_leases_is_corrupt) {
   ASSERT_EQ(queue_.put("fine"), PutResult::put);
   const OpenObject open = producer_->open(queue_.handle());
   const QueueView view(layout_of(open.data), queue_geometry(open.spec));
   view.ring.slot(0).record.store_head(RecordHead::of(4, Storage::small).with_leases(kMostLeases + 1));
   Message message;
-  expect_error(Errc::corrupt, [&] { static_cast<void>(theirs_.get(message)); }, {"makes no sense"});
+  expect_error(Errc::corrupt, [&] { static_cast<void>(theirs_.get(message)); }, {"is corrupt"});
   producer_->close(queue_.handle());
 }
 
-TEST_F(QueueLease, a_slab_says_what_it_was_made_with) {
-  const auto again = SlabBook::open(consumer_, slab_->object().handle());
+TEST_F(QueueLease, a_slab_keeps_its_marks) {
+  const auto again = OpenLedger::open(consumer_, slab_->object().handle());
   EXPECT_EQ(marks_of(again->object().spec()), (SlabMarks{7, 8, 9}));
   EXPECT_EQ(slab_bytes(again->object().spec()), kSlabBytes);
   EXPECT_EQ(check_memory_file(again->file()), kSlabBytes);
-  EXPECT_EQ(SlabBook::open(consumer_, slab_->object().handle()), again) << "it is opened once";
+  EXPECT_EQ(OpenLedger::open(consumer_, slab_->object().handle()), again) << "it is opened once";
   expect_error(Errc::invalid_argument,
-               [&] { static_cast<void>(SlabBook::make(producer_, 100, make_memory_file("too small", 4096))); });
+               [&] { static_cast<void>(OpenLedger::make(producer_, 100, make_memory_file("too small", 4096))); });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Queues within one process: what each call does.
+// Queues within one process: each call.
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -38,7 +38,7 @@ class QueueTest : public ::testing::Test {
 
 class QueueSizes : public QueueTest, public ::testing::WithParamInterface<std::size_t> {};
 
-TEST_P(QueueSizes, a_message_comes_out_as_it_went_in) {
+TEST_P(QueueSizes, a_message_arrives_unchanged) {
   Queue queue(self, {.capacity = 4, .bytes = 1 << 20, .in_flight = 2});
   const std::string text = text_of_size(GetParam());
   for (int round = 0; round < 10; ++round) {
@@ -64,7 +64,7 @@ TEST_P(QueueSizes, a_delivery_shows_the_message_until_it_is_done) {
   }
 }
 
-TEST_P(QueueSizes, what_is_given_back_comes_again_under_the_same_key) {
+TEST_P(QueueSizes, a_returned_delivery_comes_again_under_the_same_key) {
   Queue queue(self, {.capacity = 2, .bytes = 1 << 20, .in_flight = 1});
   const std::string text = text_of_size(GetParam());
   ASSERT_EQ(queue.put(text), PutResult::put);
@@ -74,7 +74,7 @@ TEST_P(QueueSizes, what_is_given_back_comes_again_under_the_same_key) {
     EXPECT_EQ(delivery.text(), text);
     EXPECT_EQ(delivery.key(), 0U);
     EXPECT_EQ(delivery.is_redelivered(), round > 0);
-  }  // dropped, hence given back
+  }  // dropped, so given back
   Message message;
   ASSERT_EQ(queue.get(message, at_once), GetResult::got);
   EXPECT_EQ(message.text(), text);
@@ -103,12 +103,12 @@ TEST_P(QueueSizes, a_loan_is_published_without_a_copy) {
   EXPECT_TRUE(!is_block || message.bytes().data() == where);
 }
 
-// Nothing, small, around 48 and 104 bytes, around 1 KiB, blocks, all of the pool, and more than the pool.
+// Empty, small, around 48 and 104 bytes, around 1 KiB, blocks, the whole pool, and more than the pool.
 INSTANTIATE_TEST_SUITE_P(Queue, QueueSizes,
                          ::testing::Values(0, 1, 8, 47, 48, 49, 103, 104, 105, 1023, 1024, 1025, 4096, 300'000,
                                            1 << 20, (1 << 20) + 1, 5 << 20));
 
-// Cores fetch lines in pairs; objects in shared memory files are less lucky.
+// Cores fetch lines in pairs. Objects that share a memory file are not aligned to pairs.
 TEST_F(QueueTest, slots_of_a_queue_with_a_file_of_its_own_are_pairs_of_lines) {
   const Queue queue(self, {.capacity = 3, .bytes = 1 << 20});
   const OpenObject open = self->open(queue.handle());
@@ -141,12 +141,12 @@ TEST_F(QueueTest, is_bounded_by_bytes_and_takes_more_when_some_are_freed) {
   EXPECT_EQ(queue.put("small ones still go", at_once), PutResult::put);
   Message message;
   ASSERT_EQ(queue.get(message), GetResult::got);
-  EXPECT_EQ(queue.put(half, at_once), PutResult::timed_out) << "the message still lies in the queue's memory";
+  EXPECT_EQ(queue.put(half, at_once), PutResult::timed_out) << "the message is still in the queue's memory";
   message = {};
   EXPECT_EQ(queue.put(half, at_once), PutResult::put);
 }
 
-TEST_F(QueueTest, one_message_larger_than_all_its_memory_may_wait_at_a_time) {
+TEST_F(QueueTest, one_message_larger_than_its_memory_can_wait_at_a_time) {
   Queue queue(self, {.capacity = 100, .bytes = 1 << 16, .in_flight = 0});
   const std::string large = text_of_size(1 << 20);
   const std::size_t before = session.table().slab_count();
@@ -160,10 +160,10 @@ TEST_F(QueueTest, one_message_larger_than_all_its_memory_may_wait_at_a_time) {
     EXPECT_EQ(queue.put(large, at_once), PutResult::put);
     ASSERT_EQ(queue.get(message), GetResult::got);
   }
-  EXPECT_EQ(session.table().slab_count(), before) << "each had an object of its own, which is gone";
+  EXPECT_EQ(session.table().slab_count(), before) << "the object of each message is freed";
 }
 
-TEST_F(QueueTest, close_lets_the_rest_out_and_nothing_in) {
+TEST_F(QueueTest, close_drains_the_queue_and_refuses_puts) {
   Queue queue(self);
   ASSERT_EQ(queue.put("last"), PutResult::put);
   Loan loan = queue.loan(5000);
@@ -172,7 +172,7 @@ TEST_F(QueueTest, close_lets_the_rest_out_and_nothing_in) {
   EXPECT_EQ(queue.put("late"), PutResult::closed);
   EXPECT_EQ(queue.put(text_of_size(5000)), PutResult::closed);
   EXPECT_EQ(queue.publish(loan), PutResult::closed);
-  EXPECT_TRUE(loan.is_open()) << "what was not put is still the caller's";
+  EXPECT_TRUE(loan.is_open()) << "a loan that was not put is still the caller's";
   EXPECT_FALSE(queue.loan(10).is_open());
   Message message;
   EXPECT_EQ(queue.get(message), GetResult::got);
@@ -195,7 +195,7 @@ TEST_F(QueueTest, close_ends_waits_on_both_sides) {
   putter.join();
 }
 
-TEST_F(QueueTest, many_at_once) {
+TEST_F(QueueTest, put_many_and_get_many_transfer_several) {
   Queue queue(self, {.capacity = 8, .bytes = 1 << 16, .in_flight = 0});
   std::vector<std::string> texts;
   std::vector<std::span<const std::byte>> spans;
@@ -281,14 +281,14 @@ TEST_F(QueueTest, a_delivery_is_done_once) {
   test::expect_error(Errc::invalid_argument, [&] { delivery.give_back(); });
 }
 
-TEST_F(QueueTest, options_that_cannot_be_are_refused_with_the_limits) {
+TEST_F(QueueTest, impossible_options_are_refused_with_the_limits) {
   test::expect_error(Errc::invalid_argument, [&] { Queue queue(self, {.capacity = 0}); });
   test::expect_error(Errc::invalid_argument, [&] { Queue queue(self, {.capacity = std::uint64_t{1} << 40U}); });
   test::expect_error(Errc::invalid_argument, [&] { Queue queue(self, {.bytes = std::uint64_t{1} << 50U}); });
   test::expect_error(Errc::invalid_argument, [&] { Queue queue(nullptr, QueueOptions{}); });
 }
 
-TEST_F(QueueTest, a_handle_of_something_else_or_of_nothing_is_refused) {
+TEST_F(QueueTest, a_handle_of_another_kind_or_of_no_object_is_refused) {
   const Queue queue(self);
   ObjectHandle handle = queue.handle();
   EXPECT_EQ(ObjectHandle::parse(handle.to_string()), handle);
@@ -312,7 +312,7 @@ TEST_F(QueueTest, many_threads_put_and_get_each_message_once) {
   constexpr int kEach = 2000;
   Queue queue(self, {.capacity = 7, .bytes = 1 << 18, .in_flight = 3});
   std::vector<std::atomic<int>> seen(kThreads * kEach);
-  std::vector<Queue> opened;  // by all before any of them can be done and gone
+  std::vector<Queue> opened;  // by all before any of them can finish
   for (int thread = 0; thread < kThreads; ++thread) opened.emplace_back(session.join(), queue.handle());
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {

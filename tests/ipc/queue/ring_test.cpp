@@ -17,7 +17,7 @@ constexpr Owner kProducer = 1;
 constexpr Owner kConsumer = 2;
 constexpr Owner kWitness = 3;
 
-// A ring of its own memory, with the cursors of one process.
+// A ring in private memory, with the cursors of one process.
 struct PrivateRing {
   explicit PrivateRing(std::uint64_t capacity)
       : slots(new RingSlot[capacity]()), ring(*head, slots.get(), capacity) {}
@@ -28,14 +28,14 @@ struct PrivateRing {
     return position;
   }
   std::optional<Position> read(Owner owner = kConsumer) {
-    ReadLook look;
-    return ring.claim_for_reading(cursors, owner, look);
+    ReadScan scan;
+    return ring.claim_for_reading(cursors, owner, scan);
   }
   void recover(Owner dead) const {
     ring.recover(dead, [](std::uint64_t, std::uint64_t) { return false; });
     ++head->returned_epoch;
   }
-  [[nodiscard]] SlotState state(Position position) const { return state_of(ring.slot(position).word.load()); }
+  [[nodiscard]] RingSlotState state(Position position) const { return state_of(ring.slot(position).word.load()); }
 
   std::unique_ptr<RingHead> head = std::make_unique<RingHead>();
   std::unique_ptr<RingSlot[]> slots;
@@ -45,7 +45,7 @@ struct PrivateRing {
 
 class RingOf : public ::testing::TestWithParam<std::uint64_t> {};
 
-TEST_P(RingOf, records_come_out_in_order_over_many_laps) {
+TEST_P(RingOf, records_stay_in_order_over_many_laps) {
   PrivateRing ring(GetParam());
   for (Position expected = 0; expected < GetParam() * 5 + 3; ++expected) {
     ASSERT_EQ(ring.write(), expected);
@@ -60,7 +60,7 @@ TEST_P(RingOf, holds_exactly_its_capacity) {
   EXPECT_EQ(ring.write(), std::nullopt);
   EXPECT_EQ(ring.ring.count(), GetParam());
   ASSERT_EQ(ring.read(), 0U);
-  EXPECT_EQ(ring.write(), std::nullopt) << "a record in somebody's hands still has its slot";
+  EXPECT_EQ(ring.write(), std::nullopt) << "a record that is being read still has its slot";
   ring.ring.finish(0, kConsumer);
   EXPECT_EQ(ring.write(), GetParam());
 }
@@ -86,20 +86,20 @@ INSTANTIATE_TEST_SUITE_P(Ring, RingOf, ::testing::Values(1, 2, 3, 7, 8, 100, 256
 
 TEST(Ring, laps_compare_cyclically) {
   constexpr std::uint64_t kLast = (std::uint64_t{1} << 48U) - 1;
-  EXPECT_EQ(laps_ahead(make_slot_word(5, SlotState::ready), 3), 2);
-  EXPECT_EQ(laps_ahead(make_slot_word(3, SlotState::ready), 5), -2);
-  EXPECT_EQ(laps_ahead(make_slot_word(0, SlotState::free), kLast), 1);
-  EXPECT_EQ(laps_ahead(make_slot_word(kLast, SlotState::free), kLast + 1), -1);
-  EXPECT_EQ(next_lap(make_slot_word(kLast, SlotState::reading, 7)), make_slot_word(0, SlotState::free));
+  EXPECT_EQ(laps_ahead(make_slot_word(5, RingSlotState::ready), 3), 2);
+  EXPECT_EQ(laps_ahead(make_slot_word(3, RingSlotState::ready), 5), -2);
+  EXPECT_EQ(laps_ahead(make_slot_word(0, RingSlotState::free), kLast), 1);
+  EXPECT_EQ(laps_ahead(make_slot_word(kLast, RingSlotState::free), kLast + 1), -1);
+  EXPECT_EQ(next_lap(make_slot_word(kLast, RingSlotState::reading, 7)), make_slot_word(0, RingSlotState::free));
 }
 
-TEST(Ring, goes_on_when_the_lap_in_the_word_wraps) {
+TEST(Ring, works_across_a_wrap_of_the_lap_in_the_word) {
   PrivateRing ring(2);
   constexpr Position kStart = ((Position{1} << 48U) - 1) * 2;  // the last lap that fits the word
   ring.cursors.write = kStart;
   ring.cursors.read = kStart;
   for (std::size_t slot = 0; slot < 2; ++slot)
-    ring.slots[slot].word = make_slot_word((Position{1} << 48U) - 1, SlotState::free);
+    ring.slots[slot].word = make_slot_word((Position{1} << 48U) - 1, RingSlotState::free);
   for (Position position = kStart; position < kStart + 7; ++position) {
     ASSERT_EQ(ring.write(), position);
     ASSERT_EQ(ring.read(), position);
@@ -107,16 +107,16 @@ TEST(Ring, goes_on_when_the_lap_in_the_word_wraps) {
   }
 }
 
-TEST(Ring, what_a_dead_producer_left_half_written_is_skipped) {
+TEST(Ring, a_record_half_written_by_a_dead_producer_is_skipped) {
   PrivateRing ring(4);
   ASSERT_EQ(ring.ring.claim_for_writing(ring.cursors, kProducer), 0U);
   ASSERT_EQ(ring.write(kWitness), 1U);
   EXPECT_EQ(ring.read(), std::nullopt) << "the first is not published yet";
   ring.recover(kProducer);
-  ReadLook look;
-  EXPECT_EQ(ring.ring.claim_for_reading(ring.cursors, kConsumer, look), 1U);
-  EXPECT_TRUE(look.has_freed);
-  EXPECT_EQ(ring.state(0), SlotState::free);
+  ReadScan scan;
+  EXPECT_EQ(ring.ring.claim_for_reading(ring.cursors, kConsumer, scan), 1U);
+  EXPECT_TRUE(scan.has_freed);
+  EXPECT_EQ(ring.state(0), RingSlotState::free);
 }
 
 TEST(Ring, an_abandoned_slot_is_skipped) {
@@ -127,7 +127,7 @@ TEST(Ring, an_abandoned_slot_is_skipped) {
   EXPECT_EQ(ring.read(), 1U);
 }
 
-TEST(Ring, what_a_dead_consumer_held_is_returned_under_the_same_position) {
+TEST(Ring, a_record_held_by_a_dead_consumer_is_returned_under_its_position) {
   PrivateRing ring(4);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(ring.write());
   ASSERT_EQ(ring.read(), 0U);
@@ -141,16 +141,16 @@ TEST(Ring, what_a_dead_consumer_held_is_returned_under_the_same_position) {
   EXPECT_EQ(ring.read(kWitness), 2U);
 }
 
-// A consumer that looked before the death steps over the slot afterwards: nothing may be lost by that.
+// A consumer that searched before the death passes the slot afterwards: nothing may be lost by that.
 TEST(Ring, a_late_step_past_a_returned_record_loses_nothing) {
   PrivateRing ring(4);
   ASSERT_TRUE(ring.write());
   ASSERT_EQ(ring.read(kConsumer), 0U);
   RingCursors late;
-  late.read = 1;  // as if it had seen slot 0 in the victim's hands
+  late.read = 1;  // as if it had seen slot 0 while the victim held it
   ring.recover(kConsumer);
-  ReadLook look;
-  EXPECT_EQ(ring.ring.claim_for_reading(late, kWitness, look), std::nullopt);
+  ReadScan scan;
+  EXPECT_EQ(ring.ring.claim_for_reading(late, kWitness, scan), std::nullopt);
   EXPECT_EQ(ring.ring.claim_returned(kWitness), 0U);
 }
 
@@ -159,45 +159,45 @@ TEST(Ring, recovery_frees_a_slot_whose_record_is_in_flight) {
   ASSERT_TRUE(ring.write());
   ASSERT_EQ(ring.read(), 0U);
   ring.ring.recover(kConsumer, [](std::uint64_t index, std::uint64_t lap) { return index == 0 && lap == 0; });
-  EXPECT_EQ(ring.state(0), SlotState::free);
+  EXPECT_EQ(ring.state(0), RingSlotState::free);
   EXPECT_FALSE(ring.ring.has_returned());
 }
 
-TEST(Ring, recovery_may_be_repeated_and_touches_nobody_else) {
+TEST(Ring, recovery_may_be_repeated_and_affects_nobody_else) {
   PrivateRing ring(4);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(ring.write());
   ASSERT_EQ(ring.read(), 0U);
   ASSERT_EQ(ring.read(kWitness), 1U);
   for (int i = 0; i < 3; ++i) ring.recover(kConsumer);
-  EXPECT_EQ(ring.state(0), SlotState::returned);
-  EXPECT_EQ(ring.state(1), SlotState::reading);
-  EXPECT_EQ(ring.state(2), SlotState::ready);
+  EXPECT_EQ(ring.state(0), RingSlotState::returned);
+  EXPECT_EQ(ring.state(1), RingSlotState::reading);
+  EXPECT_EQ(ring.state(2), RingSlotState::ready);
 }
 
-TEST(Ring, who_was_taken_for_dead_while_alive_is_told) {
+TEST(Ring, a_living_participant_declared_dead_gets_an_error) {
   PrivateRing ring(2);
   ASSERT_TRUE(ring.write());
   ASSERT_EQ(ring.read(), 0U);
   ring.recover(kConsumer);
   test::expect_error(Errc::internal, [&] { ring.ring.finish(0, kConsumer); });
-  EXPECT_EQ(ring.state(0), SlotState::returned) << "the refused change must change nothing";
+  EXPECT_EQ(ring.state(0), RingSlotState::returned) << "the refused change must change nothing";
 }
 
-TEST(Ring, words_that_make_no_sense_are_an_error_and_not_a_hang) {
+TEST(Ring, invalid_words_are_an_error_not_a_hang) {
   PrivateRing ring(2);
   for (std::size_t slot = 0; slot < 2; ++slot)
-    ring.slots[slot].word = make_slot_word(0, static_cast<SlotState>(7), 9);
+    ring.slots[slot].word = make_slot_word(0, static_cast<RingSlotState>(7), 9);
   EXPECT_EQ(ring.ring.claim_returned(kConsumer), std::nullopt);
   test::expect_error(Errc::corrupt, [&] {
     for (;;) {
-      ring.slots[0].word = make_slot_word(ring.ring.lap_of(ring.cursors.read.load()), static_cast<SlotState>(7));
+      ring.slots[0].word = make_slot_word(ring.ring.lap_of(ring.cursors.read.load()), static_cast<RingSlotState>(7));
       ring.slots[1].word = ring.slots[0].word.load();
       if (!ring.read()) throw Error(Errc::corrupt, "nothing to read, which is an answer too");
     }
   });
 }
 
-TEST(Ring, looking_for_a_record_takes_nothing) {
+TEST(Ring, has_record_takes_nothing) {
   PrivateRing ring(3);
   EXPECT_FALSE(ring.ring.has_record(ring.cursors));
   ASSERT_TRUE(ring.write());

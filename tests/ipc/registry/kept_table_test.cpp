@@ -1,4 +1,4 @@
-// What a session keeps under names: the keeper's table, and the leases on their way to it and back.
+// The entries of a session: the keeper's table, and the way of leases to it and back.
 #include "ipc/registry/kept_table.hpp"
 
 #include <array>
@@ -14,7 +14,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/mapping.hpp"
 #include "ipc/ledger/keepable_leases.hpp"
-#include "ipc/ledger/slab_book.hpp"
+#include "ipc/ledger/open_ledger.hpp"
 #include "ipc/object/object_layout.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
@@ -37,8 +37,8 @@ std::vector<Lease> list(Leases... leases) {
 
 class KeptTableTest : public ::testing::Test {
  protected:
-  static std::shared_ptr<SlabBook> make_slab(const std::shared_ptr<Membership>& membership) {
-    return SlabBook::make(membership, kSlabBytes, make_memory_file("slab of a test", kSlabBytes));
+  static std::shared_ptr<OpenLedger> make_slab(const std::shared_ptr<Membership>& membership) {
+    return OpenLedger::make(membership, kSlabBytes, make_memory_file("slab of a test", kSlabBytes));
   }
   // As a session does it.
   void keep(const std::string& name, std::vector<Lease>& leases, const std::shared_ptr<Membership>& who) {
@@ -52,7 +52,7 @@ class KeptTableTest : public ::testing::Test {
   Recalled recall(const std::string& name, const std::shared_ptr<Membership>& who) {
     return recall_leases(who, [&] { return table_.find(name); });
   }
-  // Everything of the slab as its ledger says.
+  // The usage of the slab according to its ledger.
   [[nodiscard]] LedgerUsage usage() const { return slab_->ledger().usage(*maker_).value(); }
   [[nodiscard]] std::uint64_t kept_leases() const {
     const LedgerUsage all = usage();
@@ -64,16 +64,16 @@ class KeptTableTest : public ::testing::Test {
   KeptTable table_{session_.table()};
   std::shared_ptr<Membership> maker_ = session_.join();
   std::shared_ptr<Membership> other_ = session_.join();
-  std::shared_ptr<SlabBook> slab_ = make_slab(maker_);
+  std::shared_ptr<OpenLedger> slab_ = make_slab(maker_);
 };
 
-TEST_F(KeptTableTest, what_is_kept_is_the_session_s_and_comes_back_to_whoever_recalls_it) {
+TEST_F(KeptTableTest, entry_belongs_to_the_session_and_anybody_can_recall_it) {
   auto leases = list(slab_->allocate(1000), slab_->allocate(5000));
   const std::array offsets = {leases[0].offset(), leases[1].offset()};
   keep("weights", leases, maker_);
   EXPECT_FALSE(leases[0].is_open() || leases[1].is_open());
   EXPECT_EQ(kept_leases(), 2U);
-  EXPECT_EQ(usage().holders.size(), 1U) << "nobody else has any";
+  EXPECT_EQ(usage().holders.size(), 1U) << "no participant has any";
   for (const auto& who : {maker_, other_, other_}) {
     const Recalled recalled = recall("weights", who);
     EXPECT_EQ(std::memcmp(recalled.record.data(), "weights", 7), 0);
@@ -83,35 +83,36 @@ TEST_F(KeptTableTest, what_is_kept_is_the_session_s_and_comes_back_to_whoever_re
     EXPECT_EQ(recalled.leases[1].bytes(), 5120U);
     EXPECT_EQ(usage().holders.at(who->self()).leases, 2U);
   }
-  EXPECT_EQ(kept_leases(), 2U) << "it stays kept";
-  EXPECT_EQ(usage().holders.size(), 1U) << "what was recalled is released";
+  EXPECT_EQ(kept_leases(), 2U) << "the entry stays";
+  EXPECT_EQ(usage().holders.size(), 1U) << "the recalled leases are released";
 }
 
-TEST_F(KeptTableTest, it_stays_when_everybody_is_dead_and_goes_when_it_is_dropped) {
+TEST_F(KeptTableTest, entry_outlives_all_participants_until_it_is_dropped) {
   keep("weights", list(slab_->allocate(1000)));
   const ObjectHandle handle = slab_->object().handle();
   const Owner dead = maker_->self();
   slab_.reset();
   maker_.reset();
-  session_.bury(dead);
+  session_.recover(dead);
   EXPECT_EQ(session_.table().file_count(), 1U);
   {
     const Recalled recalled = recall("weights", other_);
     EXPECT_EQ(recalled.leases.at(0).slab(), handle);
     table_.drop("weights");
-    EXPECT_EQ(SlabBook::open(other_, handle)->ledger().used_blocks(), 1U) << "who recalled it has it";
+    EXPECT_EQ(OpenLedger::open(other_, handle)->ledger().used_blocks(), 1U)
+        << "the participant that recalled it has it";
     EXPECT_EQ(session_.table().file_count(), 1U);
   }
   EXPECT_EQ(session_.table().file_count(), 0U) << "the slab goes with the last lease";
 }
 
-TEST_F(KeptTableTest, slab_that_nobody_has_open_goes_with_what_was_kept_in_it) {
+TEST_F(KeptTableTest, slab_without_openers_goes_with_its_last_entry) {
   keep("one", list(slab_->allocate(1000), slab_->allocate(1000)));
   keep("two", list(slab_->allocate(1000)));
   slab_.reset();
   EXPECT_EQ(session_.table().file_count(), 1U);
   table_.drop("one");
-  EXPECT_EQ(session_.table().file_count(), 1U) << "needed by the other";
+  EXPECT_EQ(session_.table().file_count(), 1U) << "the other entry needs it";
   table_.drop("two");
   EXPECT_EQ(session_.table().file_count(), 0U);
   EXPECT_EQ(session_.table().size(), 0U);
@@ -122,11 +123,11 @@ TEST_F(KeptTableTest, name_that_exists_is_replaced_and_its_leases_end) {
   keep("weights", list(first.share()));
   keep("weights", list(slab_->allocate(2000), slab_->allocate(3000)));
   EXPECT_EQ(kept_leases(), 2U);
-  EXPECT_EQ(usage().blocks, 3U) << "with the one that is still held";
+  EXPECT_EQ(usage().blocks, 3U) << "with the one still held";
   EXPECT_EQ(table_.find("weights").info.bytes, 2048U + 3072U);
   EXPECT_EQ(table_.next("")->info.leases, 2U);
   EXPECT_EQ(table_.next("weights"), nullptr);
-  // The same block again, by a lease that was recalled: it is never without one.
+  // Keeps the same block again by a recalled lease: it is never without a lease.
   auto same = recall("weights", maker_).leases;
   keep("weights", std::move(same));
   EXPECT_EQ(kept_leases(), 2U);
@@ -140,7 +141,7 @@ TEST_F(KeptTableTest, record_without_leases_can_be_kept) {
   EXPECT_EQ(table_.next(""), nullptr);
 }
 
-TEST_F(KeptTableTest, info_is_told_in_the_order_of_names) {
+TEST_F(KeptTableTest, info_is_in_the_order_of_names) {
   const auto before = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   const Lease block = slab_->allocate(1000);
   keep("b", list(block.share(), block.share()));
@@ -157,26 +158,27 @@ TEST_F(KeptTableTest, info_is_told_in_the_order_of_names) {
   EXPECT_EQ(table_.next("b"), nullptr);
 }
 
-TEST_F(KeptTableTest, leases_of_others_are_refused_and_everything_is_turned_back) {
+TEST_F(KeptTableTest, leases_of_others_are_refused_and_all_is_rolled_back) {
   auto leases = list(slab_->allocate(1000), slab_->allocate(1000), slab_->allocate(1000));
   KeptEntry entry = make_kept_entry("mine", {}, "");
   entry.leases = KeepableLeases(leases, *maker_).names();
-  expect_error(Errc::invalid_argument, [&] { table_.keep(entry, maker_->self()); }, {"participant 1's", "not sent"});
-  for (Lease& lease : leases) ASSERT_TRUE(SlabBook::offer(lease));
-  expect_error(Errc::invalid_argument, [&] { table_.keep(entry, other_->self()); }, {"participant 2's"});
-  // One that is named twice is not there the second time.
+  expect_error(Errc::invalid_argument, [&] { table_.keep(entry, maker_->self()); },
+               {"participant 1 does not hold", "not sent"});
+  for (Lease& lease : leases) ASSERT_TRUE(OpenLedger::offer(lease));
+  expect_error(Errc::invalid_argument, [&] { table_.keep(entry, other_->self()); }, {"participant 2 does not hold"});
+  // A lease named twice is no longer available the second time.
   const std::string first = fmt::format("lease {} of slab:", entry.leases[0].lease.index);
   entry.leases[2] = entry.leases[0];
   expect_error(Errc::invalid_argument, [&] { table_.keep(entry, maker_->self()); }, {first});
-  for (const Lease& lease : leases) EXPECT_TRUE(SlabBook::stop_offering(lease)) << "as it was offered";
+  for (const Lease& lease : leases) EXPECT_TRUE(OpenLedger::stop_offering(lease)) << "it is still offered";
   EXPECT_EQ(kept_leases(), 0U);
   EXPECT_EQ(table_.next(""), nullptr);
   leases.clear();
   slab_.reset();
-  EXPECT_EQ(session_.table().file_count(), 0U) << "the table has not kept it open";
+  EXPECT_EQ(session_.table().file_count(), 0U) << "the table no longer has it open";
 }
 
-TEST_F(KeptTableTest, nonsense_names_of_leases_are_errors) {
+TEST_F(KeptTableTest, invalid_names_of_leases_are_errors) {
   KeptEntry entry = make_kept_entry("x", {}, "");
   const ObjectHandle slab = slab_->object().handle();
   entry.leases = {{.slab = slab, .lease = {.index = 1U << 30U, .generation = 0}}};
@@ -195,20 +197,20 @@ TEST_F(KeptTableTest, nonsense_names_of_leases_are_errors) {
   maker_->close(event.handle);
 }
 
-TEST_F(KeptTableTest, there_are_so_many_names_and_no_more) {
+TEST_F(KeptTableTest, number_of_names_is_limited) {
   for (std::size_t number = 0; number < kMostKept; ++number) {
     table_.keep(make_kept_entry(fmt::format("n{}", number), {}, ""), 1);
   }
   auto leases = list(slab_->allocate(1000));
-  expect_error(Errc::limit_reached, [&] { keep("one more", leases, maker_); }, {"4096", "drop what"});
+  expect_error(Errc::limit_reached, [&] { keep("one more", leases, maker_); }, {"4096", "drop names"});
   EXPECT_TRUE(leases[0].is_open());
-  EXPECT_EQ(usage().holders.at(maker_->self()).leases, 1U) << "it is the caller's as before";
-  EXPECT_NO_THROW(keep("n17", leases, maker_)) << "replacing needs no room";
+  EXPECT_EQ(usage().holders.at(maker_->self()).leases, 1U) << "it is still the caller's";
+  EXPECT_NO_THROW(keep("n17", leases, maker_)) << "replacing an entry needs no room";
   table_.drop("n18");
   EXPECT_NO_THROW(keep("one more", {}));
 }
 
-TEST_F(KeptTableTest, unknown_name_is_told_with_those_that_are_like_it) {
+TEST_F(KeptTableTest, unknown_name_is_an_error_with_similar_names) {
   expect_error(Errc::not_found, [&] { std::ignore = table_.find("weights"); },
                {"nothing is kept under 'weights'", "the session keeps nothing", "drover session show"});
   for (const char* const name : {"weights", "bias", "optimizer", "zebra", "weights_2"}) keep(name, {});
@@ -216,8 +218,8 @@ TEST_F(KeptTableTest, unknown_name_is_told_with_those_that_are_like_it) {
   expect_error(Errc::not_found, [&] { std::ignore = table_.find(""); }, {"and 2 more"});
 }
 
-// The answer came too late, or not at all: the ledger says what was done.
-TEST_F(KeptTableTest, lost_answer_does_not_hide_what_was_done) {
+// The reply was late or lost: the ledger has the outcome.
+TEST_F(KeptTableTest, lost_reply_does_not_hide_the_outcome) {
   auto leases = list(slab_->allocate(1000), slab_->allocate(1000));
   const KeepableLeases keepable(leases, *maker_);
   KeptEntry entry = make_kept_entry("weights", {}, "");
@@ -225,7 +227,7 @@ TEST_F(KeptTableTest, lost_answer_does_not_hide_what_was_done) {
   const auto lose = [] { throw Error(Errc::timed_out, "no answer"); };
   expect_error(Errc::timed_out, [&] { keepable.offer(lose); });
   EXPECT_EQ(usage().holders.at(maker_->self()).leases, 2U);
-  expect_error(Errc::invalid_argument, [&] { table_.keep(entry, maker_->self()); }, {"not participant"});  // too late
+  expect_error(Errc::invalid_argument, [&] { table_.keep(entry, maker_->self()); }, {"does not hold"});  // too late
   EXPECT_NO_THROW(keepable.offer([&] {
     table_.keep(entry, maker_->self());
     lose();
@@ -241,7 +243,7 @@ TEST_F(KeptTableTest, lease_that_ended_under_its_owner_is_not_offered) {
   const KeepableLeases keepable(leases, *maker_);
   slab_->ledger().release(keepable.names()[1].lease, maker_->self(), *maker_);
   expect_error(Errc::not_found, [&] { keepable.offer([] { FAIL() << "the keeper is not asked"; }); }, {"lease 1"});
-  EXPECT_EQ(usage().holders.at(maker_->self()).leases, 1U) << "the other one was taken back";
+  EXPECT_EQ(usage().holders.at(maker_->self()).leases, 1U) << "the offer of the other one was withdrawn";
   const test::CapturedLog log;
   leases.clear();
 }
@@ -260,10 +262,10 @@ TEST_F(KeptTableTest, recall_that_races_with_a_drop_or_a_replacement_never_gets_
   expect_error(Errc::not_found, [&] { std::ignore = recall_leases(other_, ask); }, {"nothing is kept"});
   EXPECT_EQ(asked, 2);
   expect_error(Errc::corrupt, [&] { std::ignore = recall_leases(other_, [&] { return old; }); }, {"have ended"});
-  EXPECT_EQ(usage().holders.size(), 1U) << "nothing was left with who tried";
+  EXPECT_EQ(usage().holders.size(), 1U) << "the failed recall left nothing behind";
 }
 
-TEST_F(KeptTableTest, keeper_waits_for_nobody_who_stands_still_in_the_ledger) {
+TEST_F(KeptTableTest, keeper_does_not_wait_for_a_stopped_holder_of_the_ledger) {
   keep("weights", list(slab_->allocate(1000)));
   auto more = list(slab_->allocate(1000));
   std::byte* const layout = layout_of(slab_->object().data());
@@ -277,7 +279,7 @@ TEST_F(KeptTableTest, keeper_waits_for_nobody_who_stands_still_in_the_ledger) {
   EXPECT_EQ(usage().blocks, 0U) << "freed by the next user";
 }
 
-TEST_F(KeptTableTest, spoilt_ledger_does_not_stop_the_keeper) {
+TEST_F(KeptTableTest, corrupt_ledger_does_not_stop_the_keeper) {
   keep("weights", list(slab_->allocate(1000)));
   const ObjectHandle handle = slab_->object().handle();
   slab_.reset();
@@ -288,21 +290,21 @@ TEST_F(KeptTableTest, spoilt_ledger_does_not_stop_the_keeper) {
   EXPECT_EQ(session_.table().file_count(), 0U);
 }
 
-TEST_F(KeptTableTest, deaths_of_participants_do_not_touch_what_is_kept) {
+TEST_F(KeptTableTest, deaths_of_participants_do_not_affect_entries) {
   keep("weights", list(slab_->allocate(1000)));
   const SentLease kept = table_.find("weights").leases.at(0);
   auto offered = list(slab_->allocate(2000));
-  ASSERT_TRUE(SlabBook::offer(offered[0]));  // and dies before the keeper has looked
+  ASSERT_TRUE(OpenLedger::offer(offered[0]));  // and dies before the keeper takes it
   const Owner dead = maker_->self();
-  const auto still_open = SlabBook::open(other_, kept.slab);
+  const auto still_open = OpenLedger::open(other_, kept.slab);
   session_.table().depart(dead, 1234);
   EXPECT_EQ(still_open->ledger().holder_of(kept.lease), kKept);
-  EXPECT_EQ(still_open->ledger().usage(*other_)->blocks, 1U) << "what was only offered has ended";
+  EXPECT_EQ(still_open->ledger().usage(*other_)->blocks, 1U) << "the lease that was only offered has ended";
   const test::CapturedLog log;
   offered.clear();
 }
 
-TEST(KeptEntry, limits_are_told) {
+TEST(KeptEntry, limits_are_in_the_error) {
   const std::vector<std::byte> record(kMostKeptRecordBytes + 1);
   const auto make = [&](const std::string& name, std::size_t record_bytes, const std::string& description) {
     return make_kept_entry(name, std::span(record).first(record_bytes), description);
@@ -314,14 +316,14 @@ TEST(KeptEntry, limits_are_told) {
   expect_error(Errc::invalid_argument, [&] { make("", 0, ""); }, {"0 bytes", "1 to 128 bytes"});
   expect_error(Errc::invalid_argument, [&] { make(std::string(129, 'n'), 0, ""); }, {"129 bytes"});
   expect_error(Errc::invalid_argument, [&] { make("two\nlines", 0, ""); }, {"control characters"});
-  expect_error(Errc::invalid_argument, [&] { make("n", 1025, ""); }, {"'n'", "1025", "at most 1024"});
+  expect_error(Errc::invalid_argument, [&] { make("n", 1025, ""); }, {"'n'", "1025", "limit is 1024"});
   expect_error(Errc::invalid_argument, [&] { make("n", 0, std::string(257, 'd')); }, {"257", "one line"});
   expect_error(Errc::invalid_argument, [&] { make("n", 0, "\033[31m"); }, {"control characters"});
 }
 
-TEST_F(KeptTableTest, leases_that_cannot_be_kept_are_refused_before_anything_happens) {
+TEST_F(KeptTableTest, invalid_leases_are_refused_without_side_effects) {
   std::vector<Lease> empty(1);
-  expect_error(Errc::invalid_argument, [&] { keep("x", empty, maker_); }, {"claims nothing"});
+  expect_error(Errc::invalid_argument, [&] { keep("x", empty, maker_); }, {"empty lease"});
   auto mine = list(slab_->allocate(1000));
   expect_error(Errc::invalid_argument, [&] { keep("x", mine, other_); }, {"another session"});
   std::vector<Lease> many;
@@ -330,7 +332,7 @@ TEST_F(KeptTableTest, leases_that_cannot_be_kept_are_refused_before_anything_hap
   EXPECT_EQ(usage().holders.at(maker_->self()).leases, 34U);
 }
 
-TEST_F(KeptTableTest, where_nobody_keeps_it_is_an_error) {
+TEST_F(KeptTableTest, membership_without_a_keeper_refuses) {
   auto leases = list(slab_->allocate(1000));
   expect_error(Errc::unsupported, [&] { maker_->keep("x", {}, "", leases); }, {"'x'", "in a Session"});
   expect_error(Errc::unsupported, [&] { std::ignore = maker_->recall("x"); });

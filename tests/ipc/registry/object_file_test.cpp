@@ -1,4 +1,4 @@
-// Objects with a file, as the table of the keeper holds them.
+// Objects with a file in the keeper's table.
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ bool is_held(const std::string& label) {
   return false;
 }
 
-// A file that only the table has.
+// A file that only the table has open.
 Fd labelled_file(const std::string& label) { return make_memory_file(label, 4096); }
 
 TEST(ObjectFile, is_held_until_the_last_opening_ends) {
@@ -47,7 +47,7 @@ TEST(ObjectFile, is_held_until_the_last_opening_ends) {
   EXPECT_TRUE(table.file_of(handle, 1).is_open());
   table.open(handle, 2);
   table.depart(1, 1234);
-  EXPECT_TRUE(table.file_of(handle, 2).is_open()) << "its maker is dead, and another has it open";
+  EXPECT_TRUE(table.file_of(handle, 2).is_open()) << "its maker is dead, but another participant has it open";
   EXPECT_TRUE(is_held("held"));
   table.close(handle, 2);
   EXPECT_FALSE(is_held("held"));
@@ -56,7 +56,7 @@ TEST(ObjectFile, is_held_until_the_last_opening_ends) {
   test::expect_error(Errc::not_found, [&] { std::ignore = table.file_of(handle, 2); }, {handle.to_string()});
 }
 
-TEST(ObjectFile, goes_with_the_death_of_the_last_opener) {
+TEST(ObjectFile, is_freed_at_the_death_of_the_last_opener) {
   ObjectTable table;
   const ObjectHandle keep = table.create(kEvent, 2, 0);
   table.create(slab_spec(4096), 1, 0, labelled_file("lonely"));
@@ -66,12 +66,12 @@ TEST(ObjectFile, goes_with_the_death_of_the_last_opener) {
   table.close(keep, 2);
 }
 
-TEST(ObjectFile, is_given_only_to_who_has_the_object_open) {
+TEST(ObjectFile, is_given_only_to_participants_with_the_object_open) {
   ObjectTable table;
   const ObjectHandle slab = table.create(slab_spec(4096), 1, 0, labelled_file("mine"));
   const ObjectHandle event = table.create(kEvent, 1, 0);
   test::expect_error(Errc::invalid_argument, [&] { std::ignore = table.file_of(slab, 2); },
-                     {"participant 2 has not opened", "open the object first"});
+                     {"participant 2", "has not opened", "open the object first"});
   test::expect_error(Errc::not_found, [&] { std::ignore = table.file_of(event, 1); }, {"has no file"});
   ObjectHandle other = slab;
   other.offset += 64;
@@ -81,7 +81,7 @@ TEST(ObjectFile, is_given_only_to_who_has_the_object_open) {
 TEST(ObjectFile, kind_and_file_must_fit) {
   ObjectTable table;
   test::expect_error(Errc::invalid_argument, [&] { table.create(slab_spec(4096), 1, 0); },
-                     {"kind slab", "without the file"});
+                     {"kind slab", "without a file"});
   test::expect_error(Errc::invalid_argument, [&] { table.create(kEvent, 1, 0, labelled_file("refused")); },
                      {"kind event", "with a file"});
   EXPECT_FALSE(is_held("refused"));
@@ -89,7 +89,7 @@ TEST(ObjectFile, kind_and_file_must_fit) {
   EXPECT_EQ(table.bytes(), 0U);
 }
 
-TEST(ObjectFile, spoilt_ledger_does_not_keep_its_slab) {
+TEST(ObjectFile, corrupt_ledger_does_not_keep_its_slab_alive) {
   ObjectTable table;
   const ObjectHandle slab = table.create(slab_spec(4096), 1, 0, labelled_file("spoilt"));
   const auto& memory = table.slab(slab.slab).memory;
@@ -111,7 +111,7 @@ TEST(ObjectFile, participant_gets_descriptors_of_its_own) {
   test::expect_error(Errc::invalid_argument, [&] { std::ignore = other->file_of(made.handle); });
   std::ignore = other->open(made.handle);
   maker->close(made.handle);
-  session.bury(maker->self());
+  session.recover(maker->self());
   EXPECT_EQ(Mapping::shared(other->file_of(made.handle), 4096).bytes()[3], std::byte{33});
   other->close(made.handle);
   EXPECT_FALSE(is_held("own"));

@@ -39,7 +39,7 @@ TEST(ObjectTable, small_objects_share_a_memory_file_and_large_ones_have_their_ow
   EXPECT_EQ(table.bytes(), 0U);
 }
 
-TEST(ObjectTable, freed_places_are_used_again_under_another_generation) {
+TEST(ObjectTable, freed_ranges_are_reused_under_another_generation) {
   ObjectTable table;
   const ObjectHandle keep = table.create(kEventObject, 1, 0);
   const ObjectHandle first = table.create(kEventObject, 1, 0);
@@ -87,7 +87,7 @@ TEST(ObjectTable, a_kind_that_does_not_exist_is_refused) {
   EXPECT_EQ(table.size(), 0U);
 }
 
-TEST(ObjectTable, what_spoilt_memory_does_to_recovery_is_logged_and_others_are_recovered) {
+TEST(ObjectTable, failure_of_recovery_in_corrupt_memory_is_logged_and_others_are_recovered) {
   TestSession session;
   const auto self = session.join();
   Queue queue(self, {.capacity = 4, .bytes = 1 << 16, .in_flight = 1});
@@ -96,7 +96,7 @@ TEST(ObjectTable, what_spoilt_memory_does_to_recovery_is_logged_and_others_are_r
   for (std::size_t i = sizeof(ObjectHeader); i < slab.memory.size(); i += 97) {
     slab.memory.data()[i] = static_cast<std::byte>(i * 31);
   }
-  session.bury(9);
+  session.recover(9);
   event.set();
   EXPECT_TRUE(event.is_set());
 }
@@ -112,7 +112,7 @@ TEST(ObjectTable, a_queue_takes_its_overflow_objects_with_it) {
   EXPECT_EQ(session.table().size(), 0U);
 }
 
-// Rows of the crash table of Queue that need objects made by the dead.
+// Rows of the crash table of Queue that need objects of the dead.
 TEST(ObjectTable, an_overflow_object_outlives_its_maker_while_a_record_refers_to_it) {
   TestSession session;
   const auto self = session.join();
@@ -122,7 +122,7 @@ TEST(ObjectTable, an_overflow_object_outlives_its_maker_while_a_record_refers_to
     Queue theirs(maker, queue.handle());
     ASSERT_EQ(theirs.put(std::string(1 << 20, 'x')), PutResult::put);
   }
-  session.bury(maker->self());
+  session.recover(maker->self());
   Message message;
   ASSERT_EQ(queue.get(message), GetResult::got);
   EXPECT_EQ(message.bytes().size(), std::size_t{1} << 20U);
@@ -130,25 +130,25 @@ TEST(ObjectTable, an_overflow_object_outlives_its_maker_while_a_record_refers_to
   EXPECT_EQ(session.table().size(), 1U);
 }
 
-TEST(ObjectTable, an_overflow_object_that_no_record_refers_to_goes_with_its_maker_or_reader) {
+TEST(ObjectTable, an_unreferenced_overflow_object_goes_with_its_maker_or_reader) {
   TestSession session;
   const auto self = session.join();
   Queue queue(self, {.capacity = 4, .bytes = 1 << 16, .in_flight = 1});
   const ObjectSpec overflow{.kind = ObjectKind::overflow, .parameters = {1 << 20, queue.handle().generation}};
   session.table().create(overflow, 7, 0);  // killed before it published
-  session.bury(7);
+  session.recover(7);
   EXPECT_EQ(session.table().size(), 1U);
   ASSERT_EQ(queue.put(std::string(1 << 20, 'x')), PutResult::put);
   const auto reader = session.join();
   auto* const never_freed = new Message;  // as a killed process leaves it
   Queue theirs(reader, queue.handle());
   ASSERT_EQ(theirs.get(*never_freed), GetResult::got);
-  session.bury(reader->self());
+  session.recover(reader->self());
   EXPECT_EQ(session.table().size(), 1U);
   delete never_freed;
 }
 
-TEST(Membership, a_forked_child_is_no_participant) {
+TEST(Membership, a_forked_child_is_not_a_participant) {
   TestSession session;
   const auto self = session.join();
   Queue queue(self);
@@ -168,7 +168,7 @@ TEST(Membership, a_forked_child_is_no_participant) {
   EXPECT_EQ(queue.put("from the parent"), PutResult::put);
 }
 
-TEST(ObjectHandle, text_that_is_no_handle_is_refused) {
+TEST(ObjectHandle, text_that_is_not_a_handle_is_refused) {
   for (const char* text : {"", "queue", "queue:", "queue:1:2", "queue:1:2:3:4", "queue:1:2:x", "queue:-1:2:3",
                            "sofa:1:2:3", "queue:1:2:99999999999999999999999", " queue:1:2:3"}) {
     test::expect_error(Errc::invalid_argument, [&] { std::ignore = ObjectHandle::parse(text); });

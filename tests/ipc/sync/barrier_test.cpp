@@ -43,14 +43,14 @@ TEST(Barrier, of_one_party_never_waits) {
   EXPECT_EQ(barrier.waiting(), 0U);
 }
 
-TEST(Barrier, number_of_parties_that_can_not_be_is_refused) {
+TEST(Barrier, impossible_number_of_parties_is_refused) {
   TestSession session;
   const auto membership = session.join();
-  expect_error(Errc::invalid_argument, [&] { const Barrier none(membership, 0); }, {"from 1 to 65535"});
+  expect_error(Errc::invalid_argument, [&] { const Barrier none(membership, 0); }, {"1 to 65535"});
   expect_error(Errc::invalid_argument, [&] { const Barrier many(membership, Barrier::kMostParties + 1); });
 }
 
-// The numbers are no atomics: the thread sanitizer sees whether the barrier orders them.
+// The numbers are not atomic: the thread sanitizer checks that the barrier orders them.
 TEST(Barrier, threads_pass_together_round_after_round) {
   constexpr std::size_t kParties = 4;
   constexpr int kTurns = 100;
@@ -66,13 +66,13 @@ TEST(Barrier, threads_pass_together_round_after_round) {
       ASSERT_TRUE(result.is_passed());
       if (result.is_leader()) ++leaders;
       for (const int theirs : turns) ASSERT_EQ(theirs, turn);
-      ASSERT_TRUE(mine.wait(patient()).is_passed());  // all have looked
+      ASSERT_TRUE(mine.wait(patient()).is_passed());  // all have checked
     }
   });
   EXPECT_EQ(leaders, kTurns);
 }
 
-TEST(Barrier, each_of_a_round_gets_an_index_of_its_own) {
+TEST(Barrier, each_party_of_a_round_gets_its_own_index) {
   TestSession session;
   const Barrier barrier(session.join(), 5);
   Mutex mutex;
@@ -86,7 +86,7 @@ TEST(Barrier, each_of_a_round_gets_an_index_of_its_own) {
   EXPECT_EQ(indexes, (std::set<std::uint32_t>{0, 1, 2, 3, 4}));
 }
 
-// More threads than parties: rounds follow each other before a slow one has looked, and still it has passed.
+// More threads than parties: later rounds end before a slow party checks, and it still has passed.
 TEST(Barrier, more_threads_than_parties_all_pass) {
   TestSession session;
   const Barrier barrier(session.join(), 2);
@@ -103,7 +103,7 @@ TEST(Barrier, more_threads_than_parties_all_pass) {
   EXPECT_GE(passed, 4 * kEach);
 }
 
-TEST(Barrier, one_that_gives_up_breaks_it_for_all) {
+TEST(Barrier, party_that_times_out_breaks_it_for_all) {
   TestSession session;
   Barrier barrier(session.join(), 3);
   std::thread waiter([membership = session.join(), handle = barrier.handle()] {
@@ -119,7 +119,7 @@ TEST(Barrier, one_that_gives_up_breaks_it_for_all) {
   EXPECT_EQ(barrier.last_lost(), 0);
 }
 
-TEST(Barrier, abort_breaks_it_until_it_is_reset) {
+TEST(Barrier, abort_breaks_it_until_reset) {
   TestSession session;
   Barrier barrier(session.join(), 2);
   std::thread waiter([membership = session.join(), handle = barrier.handle()] {
@@ -140,7 +140,7 @@ TEST(Barrier, abort_breaks_it_until_it_is_reset) {
   other.join();
 }
 
-TEST(Barrier, reset_sends_away_who_waits) {
+TEST(Barrier, reset_ends_current_waits) {
   TestSession session;
   Barrier barrier(session.join(), 2);
   std::thread waiter([membership = session.join(), handle = barrier.handle()] {
@@ -154,7 +154,7 @@ TEST(Barrier, reset_sends_away_who_waits) {
   EXPECT_EQ(barrier.waiting(), 0U);
 }
 
-TEST(Barrier, can_be_closed_in_order_and_moved_without_breaking) {
+TEST(Barrier, orderly_close_and_move_do_not_break_it) {
   TestSession session;
   Barrier barrier(session.join(), 1);
   {
@@ -166,7 +166,7 @@ TEST(Barrier, can_be_closed_in_order_and_moved_without_breaking) {
   {
     const Barrier theirs(leaver, moved.handle());
   }
-  session.bury(leaver->self());
+  session.recover(leaver->self());
   EXPECT_FALSE(moved.is_broken());
 }
 
@@ -178,7 +178,7 @@ TEST(Barrier, waiting_ends_with_an_error_when_the_session_is_over) {
   ender.join();
 }
 
-TEST(Barrier, closed_by_an_exception_is_broken_for_those_who_wait) {
+TEST(Barrier, closing_it_during_unwinding_breaks_it_for_the_waiters) {
   TestSession session;
   Barrier barrier(session.join(), 2);
   std::thread failing([membership = session.join(), handle = barrier.handle()] {
@@ -194,8 +194,8 @@ TEST(Barrier, closed_by_an_exception_is_broken_for_those_who_wait) {
   EXPECT_EQ(barrier.last_lost(), 0);
 }
 
-// As a destructor does that uses a barrier.
-TEST(Barrier, opened_and_closed_while_an_exception_is_on_its_way_is_whole) {
+// Like a destructor that uses a barrier.
+TEST(Barrier, opening_and_closing_it_during_unwinding_does_not_break_it) {
   TestSession session;
   const auto membership = session.join();
   Barrier barrier(session.join(), 1);
@@ -224,7 +224,7 @@ TEST(BarrierWord, keeps_every_part_at_its_limits) {
   EXPECT_EQ(again.next(true).history, 0x4B5);
 }
 
-TEST(BarrierWord, tells_what_became_of_earlier_rounds_also_across_the_largest_number) {
+TEST(BarrierWord, knows_the_outcome_of_earlier_rounds_across_the_wrap_around) {
   BarrierWord word{.round = BarrierWord::kRoundMask - 2};
   const std::vector<bool> outcomes = {true, false, true, true, false, true};
   std::vector<BarrierWord> arrivals;
@@ -237,7 +237,7 @@ TEST(BarrierWord, tells_what_became_of_earlier_rounds_also_across_the_largest_nu
   }
 }
 
-TEST(BarrierWord, round_too_long_ago_was_passed_only_if_none_was_reset_since) {
+TEST(BarrierWord, round_older_than_the_history_counts_as_passed_unless_a_reset_followed) {
   for (const bool is_first_passed : {true, false}) {
     const BarrierWord arrival{.resets = 0xFF};
     BarrierWord word = arrival.next(is_first_passed);
@@ -254,7 +254,7 @@ constexpr std::size_t kPeers = 3;
 constexpr std::size_t kFirstPassed = 0;
 constexpr std::size_t kFirstBroken = kFirstPassed + kPeers;
 
-// Passes; when the barrier is broken it says so and waits until it is whole.
+// Passes repeatedly; if the barrier is broken, counts that and waits until it is reset.
 DROVER_PEER_BODY(hammer_barrier) {
   const auto invited = test::accept_invitation(peer.channel());
   Barrier barrier(invited.membership, invited.handles.at(0));
@@ -270,7 +270,7 @@ DROVER_PEER_BODY(hammer_barrier) {
   }
 }
 
-TEST(BarrierTorture, a_killed_party_is_always_noticed_and_can_be_replaced) {
+TEST(BarrierTorture, a_killed_party_is_always_detected_and_can_be_replaced) {
   TestSession session;
   const auto membership = session.join();
   Barrier barrier(membership, kPeers);

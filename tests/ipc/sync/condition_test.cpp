@@ -40,7 +40,7 @@ TEST(Condition, wait_without_a_notification_times_out_with_the_lock_held) {
   EXPECT_EQ(condition.waiting(), 0U);
 }
 
-TEST(Condition, wait_that_is_interrupted_ends_with_the_lock_held_and_its_place_given_up) {
+TEST(Condition, interrupted_wait_ends_with_the_lock_held_and_leaves_its_place) {
   TestSession session;
   Condition condition(session.join());
   const HeldLock held(condition);
@@ -52,7 +52,7 @@ TEST(Condition, wait_that_is_interrupted_ends_with_the_lock_held_and_its_place_g
   EXPECT_EQ(condition.waiting(), 0U);
 }
 
-TEST(Condition, wait_keeps_its_place_while_it_is_asked_about_interruptions) {
+TEST(Condition, wait_keeps_its_place_while_it_checks_for_interruptions) {
   TestSession session;
   Condition condition(session.join());
   std::atomic<int> asked{0};
@@ -88,7 +88,7 @@ TEST(Condition, notification_without_the_lock_is_an_error) {
   expect_error(Errc::invalid_argument, [&] { condition.notify_all(); }, {"notifies", "without holding its lock"});
 }
 
-TEST(Condition, notification_of_nobody_is_forgotten) {
+TEST(Condition, notification_without_waiters_has_no_effect) {
   TestSession session;
   Condition condition(session.join());
   const HeldLock held(condition);
@@ -113,7 +113,7 @@ std::thread wait_once(TestSession& session, const Condition& condition, std::ato
   });
 }
 
-TEST(Condition, notify_wakes_as_many_as_it_says) {
+TEST(Condition, notify_returns_the_number_of_notified_waiters) {
   TestSession session;
   Condition condition(session.join());
   std::atomic<int> woken = 0;
@@ -133,7 +133,7 @@ TEST(Condition, notify_wakes_as_many_as_it_says) {
   EXPECT_EQ(woken, 5);
 }
 
-TEST(Condition, who_has_waited_longest_is_notified_first) {
+TEST(Condition, longest_waiter_is_notified_first) {
   TestSession session;
   Condition condition(session.join());
   std::vector<std::unique_ptr<std::atomic<int>>> woken;
@@ -153,7 +153,7 @@ TEST(Condition, who_has_waited_longest_is_notified_first) {
   for (auto& waiter : waiters) waiter.join();
 }
 
-TEST(Condition, lock_acquired_several_times_is_free_while_waiting_and_as_before_after_it) {
+TEST(Condition, lock_acquired_several_times_is_free_during_a_wait_and_restored_afterwards) {
   TestSession session;
   const auto membership = session.join();
   RLock lock(membership);
@@ -163,7 +163,7 @@ TEST(Condition, lock_acquired_several_times_is_free_while_waiting_and_as_before_
   const HeldLock first(lock);
   const HeldLock second(lock);
   std::thread notifier([&] {
-    const HeldLock held(other);  // only while the other waits
+    const HeldLock held(other);  // possible only while the other waits
     EXPECT_EQ(other.notify(), 1U);
   });
   EXPECT_EQ(condition.wait(patient()).wait, WaitResult::done);
@@ -171,7 +171,7 @@ TEST(Condition, lock_acquired_several_times_is_free_while_waiting_and_as_before_
   notifier.join();
 }
 
-TEST(Condition, works_over_a_lock_that_exists) {
+TEST(Condition, works_over_an_existing_lock) {
   TestSession session;
   const auto membership = session.join();
   Lock lock(membership);
@@ -213,20 +213,20 @@ TEST(Condition, waiting_ends_with_an_error_when_the_session_is_over) {
   TestSession session;
   Condition condition(session.join());
   std::thread ender([&] { session.end(); });
-  const HeldLock held(condition);  // finds the lock free at its end, and forgives
+  const HeldLock held(condition);  // finds the lock free at its end, which is allowed
   expect_error(Errc::peer_lost, [&] { static_cast<void>(condition.wait()); });
   EXPECT_FALSE(condition.is_own());
   EXPECT_EQ(condition.waiting(), 0U);
   ender.join();
 }
 
-TEST(Condition, end_of_the_session_is_noticed_though_signals_interrupt_every_sleep) {
+TEST(Condition, end_of_the_session_is_noticed_despite_signals_in_every_sleep) {
   TestSession session;
   Condition condition(session.join());
   ASSERT_EQ(condition.acquire(), LockResult::acquired);
   session.end();
   const test::Interruptions interruptions;
-  const Deadline deadline = Deadline::after(10s);  // at which the session is looked at in any case
+  const Deadline deadline = Deadline::after(10s);  // at which the session is checked in any case
   expect_error(Errc::peer_lost, [&] { static_cast<void>(condition.wait(deadline)); });
   EXPECT_FALSE(deadline.has_passed());
 }
@@ -239,7 +239,7 @@ TEST(Condition, can_be_moved) {
   EXPECT_TRUE(moved.is_own());
 }
 
-TEST(ConditionLayout, places_end_and_are_found_again) {
+TEST(ConditionLayout, places_are_limited_and_reused) {
   auto memory = std::make_unique<ConditionLayout>();
   const ConditionCore core(reinterpret_cast<std::byte*>(memory.get()));
   for (std::uint32_t index = 0; index < Condition::kMostWaiters; ++index) {
@@ -256,23 +256,23 @@ TEST(ConditionLayout, places_end_and_are_found_again) {
   EXPECT_EQ(core.notify_all(), Condition::kMostWaiters / 2);
 }
 
-TEST(ConditionLayout, notifications_of_the_dead_go_to_those_who_wait_and_to_nobody_twice) {
+TEST(ConditionLayout, notifications_of_the_dead_go_to_waiters_and_to_none_twice) {
   auto memory = std::make_unique<ConditionLayout>();
   const ConditionCore core(reinterpret_cast<std::byte*>(memory.get()));
   for (const int owner : {1, 1, 2, 2, 3}) ASSERT_TRUE(core.take_place(static_cast<Owner>(owner)).has_value());
   EXPECT_TRUE(core.notify_one());
   EXPECT_TRUE(core.notify_one());  // both of participant 1
   core.recover(1);
-  EXPECT_EQ(core.waiting(), 1U);  // both of participant 2 were told instead
+  EXPECT_EQ(core.waiting(), 1U);  // both waiters of participant 2 were notified instead
   core.recover(1);
   EXPECT_EQ(core.waiting(), 1U);
   core.recover(2);
-  EXPECT_EQ(core.waiting(), 0U);  // participant 3 was told, and one notification had nobody left
+  EXPECT_EQ(core.waiting(), 0U);  // participant 3 was notified, and one notification had no waiter left
   core.recover(3);
   EXPECT_FALSE(core.notify_one());
 }
 
-// A queue of plain memory under the condition's lock; the thread sanitizer sees whether it is guarded.
+// A queue in plain memory under the condition's lock; the thread sanitizer checks that it is guarded.
 TEST(Condition, threads_hand_over_every_item) {
   TestSession session;
   const Condition condition(session.join());
@@ -301,7 +301,7 @@ constexpr std::size_t kItems = 0;
 constexpr std::size_t kTaken = kItems + 1;
 constexpr std::size_t kViolations = kTaken + 1;
 
-// Takes items, one notification each. Killed anywhere: waiting, notified, woken, with the lock.
+// Takes items, one per notification. Killed anywhere: waiting, notified, woken, with the lock.
 DROVER_PEER_BODY(take_items) {
   const auto invited = test::accept_invitation(peer.channel());
   Condition condition(invited.membership, invited.handles.at(0));
@@ -317,8 +317,8 @@ DROVER_PEER_BODY(take_items) {
   }
 }
 
-// After each kill those who are left must take all there is, though each item is told to one of them only.
-TEST(ConditionTorture, notifications_to_the_killed_are_not_lost) {
+// After each kill the survivors must take all items, although each item notifies only one of them.
+TEST(ConditionTorture, notifications_to_killed_waiters_are_not_lost) {
   TestSession session;
   const auto membership = session.join();
   Condition condition(membership);

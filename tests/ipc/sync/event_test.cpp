@@ -24,7 +24,7 @@ using test::kKills;
 using test::patient;
 using test::TestSession;
 
-TEST(Event, is_clear_when_made) {
+TEST(Event, is_initially_clear) {
   TestSession session;
   Event event(session.join());
   EXPECT_FALSE(event.is_set());
@@ -32,7 +32,7 @@ TEST(Event, is_clear_when_made) {
   EXPECT_EQ(event.wait(Deadline::after(5ms)), WaitResult::timed_out);
 }
 
-TEST(Event, set_is_seen_by_all_until_it_is_cleared) {
+TEST(Event, set_is_visible_to_all_until_it_is_cleared) {
   TestSession session;
   Event event(session.join());
   Event other(session.join(), event.handle());
@@ -65,8 +65,8 @@ TEST(Event, all_waiters_are_woken) {
   setter.join();
 }
 
-// The waiter begins before the pulse: it reports that it waits only after its first look has failed.
-TEST(Event, a_set_that_is_cleared_at_once_still_wakes_who_waits) {
+// The waiter starts before the pulse: it reports that it waits only after its first check has failed.
+TEST(Event, a_set_that_is_cleared_at_once_still_ends_waits) {
   TestSession session;
   const auto membership = session.join();
   Event event(membership);
@@ -77,7 +77,7 @@ TEST(Event, a_set_that_is_cleared_at_once_still_wakes_who_waits) {
       EXPECT_EQ(theirs.wait(patient()), WaitResult::done);
       is_done = true;
     });
-    EXPECT_TRUE(eventually([&] {  // pulses until one has fallen into the wait
+    EXPECT_TRUE(eventually([&] {  // pulses until one falls into the wait
       event.set();
       event.clear();
       return is_done.load();
@@ -106,8 +106,8 @@ TEST(Event, can_be_moved) {
   EXPECT_TRUE(assigned.is_set());
 }
 
-// What was written before a set is seen after the wait; the thread sanitizer sees whether that is so.
-TEST(Event, set_publishes_what_was_written_before) {
+// Writes before a set are visible after the wait; the thread sanitizer checks that.
+TEST(Event, set_publishes_earlier_writes) {
   TestSession session;
   const Event ping(session.join());
   const Event pong(session.join());
@@ -133,7 +133,7 @@ TEST(Event, set_publishes_what_was_written_before) {
   });
 }
 
-// Answers each question; is killed anywhere.
+// Answers each question; killed anywhere.
 DROVER_PEER_BODY(answer_events) {
   const auto invited = test::accept_invitation(peer.channel());
   Event question(invited.membership, invited.handles.at(0));

@@ -11,7 +11,6 @@
 #include "drover/base/error.hpp"
 #include "drover/ipc/condition.hpp"
 #include "drover/ipc/lock.hpp"
-#include "drover/ipc/rlock.hpp"
 #include "ipc/sync/condition_layout.hpp"
 #include "ipc/sync/sync_support.hpp"
 #include "ipc/wake/cell_lock.hpp"
@@ -47,18 +46,18 @@ class LockCrash : public ::testing::Test {
   Lock other_{session_.join(), lock_.handle()};
 };
 
-TEST_F(LockCrash, a_dead_holder_is_reported_to_the_next_and_to_nobody_else) {
+TEST_F(LockCrash, a_dead_holder_is_reported_to_the_next_holder_only) {
   Victim victim(session_, "lock_victim", {lock_.handle()}, "holding");
   victim.await_death();
-  EXPECT_EQ(lock_.try_acquire(), LockResult::timed_out);  // dead, but nobody knows yet
-  victim.bury();
+  EXPECT_EQ(lock_.try_acquire(), LockResult::timed_out);  // dead, but not yet recovered
+  victim.recover();
   EXPECT_EQ(lock_.acquire(patient()), LockResult::acquired_after_death);
   lock_.release();
   EXPECT_EQ(lock_.acquire(patient()), LockResult::acquired);
   lock_.release();
 }
 
-TEST_F(LockCrash, sleeping_waiters_all_get_the_lock_of_a_dead_holder_in_turn) {
+TEST_F(LockCrash, all_sleeping_waiters_get_the_lock_of_a_dead_holder_in_turn) {
   Victim victim(session_, "lock_victim", {lock_.handle()}, "holding");
   victim.await_death();
   std::atomic<int> told = 0;
@@ -74,7 +73,7 @@ TEST_F(LockCrash, sleeping_waiters_all_get_the_lock_of_a_dead_holder_in_turn) {
   }
   const auto& cell = layout_for<CellLockLayout>(membership_, lock_.handle());
   EXPECT_TRUE(eventually([&] { return has_sleeper(cell); }));
-  victim.bury();
+  victim.recover();
   for (auto& waiter : waiters) waiter.join();
   EXPECT_EQ(told, 1);
   EXPECT_EQ(acquired, 3);
@@ -92,8 +91,8 @@ TEST_F(LockCrash, a_dead_waiter_changes_nothing) {
   other_.release();
 }
 
-// The dead one is the only one that the release woke.
-TEST_F(LockCrash, a_waiter_that_dies_with_the_wake_up_does_not_keep_it_from_the_others) {
+// The dead waiter is the only one that the release woke.
+TEST_F(LockCrash, a_waiter_that_dies_with_the_wake_up_does_not_stop_the_others) {
   ASSERT_EQ(lock_.acquire(), LockResult::acquired);
   auto& cell = layout_for<CellLockLayout>(membership_, lock_.handle());
   std::thread waiter([&] {
@@ -101,13 +100,13 @@ TEST_F(LockCrash, a_waiter_that_dies_with_the_wake_up_does_not_keep_it_from_the_
     other_.release();
   });
   EXPECT_TRUE(eventually([&] { return has_sleeper(cell); }));
-  cell.word = 0;  // released, and whoever was to wake the sleeper died on the way
-  session_.bury(session_.join()->self());
+  cell.word = 0;  // released, but the waker died before the system call
+  session_.recover(session_.join()->self());
   waiter.join();
 }
 
-// The sleep is longer than that of a waiter, which ends by itself.
-TEST_F(LockCrash, every_death_wakes_who_sleeps_on_the_lock) {
+// The sleep is longer than a waiter's, which ends by itself.
+TEST_F(LockCrash, every_death_wakes_sleepers_on_the_lock) {
   auto& cell = layout_for<CellLockLayout>(membership_, lock_.handle());
   ASSERT_EQ(lock_.acquire(), LockResult::acquired);
   std::atomic<bool> is_over = false;
@@ -116,14 +115,14 @@ TEST_F(LockCrash, every_death_wakes_who_sleeps_on_the_lock) {
     is_over = true;
   });
   EXPECT_TRUE(eventually([&] {
-    session_.bury(session_.join()->self());  // again, if it came before the sleep
+    session_.recover(session_.join()->self());  // again, if it came before the sleep
     return is_over.load();
   }));
   sleeper.join();
   lock_.release();
 }
 
-TEST_F(LockCrash, who_is_told_of_a_death_and_dies_too_leaves_it_to_the_next) {
+TEST_F(LockCrash, a_death_is_reported_again_if_the_first_to_learn_of_it_dies_too) {
   Victim first(session_, "lock_victim", {lock_.handle()}, "holding");
   first.die();
   Victim second(session_, "lock_victim", {lock_.handle()}, "holding");
@@ -133,19 +132,19 @@ TEST_F(LockCrash, who_is_told_of_a_death_and_dies_too_leaves_it_to_the_next) {
   lock_.release();
 }
 
-TEST_F(LockCrash, death_after_the_release_is_of_no_interest) {
+TEST_F(LockCrash, a_death_after_the_release_changes_nothing) {
   Victim victim(session_, "lock_victim", {lock_.handle()}, "released");
   victim.die();
   EXPECT_EQ(lock_.acquire(patient()), LockResult::acquired);
   lock_.release();
 }
 
-TEST_F(LockCrash, a_lock_passed_on_by_force_release_is_not_the_dead_ones) {
+TEST_F(LockCrash, a_lock_passed_on_by_force_release_does_not_belong_to_the_dead) {
   Victim victim(session_, "lock_victim", {lock_.handle()}, "holding");
   victim.await_death();
   lock_.force_release();
   ASSERT_EQ(lock_.acquire(), LockResult::acquired);
-  victim.bury();
+  victim.recover();
   EXPECT_TRUE(lock_.is_own());
   lock_.release();
 }
@@ -154,7 +153,7 @@ TEST_F(LockCrash, a_thread_that_ends_without_releasing_keeps_the_lock_while_its_
   std::thread([&] { EXPECT_EQ(lock_.acquire(), LockResult::acquired); }).join();
   EXPECT_EQ(other_.acquire(Deadline::after(5ms)), LockResult::timed_out);
   std::thread([&] { test::expect_error(Errc::invalid_argument, [&] { lock_.release(); }); }).join();
-  session_.bury(membership_->self());
+  session_.recover(membership_->self());
   EXPECT_EQ(other_.acquire(patient()), LockResult::acquired_after_death);
   other_.release();
 }
@@ -178,7 +177,7 @@ TEST_F(LockCrash, a_lock_closed_while_held_stays_held_until_its_thread_releases_
     if (is_released) {
       Lock(leaver, lock_.handle()).release();
     } else {
-      session_.bury(leaver->self());
+      session_.recover(leaver->self());
     }
     EXPECT_EQ(lock_.acquire(), is_released ? LockResult::acquired : LockResult::acquired_after_death);
     lock_.release();
@@ -221,7 +220,7 @@ TEST(RLockCrash, a_lock_closed_while_held_stays_held_until_its_process_ends) {
     ASSERT_EQ(theirs.acquire(), LockResult::acquired);
   }
   EXPECT_EQ(lock.try_acquire(), LockResult::timed_out);
-  session.bury(leaver->self());
+  session.recover(leaver->self());
   EXPECT_EQ(lock.acquire(), LockResult::acquired_after_death);
   lock.release();
 }
@@ -239,7 +238,7 @@ TEST(RLockCrash, a_dead_waiter_changes_nothing) {
   EXPECT_EQ(lock.depth(), 2U);
 }
 
-// Waits once, says when it has been notified and has the lock, and stands there.
+// Waits once, reports when it is notified and has the lock, and stops there.
 DROVER_PEER_BODY(condition_victim) {
   const auto invited = test::accept_invitation(peer.channel());
   Condition condition(invited.membership, invited.handles.at(0));
@@ -251,7 +250,7 @@ DROVER_PEER_BODY(condition_victim) {
   peer.reach("released");
 }
 
-// Changes what others wait for and dies before it has told them.
+// Changes the awaited state and dies before it notifies anybody.
 DROVER_PEER_BODY(changing_victim) {
   const auto invited = test::accept_invitation(peer.channel());
   Condition condition(invited.membership, invited.handles.at(0));
@@ -275,7 +274,7 @@ DROVER_PEER_BODY(notifying_victim) {
 class ConditionCrash : public ::testing::Test {
  protected:
   std::vector<ObjectHandle> objects() { return {condition_.handle(), condition_.lock_handle()}; }
-  // A thread that waits once, after those who wait already.
+  // A thread that waits once, after the current waiters.
   std::thread wait_in_thread(LockResult expected) {
     const std::uint32_t before = condition_.waiting();
     std::thread thread([this, expected, membership = session_.join()] {
@@ -301,7 +300,7 @@ class ConditionCrash : public ::testing::Test {
   Condition condition_{member_};
 };
 
-TEST_F(ConditionCrash, a_dead_waiter_gives_up_its_place) {
+TEST_F(ConditionCrash, a_dead_waiter_leaves_its_place) {
   Victim victim(session_, "condition_victim", objects());
   await_waiting(1);
   victim.kill();
@@ -312,11 +311,11 @@ TEST_F(ConditionCrash, a_dead_waiter_gives_up_its_place) {
   std::thread second = wait_in_thread(LockResult::acquired);
   first.kill();
   EXPECT_EQ(condition_.waiting(), 1U);
-  EXPECT_EQ(acquire_and_notify(), 1U);  // the other, though it came later
+  EXPECT_EQ(acquire_and_notify(), 1U);  // the other waiter, although it came later
   second.join();
 }
 
-TEST_F(ConditionCrash, what_a_waiter_was_told_before_it_died_is_passed_on_to_the_next) {
+TEST_F(ConditionCrash, a_notification_of_a_dead_waiter_is_passed_on_to_the_next) {
   Victim victim(session_, "condition_victim", objects());
   await_waiting(1);
   std::thread next = wait_in_thread(LockResult::acquired);
@@ -330,7 +329,7 @@ TEST_F(ConditionCrash, what_a_waiter_was_told_before_it_died_is_passed_on_to_the
   next.join();
 }
 
-TEST_F(ConditionCrash, what_was_told_to_the_last_waiter_is_not_kept_for_later) {
+TEST_F(ConditionCrash, a_notification_of_a_dead_last_waiter_is_not_kept_for_later) {
   Victim victim(session_, "condition_victim", objects());
   await_waiting(1);
   const HeldLock held(condition_);
@@ -339,7 +338,7 @@ TEST_F(ConditionCrash, what_was_told_to_the_last_waiter_is_not_kept_for_later) {
   EXPECT_EQ(condition_.wait(Deadline::after(5ms)).wait, WaitResult::timed_out);
 }
 
-TEST_F(ConditionCrash, a_waiter_that_dies_with_the_lock_is_reported_to_one_who_waits) {
+TEST_F(ConditionCrash, a_waiter_that_dies_with_the_lock_is_reported_to_another_waiter) {
   Victim victim(session_, "condition_victim", objects(), "back with the lock");
   await_waiting(1);
   std::thread next = wait_in_thread(LockResult::acquired_after_death);
@@ -349,7 +348,7 @@ TEST_F(ConditionCrash, a_waiter_that_dies_with_the_lock_is_reported_to_one_who_w
   next.join();
 }
 
-TEST_F(ConditionCrash, of_several_who_wait_all_return_after_a_death_and_one_is_told) {
+TEST_F(ConditionCrash, all_waiters_return_after_a_death_and_one_gets_the_report) {
   Victim victim(session_, "condition_victim", objects(), "back with the lock");
   await_waiting(1);
   std::atomic<int> told = 0;
@@ -371,8 +370,8 @@ TEST_F(ConditionCrash, of_several_who_wait_all_return_after_a_death_and_one_is_t
   EXPECT_EQ(condition_.waiting(), 0U);
 }
 
-// The first to wait is the one that the keeper wakes, and what it waits for has not come.
-TEST_F(ConditionCrash, what_a_holder_changed_without_telling_anybody_is_noticed_by_who_waits_for_it) {
+// The keeper wakes the first waiter, whose predicate is not true yet.
+TEST_F(ConditionCrash, changes_by_a_dead_holder_that_notified_nobody_reach_the_waiters) {
   test::Board board(session_.join());
   const auto wait_for = [&](std::size_t place) {
     const std::uint32_t before = condition_.waiting();
@@ -398,8 +397,8 @@ TEST_F(ConditionCrash, what_a_holder_changed_without_telling_anybody_is_noticed_
   first.join();
 }
 
-// The waiter is a place without a thread, which would come back for the lock by itself.
-TEST_F(ConditionCrash, who_acquires_after_a_death_notifies_all_who_wait) {
+// The waiter is a place without a thread, since a thread would reacquire the lock by itself.
+TEST_F(ConditionCrash, an_acquisition_after_a_death_notifies_all_waiters) {
   const ConditionCore core(reinterpret_cast<std::byte*>(&layout_for<ConditionLayout>(member_, condition_.handle())));
   for (const bool is_try : {false, true}) {
     const auto place = core.take_place(member_->self());
@@ -407,7 +406,7 @@ TEST_F(ConditionCrash, who_acquires_after_a_death_notifies_all_who_wait) {
     const auto dead = session_.join();
     Condition theirs(dead, condition_.handle());
     ASSERT_EQ(theirs.acquire(), LockResult::acquired);
-    session_.bury(dead->self());
+    session_.recover(dead->self());
     EXPECT_EQ(condition_.waiting(), 1U);
     EXPECT_EQ(is_try ? condition_.try_acquire() : condition_.acquire(), LockResult::acquired_after_death);
     EXPECT_EQ(condition_.waiting(), 0U);
@@ -424,7 +423,7 @@ TEST_F(ConditionCrash, a_notifier_that_dies_with_the_lock_has_notified) {
   EXPECT_EQ(condition_.waiting(), 0U);
 }
 
-TEST_F(ConditionCrash, death_after_the_release_is_of_no_interest) {
+TEST_F(ConditionCrash, a_death_after_the_release_changes_nothing) {
   Victim victim(session_, "condition_victim", objects(), "released");
   await_waiting(1);
   EXPECT_EQ(acquire_and_notify(), 1U);

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/error.hpp"
+#include "ipc/sync/lock_torture.hpp"
 #include "ipc/sync/sync_support.hpp"
 #include "ipc/wake/cell_lock.hpp"
 #include "support/expect_error.hpp"
@@ -20,10 +21,7 @@ namespace drover {
 namespace {
 
 using namespace std::chrono_literals;
-using test::Board;
-using test::eventually;
 using test::expect_error;
-using test::Herd;
 using test::kKills;
 using test::kRounds;
 using test::patient;
@@ -88,7 +86,7 @@ TEST(Lock, release_by_another_thread_or_participant_is_an_error_that_names_the_h
   expect_error(Errc::invalid_argument, [&] { lock.release(); });
 }
 
-TEST(Lock, force_release_frees_it_whoever_holds_it) {
+TEST(Lock, force_release_frees_it_regardless_of_the_holder) {
   TestSession session;
   Lock lock(session.join());
   Lock other(session.join(), lock.handle());
@@ -110,7 +108,7 @@ TEST(Lock, force_release_wakes_the_thread_that_acquires_twice) {
   lock.release();
 }
 
-TEST(Lock, acquiring_it_twice_for_ever_is_an_error_instead_of_a_freeze) {
+TEST(Lock, acquiring_it_twice_without_a_deadline_is_an_error_not_a_hang) {
   TestSession session;
   Lock lock(session.join());
   ASSERT_EQ(lock.acquire(), LockResult::acquired);
@@ -151,20 +149,20 @@ TEST(Lock, waiting_ends_with_an_error_when_the_session_is_over) {
   lock.release();
 }
 
-TEST(Lock, end_of_the_session_is_noticed_though_signals_interrupt_every_sleep) {
+TEST(Lock, end_of_the_session_is_noticed_despite_signals_in_every_sleep) {
   TestSession session;
   Lock lock(session.join());
   Lock other(session.join(), lock.handle());
   ASSERT_EQ(lock.acquire(), LockResult::acquired);
   session.end();
   const test::Interruptions interruptions;
-  const Deadline deadline = Deadline::after(10s);  // at which the session is looked at in any case
+  const Deadline deadline = Deadline::after(10s);  // at which the session is checked in any case
   expect_error(Errc::peer_lost, [&] { static_cast<void>(other.acquire(deadline)); });
   EXPECT_FALSE(deadline.has_passed());
   lock.release();
 }
 
-TEST(Lock, held_by_a_participant_that_cannot_be_is_an_error_instead_of_a_freeze) {
+TEST(Lock, impossible_holder_is_an_error_not_a_hang) {
   TestSession session;
   const auto membership = session.join();
   Lock lock(membership);
@@ -173,7 +171,7 @@ TEST(Lock, held_by_a_participant_that_cannot_be_is_an_error_instead_of_a_freeze)
   expect_error(Errc::corrupt, [&] { static_cast<void>(lock.acquire()); }, {"1024"});
 }
 
-TEST(Lock, release_if_own_leaves_what_is_not_its_own) {
+TEST(Lock, release_if_own_leaves_the_lock_of_another_thread) {
   TestSession session;
   const auto membership = session.join();
   Lock lock(membership);
@@ -181,8 +179,8 @@ TEST(Lock, release_if_own_leaves_what_is_not_its_own) {
   Lock theirs(dead, lock.handle());
   ASSERT_EQ(theirs.acquire(), LockResult::acquired);
   EXPECT_FALSE(lock.release_if_own());
-  session.bury(dead->self());
-  std::thread([&] {  // has no number; nor has its child, not even as a participant
+  session.recover(dead->self());
+  std::thread([&] {  // has no number; nor has its child, which is not even a participant
     EXPECT_FALSE(lock.release_if_own());
     const pid_t child = ::fork();
     if (child == 0) ::_exit(lock.release_if_own() ? 1 : 0);
@@ -196,7 +194,7 @@ TEST(Lock, release_if_own_leaves_what_is_not_its_own) {
   EXPECT_FALSE(lock.release_if_own());
 }
 
-// Made before the thread has a number, so destroyed after the number was given back.
+// Made before the thread has a number, so destroyed after the number is returned.
 struct ReleaseAtTheEnd {
   Lock* lock = nullptr;
   ReleaseAtTheEnd() = default;
@@ -248,7 +246,7 @@ TEST(HeldLock, holds_nothing_after_a_timeout_a_move_or_a_release) {
   EXPECT_FALSE(lock.is_held());
 }
 
-TEST(HeldLock, forgives_a_lock_that_was_released_otherwise) {
+TEST(HeldLock, tolerates_a_lock_that_was_released_directly) {
   TestSession session;
   Lock lock(session.join());
   {
@@ -258,7 +256,7 @@ TEST(HeldLock, forgives_a_lock_that_was_released_otherwise) {
   EXPECT_FALSE(lock.is_held());
 }
 
-// The counter is no atomic: the thread sanitizer sees whether the lock orders its uses.
+// The counter is not atomic: the thread sanitizer checks that the lock orders its uses.
 TEST(Lock, threads_exclude_each_other) {
   TestSession session;
   const Lock lock(session.join());
@@ -273,8 +271,8 @@ TEST(Lock, threads_exclude_each_other) {
   EXPECT_EQ(counter, std::int64_t{4} * kRounds);
 }
 
-// Some give up: the wake-up that reaches them must not be lost for the others.
-TEST(Lock, threads_that_give_up_do_not_stop_the_others) {
+// Some time out: the wake-up that reaches them must not be lost for the others.
+TEST(Lock, threads_that_time_out_do_not_stop_the_others) {
   TestSession session;
   const Lock lock(session.join());
   std::int64_t counter = 0;
@@ -305,126 +303,12 @@ TEST(Lock, threads_share_one_handle) {
   EXPECT_EQ(counter, std::int64_t{4} * kRounds);
 }
 
-TEST(ThreadTag, differs_between_living_threads) {
-  const ThreadTag mine = this_thread_tag();
-  EXPECT_NE(mine, 0);
-  EXPECT_EQ(this_thread_tag(), mine);
-  ThreadTag first = 0;
-  ThreadTag second = 0;
-  std::thread outer([&] {
-    first = this_thread_tag();
-    std::thread([&] { second = this_thread_tag(); }).join();
-  });
-  outer.join();
-  EXPECT_NE(first, mine);
-  EXPECT_NE(second, mine);
-  EXPECT_NE(first, second);
-}
-
-TEST(ThreadTag, thread_without_one_is_not_given_one_by_a_look) {
-  ThreadTag before = 1;
-  ThreadTag after = 0;
-  std::thread([&] {
-    before = known_thread_tag();
-    static_cast<void>(this_thread_tag());
-    after = known_thread_tag();
-  }).join();
-  EXPECT_EQ(before, 0);
-  EXPECT_NE(after, 0);
-}
-
-TEST(CellLock, is_claimed_by_whom_it_says) {
-  TestSession session;
-  const auto membership = session.join();
-  const LockHolder seven{.owner = 7, .thread = 1};
-  CellLockLayout cell{};
-  EXPECT_EQ(holder_of(cell), kNobody);
-  {
-    const CellGuard guard(cell, *membership);
-    EXPECT_EQ(holder_of(cell), membership->self());
-    EXPECT_TRUE(is_held_by_this_thread(cell, *membership));
-    EXPECT_EQ(try_claim(cell, seven), LockResult::timed_out);
-  }
-  EXPECT_EQ(holder_of(cell), kNobody);
-  EXPECT_EQ(try_claim(cell, seven), LockResult::acquired);
-  EXPECT_EQ(full_holder_of(cell), seven);
-}
-
-TEST(CellLock, is_recovered_only_from_the_dead_and_told_once) {
-  const LockHolder seven{.owner = 7, .thread = 1};
-  const LockHolder eight{.owner = 8, .thread = 1};
-  CellLockLayout cell{};
-  EXPECT_EQ(claim_from_dead(cell, eight), LockResult::timed_out);
-  ASSERT_EQ(try_claim(cell, seven), LockResult::acquired);
-  EXPECT_EQ(claim_from_dead(cell, eight), LockResult::timed_out);
-  EXPECT_FALSE(recover(cell, 8));
-  EXPECT_EQ(full_holder_of(cell), seven);
-  EXPECT_TRUE(recover(cell, 7));
-  EXPECT_FALSE(recover(cell, 7));
-  EXPECT_EQ(claim_from_dead(cell, eight), LockResult::acquired_after_death);
-  EXPECT_TRUE(free_own(cell, eight));
-  EXPECT_EQ(claim_from_dead(cell, eight), LockResult::timed_out);
-  EXPECT_EQ(try_claim(cell, eight), LockResult::acquired);
-}
-
-TEST(CellLock, takes_the_largest_numbers) {
-  CellLockLayout cell{};
-  const LockHolder largest{.owner = kMaxParticipants, .thread = 0xFFFF};
-  EXPECT_EQ(try_claim(cell, largest), LockResult::acquired);
-  EXPECT_EQ(full_holder_of(cell), largest);
-  EXPECT_FALSE(free_own(cell, {.owner = kMaxParticipants, .thread = 0xFFFE}));
-  EXPECT_TRUE(free_own(cell, largest));
-}
-
-// Places on the board.
-constexpr std::size_t kInside = 0;
-constexpr std::size_t kLockViolations = kInside + 1;
-constexpr std::size_t kTold = kLockViolations + 1;
-constexpr std::size_t kFirstCount = kTold + 1;
-
-// Holds the lock again and again. Whoever enters without being told of a death must find nobody inside.
 DROVER_PEER_BODY(hammer_lock) {
-  const auto invited = test::accept_invitation(peer.channel());
-  Lock lock(invited.membership, invited.handles.at(0));
-  Board board(invited.membership, invited.handles.at(1));
-  const std::uint64_t self = invited.membership->self();
-  const std::size_t count = kFirstCount + std::stoul(peer.parameter("place"));
-  for (;;) {
-    const LockResult result = lock.acquire();
-    const std::uint64_t before = board[kInside].exchange(self);
-    if (result == LockResult::acquired && before != 0) ++board[kLockViolations];
-    if (result == LockResult::acquired_after_death) ++board[kTold];
-    for (int look = 0; look < 20; ++look) {
-      if (board[kInside] != self) ++board[kLockViolations];
-    }
-    board[kInside] = 0;
-    ++board[count];
-    lock.release();
-  }
+  test::hammer<Lock>(peer, [](const Lock&, std::uint32_t) { return true; });
 }
 
 TEST(LockTorture, killed_holders_and_waiters_break_neither_exclusion_nor_progress) {
-  TestSession session;
-  const auto membership = session.join();
-  const Lock lock(membership);
-  Board board(membership);
-  Herd herd(session, "hammer_lock", board.after({lock.handle()}));
-  for (int peer = 0; peer < 4; ++peer) herd.add();
-  test::RandomPause pause;
-  for (int kill = 0; kill < kKills; ++kill) {
-    const std::size_t place = pause.pick(herd.size());
-    const std::size_t other = (place + 1) % herd.size();
-    const std::uint64_t before = board[kFirstCount + place];
-    ASSERT_TRUE(eventually([&] { return board[kFirstCount + place] != before; }));
-    pause();
-    herd.kill(place);
-    herd.bury(place);
-    const std::uint64_t others = board[kFirstCount + other];
-    ASSERT_TRUE(eventually([&] { return board[kFirstCount + other] != others; })) << "after kill " << kill;
-    herd.replace(place);
-  }
-  EXPECT_EQ(board[kLockViolations], 0U);
-  RecordProperty("deaths_told", static_cast<int>(board[kTold].load()));
+  test::torture_lock<Lock>("hammer_lock", 4, kKills);
 }
 
 }  // namespace

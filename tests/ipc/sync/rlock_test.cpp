@@ -1,5 +1,5 @@
 // Recursive locks between threads, and between processes that are killed at any instant.
-#include "drover/ipc/rlock.hpp"
+#include "drover/ipc/lock.hpp"
 
 #include <chrono>
 #include <thread>
@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/error.hpp"
+#include "ipc/sync/lock_torture.hpp"
 #include "ipc/sync/sync_support.hpp"
 #include "ipc/wake/cell_lock.hpp"
 #include "support/expect_error.hpp"
@@ -16,10 +17,7 @@ namespace drover {
 namespace {
 
 using namespace std::chrono_literals;
-using test::Board;
-using test::eventually;
 using test::expect_error;
-using test::Herd;
 using test::kKills;
 using test::kRounds;
 using test::TestSession;
@@ -97,10 +95,10 @@ TEST(RLock, depth_of_an_earlier_holder_is_forgotten) {
     ASSERT_EQ(theirs.acquire(), LockResult::acquired);
     ASSERT_EQ(theirs.acquire(), LockResult::acquired);
   }
-  session.bury(leaver->self());
+  session.recover(leaver->self());
   EXPECT_EQ(lock.acquire(), LockResult::acquired_after_death);
   EXPECT_EQ(lock.depth(), 1U);
-  EXPECT_EQ(lock.acquire(), LockResult::acquired);  // told once
+  EXPECT_EQ(lock.acquire(), LockResult::acquired);  // reported once
   lock.release();
   lock.release();
   EXPECT_FALSE(lock.is_held());
@@ -145,53 +143,19 @@ TEST(RLock, threads_exclude_each_other_at_any_depth) {
   EXPECT_EQ(counter, std::int64_t{8} * kRounds);
 }
 
-// Places on the board.
-constexpr std::size_t kInside = 0;
-constexpr std::size_t kViolations = kInside + 1;
-constexpr std::size_t kFirstCount = kViolations + 1;
-
 DROVER_PEER_BODY(hammer_rlock) {
-  const auto invited = test::accept_invitation(peer.channel());
-  RLock lock(invited.membership, invited.handles.at(0));
-  Board board(invited.membership, invited.handles.at(1));
-  const std::uint64_t self = invited.membership->self();
-  const std::size_t count = kFirstCount + std::stoul(peer.parameter("place"));
-  for (std::uint32_t round = 0;; ++round) {
-    const LockResult result = lock.acquire();
-    const std::uint64_t before = board[kInside].exchange(self);
-    if (result == LockResult::acquired && before != 0) ++board[kViolations];
+  test::hammer<RLock>(peer, [](RLock& lock, std::uint32_t round) {
+    bool is_right = true;
     const std::uint32_t depth = 1 + round % 4;
-    for (std::uint32_t level = 1; level < depth; ++level) {
-      if (lock.acquire() != LockResult::acquired) ++board[kViolations];
-    }
-    if (lock.depth() != depth || board[kInside] != self) ++board[kViolations];
+    for (std::uint32_t level = 1; level < depth; ++level) is_right &= lock.acquire() == LockResult::acquired;
+    is_right &= lock.depth() == depth;
     for (std::uint32_t level = 1; level < depth; ++level) lock.release();
-    board[kInside] = 0;
-    ++board[count];
-    lock.release();
-  }
+    return is_right;
+  });
 }
 
 TEST(RLockTorture, killed_holders_and_waiters_break_neither_exclusion_nor_progress) {
-  TestSession session;
-  const auto membership = session.join();
-  const RLock lock(membership);
-  Board board(membership);
-  Herd herd(session, "hammer_rlock", board.after({lock.handle()}));
-  for (int peer = 0; peer < 3; ++peer) herd.add();
-  test::RandomPause pause;
-  for (int kill = 0; kill < kKills; ++kill) {
-    const std::size_t place = pause.pick(herd.size());
-    const std::size_t other = (place + 1) % herd.size();
-    const std::uint64_t before = board[kFirstCount + place];
-    ASSERT_TRUE(eventually([&] { return board[kFirstCount + place] != before; }));
-    pause();
-    herd.remove(place);
-    const std::uint64_t others = board[kFirstCount + other];
-    ASSERT_TRUE(eventually([&] { return board[kFirstCount + other] != others; })) << "after kill " << kill;
-    herd.replace(place);
-  }
-  EXPECT_EQ(board[kViolations], 0U);
+  test::torture_lock<RLock>("hammer_rlock", 3, kKills);
 }
 
 }  // namespace

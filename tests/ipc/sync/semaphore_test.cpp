@@ -28,10 +28,10 @@ using test::kRounds;
 using test::patient;
 using test::TestSession;
 
-// Around the edges of words of tokens, and of what tokens there are.
+// Around the boundaries of token words and of the number of tokens.
 class SemaphoreSizes : public ::testing::TestWithParam<std::uint64_t> {};
 
-TEST_P(SemaphoreSizes, gives_as_many_permits_as_it_has) {
+TEST_P(SemaphoreSizes, has_exactly_its_initial_permits) {
   TestSession session;
   Semaphore semaphore(session.join(), GetParam());
   EXPECT_EQ(semaphore.value(), GetParam());
@@ -54,7 +54,7 @@ TEST_P(SemaphoreSizes, bounded_one_counts_every_permit_and_no_more) {
     ASSERT_TRUE(taken % 2 == 0 ? semaphore.try_acquire() : other.try_acquire());
   }
   EXPECT_FALSE(other.try_acquire());
-  other.release(GetParam());  // its own, then those of the other
+  other.release(GetParam());  // its own, then the other's
   EXPECT_EQ(semaphore.value(), GetParam());
   expect_error(Errc::invalid_argument, [&] { semaphore.release(); }, {"released too many times"});
   EXPECT_EQ(semaphore.value(), GetParam());
@@ -74,7 +74,7 @@ TEST(Semaphore, released_permit_wakes_a_waiter) {
   EXPECT_EQ(semaphore.value(), 0U);
 }
 
-TEST(Semaphore, one_takes_and_another_gives_back) {
+TEST(Semaphore, one_participant_acquires_and_another_releases) {
   TestSession session;
   Semaphore slots(session.join(), 2);
   Semaphore other(session.join(), slots.handle());
@@ -85,8 +85,8 @@ TEST(Semaphore, one_takes_and_another_gives_back) {
   EXPECT_EQ(slots.value(), 2U);
 }
 
-// Each call opens the semaphore anew, so that nobody holds a token for longer than the call.
-TEST(Semaphore, use_through_handles_that_are_closed_at_once_keeps_the_count_and_the_healing) {
+// Each call opens the semaphore again, so that no token is held longer than the call.
+TEST(Semaphore, use_through_short_lived_handles_keeps_the_count_and_the_recovery) {
   TestSession session;
   const auto membership = session.join();
   const BoundedSemaphore semaphore(session.join(), 3);
@@ -96,12 +96,12 @@ TEST(Semaphore, use_through_handles_that_are_closed_at_once_keeps_the_count_and_
     const auto dead = session.join();
     Semaphore theirs(dead, semaphore.handle());
     ASSERT_TRUE(theirs.try_acquire());
-    session.bury(dead->self());
+    session.recover(dead->self());
     EXPECT_EQ(semaphore.value(), 3U);
   }
 }
 
-TEST(Semaphore, permits_beyond_the_most_are_refused) {
+TEST(Semaphore, permits_beyond_the_limit_are_refused) {
   TestSession session;
   const auto membership = session.join();
   expect_error(Errc::invalid_argument, [&] { const Semaphore huge(membership, Semaphore::kMostPermits + 1); },
@@ -115,7 +115,7 @@ TEST(Semaphore, permits_beyond_the_most_are_refused) {
   EXPECT_EQ(semaphore.value(), Semaphore::kMostPermits);
 }
 
-TEST(Semaphore, bounded_one_stays_bounded_however_it_is_opened) {
+TEST(Semaphore, bounded_one_stays_bounded_when_opened_as_either_type) {
   TestSession session;
   const auto membership = session.join();
   const BoundedSemaphore bounded(session.join(), 1);
@@ -127,7 +127,7 @@ TEST(Semaphore, bounded_one_stays_bounded_however_it_is_opened) {
                {"not bounded"});
 }
 
-TEST(Semaphore, what_is_left_at_an_orderly_close_is_released_by_others) {
+TEST(Semaphore, tokens_left_at_an_orderly_close_are_released_by_others) {
   TestSession session;
   BoundedSemaphore semaphore(session.join(), 3);
   {
@@ -161,8 +161,8 @@ TEST(Semaphore, can_be_moved) {
   EXPECT_EQ(assigned.value(), 2U);
 }
 
-// The number of those inside is an atomic; what a permit of one guards is not, for the thread sanitizer.
-TEST(Semaphore, threads_never_hold_more_than_there_is) {
+// The number of holders is atomic; data guarded by a single permit is not, for the thread sanitizer.
+TEST(Semaphore, threads_never_hold_more_than_all_permits) {
   TestSession session;
   const Semaphore semaphore(session.join(), 3);
   std::atomic<int> inside = 0;
@@ -215,10 +215,10 @@ TEST(SemaphoreLayout, tokens_of_the_largest_participant_are_found_again) {
 constexpr int kPermits = 2;
 // Places on the board.
 constexpr std::size_t kTooMany = 0;
-constexpr std::size_t kHeld = kTooMany + 1;  // a bit for each who holds a permit
+constexpr std::size_t kHeld = kTooMany + 1;  // a bit for each holder of a permit
 constexpr std::size_t kFirstPeerCount = kHeld + 1;
 
-// Notes, while it holds a permit, that it does; never are more noted than there are permits.
+// Records that it holds a permit; there must never be more records than permits.
 DROVER_PEER_BODY(hammer_semaphore) {
   const auto invited = test::accept_invitation(peer.channel());
   Semaphore semaphore(invited.membership, invited.handles.at(0));
@@ -235,7 +235,7 @@ DROVER_PEER_BODY(hammer_semaphore) {
   }
 }
 
-TEST(SemaphoreTorture, permits_of_the_killed_come_back_and_none_are_invented) {
+TEST(SemaphoreTorture, permits_of_killed_processes_come_back_and_none_are_invented) {
   TestSession session;
   const auto membership = session.join();
   const Semaphore semaphore(membership, kPermits);
@@ -243,8 +243,8 @@ TEST(SemaphoreTorture, permits_of_the_killed_come_back_and_none_are_invented) {
   Herd herd(session, "hammer_semaphore", board.after({semaphore.handle()}));
   const auto remove = [&](std::size_t place) {
     herd.kill(place);
-    board[kHeld].fetch_and(~(std::uint64_t{1} << place));  // its permit, if it had one, is taken until the burial
-    herd.bury(place);
+    board[kHeld].fetch_and(~(std::uint64_t{1} << place));  // its permit, if any, is taken until the recovery
+    herd.recover(place);
   };
   for (int peer = 0; peer < 4; ++peer) herd.add();
   test::RandomPause pause;

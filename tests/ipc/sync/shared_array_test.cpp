@@ -1,5 +1,5 @@
 // Shared arrays: memory with a lock.
-#include "drover/ipc/shared_array.hpp"
+#include "drover/ipc/value.hpp"
 
 #include <limits>
 #include <numeric>
@@ -19,7 +19,7 @@ using test::expect_error;
 using test::kRounds;
 using test::TestSession;
 
-TEST(SharedArray, is_zero_at_first_and_seen_by_all) {
+TEST(SharedArray, is_initially_zero_and_seen_by_all) {
   TestSession session;
   SharedArray<int> array(session.join(), 1000);
   SharedArray<int> other(session.join(), array.handle());
@@ -33,7 +33,7 @@ TEST(SharedArray, is_zero_at_first_and_seen_by_all) {
   EXPECT_EQ(std::as_const(array).span().data(), array.span().data());
 }
 
-TEST(SharedArray, may_be_larger_than_what_small_objects_share) {
+TEST(SharedArray, can_be_larger_than_a_shared_memory_file) {
   TestSession session;
   SharedArray<double> array(session.join(), std::size_t{1} << 20U);
   array[array.size() - 1] = 1.5;
@@ -51,7 +51,7 @@ TEST(SharedArray, elements_are_aligned) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(array.span().data()) % alignof(Line), 0U);
 }
 
-TEST(SharedArray, sizes_that_can_not_be_are_refused) {
+TEST(SharedArray, impossible_sizes_are_refused) {
   TestSession session;
   const auto membership = session.join();
   expect_error(Errc::invalid_argument, [&] { const SharedArray<int> none(membership, 0); },

@@ -11,7 +11,6 @@
 #include "drover/ipc/barrier.hpp"
 #include "drover/ipc/event.hpp"
 #include "drover/ipc/semaphore.hpp"
-#include "drover/ipc/shared_array.hpp"
 #include "drover/ipc/value.hpp"
 #include "ipc/sync/event_layout.hpp"
 #include "ipc/sync/semaphore_layout.hpp"
@@ -38,7 +37,7 @@ DROVER_PEER_BODY(semaphore_victim) {
   peer.reach("released");
 }
 
-TEST(SemaphoreCrash, permits_of_the_dead_are_given_back_and_wake_who_waits) {
+TEST(SemaphoreCrash, permits_of_the_dead_are_returned_and_wake_waiters) {
   TestSession session;
   BoundedSemaphore semaphore(session.join(), 2);
   Victim victim(session, "semaphore_victim", {semaphore.handle()}, "holding two");
@@ -52,7 +51,7 @@ TEST(SemaphoreCrash, permits_of_the_dead_are_given_back_and_wake_who_waits) {
   const auto& layout = layout_for<SemaphoreLayout>(membership, semaphore.handle());
   EXPECT_TRUE(eventually([&] { return has_sleeper(layout.bell); }));
   EXPECT_EQ(semaphore.value(), 0U);
-  victim.bury();
+  victim.recover();
   waiter.join();
   EXPECT_EQ(semaphore.value(), 2U);
 }
@@ -70,7 +69,7 @@ TEST(SemaphoreCrash, a_dead_waiter_takes_no_permit) {
   EXPECT_TRUE(semaphore.try_acquire());
 }
 
-TEST(SemaphoreCrash, death_after_the_release_gives_nothing_back_twice) {
+TEST(SemaphoreCrash, a_death_after_the_release_returns_nothing_twice) {
   TestSession session;
   const Semaphore semaphore(session.join(), 2);
   Victim victim(session, "semaphore_victim", {semaphore.handle()}, "released");
@@ -96,8 +95,8 @@ TEST(SemaphoreCrash, permits_beyond_the_first_4096_that_the_dead_took_stay_taken
   EXPECT_EQ(semaphore.value(), 0U);
 }
 
-// One takes and another gives back, and the taker dies in between.
-TEST(SemaphoreCrash, what_the_dead_had_handed_over_is_released_without_a_permit_too_many) {
+// One participant acquires and another releases, and the first dies in between.
+TEST(SemaphoreCrash, a_resource_handed_over_by_the_dead_is_released_without_an_excess_permit) {
   for (const bool is_bounded : {true, false}) {
     TestSession session;
     const auto membership = session.join();
@@ -117,7 +116,7 @@ TEST(SemaphoreCrash, what_the_dead_had_handed_over_is_released_without_a_permit_
   }
 }
 
-TEST(SemaphoreCrash, a_permit_whose_taker_died_before_it_handed_over_is_free_until_the_next_foreign_release) {
+TEST(SemaphoreCrash, a_permit_of_a_death_before_the_handover_is_free_until_the_next_release_by_another) {
   TestSession session;
   BoundedSemaphore slots(session.join(), 4);
   Semaphore consumer(session.join(), slots.handle());
@@ -126,7 +125,7 @@ TEST(SemaphoreCrash, a_permit_whose_taker_died_before_it_handed_over_is_free_unt
   Victim victim(session, "semaphore_victim", {slots.handle()}, "holding two");
   victim.die();
   EXPECT_EQ(slots.value(), 2U);
-  consumer.release(2);  // what the living one took: nobody can tell it from what the dead took
+  consumer.release(2);  // the living one's permits, which cannot be told from those of the dead
   EXPECT_EQ(slots.value(), 2U);
   slots.release(2);
   EXPECT_EQ(slots.value(), 4U);
@@ -157,8 +156,8 @@ TEST(EventCrash, it_is_set_or_clear_as_the_dead_left_it) {
   }
 }
 
-// As if the setter was killed between its change and its ring.
-TEST(EventCrash, a_setter_that_dies_before_it_rings_still_wakes_who_waits) {
+// As if the setter was killed between its change and its wake-up.
+TEST(EventCrash, waiters_wake_although_the_setter_died_before_its_wake_up) {
   TestSession session;
   const auto membership = session.join();
   const Event event(membership);
@@ -170,8 +169,8 @@ TEST(EventCrash, a_setter_that_dies_before_it_rings_still_wakes_who_waits) {
   EXPECT_TRUE(eventually([&] { return has_sleeper(layout.bell); }));
   layout.state = 3;
   const std::uint32_t rings = layout.bell.word >> 1U;
-  session.bury(session.join()->self());
-  EXPECT_GT(layout.bell.word >> 1U, rings);  // not only because every sleep ends
+  session.recover(session.join()->self());
+  EXPECT_GT(layout.bell.word >> 1U, rings);  // not only because every sleep is bounded
   waiter.join();
 }
 
@@ -217,10 +216,10 @@ TEST_F(BarrierCrash, a_party_that_dies_while_it_waits_breaks_it) {
   victim.kill();
   waiter.join();
   EXPECT_EQ(three.wait(patient()).kind, BarrierResult::Kind::broken);
-  EXPECT_EQ(three.last_lost(), 1);  // what the test session says of every dead one
+  EXPECT_EQ(three.last_lost(), 1);  // the pid that the test session reports for every death
 }
 
-TEST_F(BarrierCrash, a_party_that_dies_before_it_comes_breaks_it_for_those_who_wait) {
+TEST_F(BarrierCrash, a_party_that_dies_before_it_arrives_breaks_it_for_the_waiters) {
   std::thread waiter([membership = session_.join(), handle = barrier_.handle()] {
     Barrier mine(membership, handle);
     EXPECT_EQ(mine.wait(patient()).kind, BarrierResult::Kind::broken);
@@ -280,7 +279,7 @@ TEST(ValueCrash, a_writer_that_dies_in_the_middle_has_written_nothing) {
     victim.await_death();
     const std::uint64_t expected = std::string(point) == "in the update" ? 1 : 2;
     for (const std::uint64_t word : value.load().words) EXPECT_EQ(word, expected);  // readers do not wait
-    victim.bury();
+    victim.recover();
     value.store({{3, 3, 3, 3, 3, 3, 3, 3}});
     EXPECT_EQ(value.load().words[7], 3U);
   }

@@ -1,4 +1,4 @@
-// tests/ipc/sync_support.hpp: what the tests of locks and their like share: a board of numbers, peers that are killed
+// tests/ipc/sync/sync_support.hpp: shared by the tests of synchronisation: a board of numbers, peers that are killed
 // and replaced, and waiting for something to become true.
 #pragma once
 
@@ -19,7 +19,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/ipc/lock.hpp"
-#include "drover/ipc/shared_array.hpp"
+#include "drover/ipc/value.hpp"
 #include "ipc/object/object_layout.hpp"
 #include "ipc/wake/bell.hpp"
 #include "ipc/wake/cell_lock.hpp"
@@ -36,10 +36,10 @@ inline constexpr int kKills = 200;
 inline constexpr int kRounds = 3000;
 #endif
 
-/// Long enough for any machine; a test that needs it has failed.
+/// Long enough for any machine; a test that reaches it has failed.
 inline Deadline patient() { return Deadline::after(std::chrono::seconds(60)); }
 
-/// Whether `holds` becomes true in time.
+/// Whether `holds()` becomes true in time.
 inline bool eventually(const std::function<bool()>& holds) {
   const Deadline deadline = patient();
   while (!holds()) {
@@ -49,7 +49,7 @@ inline bool eventually(const std::function<bool()>& holds) {
   return true;
 }
 
-/// While it lives, every sleep of the thread that made it is interrupted by a signal every few milliseconds. One at a
+/// While it lives, a signal interrupts the thread that made it every few milliseconds. One at a
 /// time.
 class Interruptions {
  public:
@@ -78,7 +78,7 @@ class Interruptions {
   std::thread thread_;
 };
 
-/// Numbers that the test and its peers see, each an atomic.
+/// Atomic numbers shared by the test and its peers.
 class Board {
  public:
   explicit Board(const std::shared_ptr<Membership>& membership) : numbers_(membership, 64) {}
@@ -87,7 +87,7 @@ class Board {
   [[nodiscard]] std::atomic_ref<std::uint64_t> operator[](std::size_t index) {
     return std::atomic_ref<std::uint64_t>(numbers_[index]);
   }
-  /// `objects`, and then what a peer must be given to open the board.
+  /// `objects`, followed by the handles with which a peer opens the board.
   [[nodiscard]] std::vector<ObjectHandle> after(std::vector<ObjectHandle> objects) {
     objects.push_back(numbers_.handle());
     objects.push_back(numbers_.lock().handle());
@@ -98,8 +98,8 @@ class Board {
   SharedArray<std::uint64_t> numbers_;
 };
 
-/// Process peers of one body, each a participant of its own, that are killed and replaced. The body gets, by
-/// invitation, the objects in the order given; its parameter "place" says which one it is.
+/// Process peers of one body, each its own participant, that are killed and replaced. The body gets the objects by
+/// invitation, in the order given; its parameter "place" is its index.
 class Herd {
  public:
   Herd(TestSession& session, std::string body, std::vector<ObjectHandle> objects)
@@ -112,7 +112,7 @@ class Herd {
     }
   }
 
-  /// Starts the next peer, or the one at `place` anew.
+  /// Starts the next peer, or restarts the one at `place`.
   void add() {
     members_.emplace_back();
     replace(members_.size() - 1);
@@ -124,21 +124,21 @@ class Herd {
     member.group->start();
     member.owner = session_.invite(member.group->channel(0), objects_);
   }
-  /// Kills a peer and waits for its death; nobody is told yet.
+  /// Kills a peer and waits for its death, without recovery.
   void kill(std::size_t place) {
     PeerGroup& group = *members_.at(place).group;
     group.kill(0);
     const auto outcome = group.wait(patient()).front();
     EXPECT_EQ(outcome.kind, PeerOutcome::Kind::abandoned) << outcome.text;
   }
-  /// The keeper's work after the death.
-  void bury(std::size_t place) {
-    session_.bury(members_.at(place).owner);
+  /// Recovers it as the keeper does.
+  void recover(std::size_t place) {
+    session_.recover(members_.at(place).owner);
     members_.at(place).group.reset();
   }
   void remove(std::size_t place) {
     kill(place);
-    bury(place);
+    recover(place);
   }
   [[nodiscard]] std::size_t size() const { return members_.size(); }
   [[nodiscard]] PeerGroup& group(std::size_t place) { return *members_.at(place).group; }
@@ -154,7 +154,7 @@ class Herd {
   std::vector<Member> members_;
 };
 
-/// Lets a random short time pass, so that the next kill falls on any instruction.
+/// Pauses for a random short time, so that the next kill falls on any instruction.
 class RandomPause {
  public:
   void operator()() { std::this_thread::sleep_for(std::chrono::microseconds(random_() % 700)); }
@@ -164,7 +164,7 @@ class RandomPause {
   std::minstd_rand random_{4711};
 };
 
-/// Runs `work(membership, index)` in threads that are a participant each; for the thread sanitizer.
+/// Runs `work(membership, index)` in threads, each a participant; for the thread sanitizer.
 inline void run_threads(TestSession& session, int count,
                         const std::function<void(const std::shared_ptr<Membership>&, int)>& work) {
   std::vector<std::thread> threads;
@@ -175,7 +175,7 @@ inline void run_threads(TestSession& session, int count,
   for (auto& thread : threads) thread.join();
 }
 
-/// A process that takes part in a session and dies, at a point of its body or where it happens to be.
+/// A participant that dies at a point of its body, or wherever it is.
 class Victim {
  public:
   Victim(TestSession& session, const std::string& body, const std::vector<ObjectHandle>& objects,
@@ -186,24 +186,24 @@ class Victim {
     owner_ = session.invite(group_.channel(0), objects);
   }
 
-  /// Waits until it has died; nobody is told.
+  /// Waits until it has died, without recovery.
   void await_death() {
     const auto outcome = group_.wait(patient()).front();
     ASSERT_EQ(outcome.kind, PeerOutcome::Kind::abandoned) << outcome.text;
   }
-  /// The keeper's work.
-  void bury() { session_.bury(owner_); }
-  /// Both.
+  /// Recovers it as the keeper does.
+  void recover() { session_.recover(owner_); }
+  /// Waits for its death, then recovers it.
   void die() {
     await_death();
-    bury();
+    recover();
   }
-  /// Dies where it is.
+  /// Kills it wherever it is, and recovers it.
   void kill() {
     group_.kill(0);
     die();
   }
-  /// What it says next.
+  /// Its next message.
   std::string hear() { return group_.receive_text(0); }
 
  private:
@@ -212,7 +212,7 @@ class Victim {
   Owner owner_ = kNobody;
 };
 
-/// The layout of an object, to see whether somebody sleeps on it.
+/// The layout of an object, to see sleepers on it.
 template <class Layout>
 Layout& layout_for(const std::shared_ptr<Membership>& membership, const ObjectHandle& handle) {
   return *reinterpret_cast<Layout*>(layout_of(membership->open(handle).data));

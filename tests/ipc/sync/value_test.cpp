@@ -1,4 +1,4 @@
-// Shared values: always whole.
+// Shared values: always consistent.
 #include "drover/ipc/value.hpp"
 
 #include <sys/wait.h>
@@ -34,7 +34,7 @@ struct Odd {
   std::array<char, 13> text;
 };
 
-TEST(Value, is_what_was_stored_last) {
+TEST(Value, is_the_last_stored_value) {
   TestSession session;
   Value<int> value(session.join(), 7);
   Value<int> other(session.join(), value.handle());
@@ -45,7 +45,7 @@ TEST(Value, is_what_was_stored_last) {
   EXPECT_EQ(zero.load(), 0.0);
 }
 
-TEST(Value, may_be_of_any_size_up_to_64_bytes) {
+TEST(Value, can_have_any_size_up_to_64_bytes) {
   TestSession session;
   const Odd odd{{'d', 'r', 'o', 'v', 'e', 'r', 0, 1, 2, 3, 4, 5, 6}};
   const Value<Odd> first(session.join(), odd);
@@ -66,7 +66,7 @@ TEST(Value, opened_as_another_size_is_an_error) {
                {"has 4 bytes, not 8"});
 }
 
-TEST(Value, of_a_size_that_can_not_be_is_refused_by_the_keeper) {
+TEST(Value, impossible_size_is_refused_by_the_keeper) {
   TestSession session;
   const auto membership = session.join();
   for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{65}}) {
@@ -82,7 +82,7 @@ TEST(Value, update_returns_the_new_value) {
   EXPECT_EQ(value.load(), 21);
 }
 
-TEST(Value, update_that_throws_changes_nothing_and_stops_nobody) {
+TEST(Value, update_that_throws_changes_nothing_and_blocks_nobody) {
   TestSession session;
   Value<int> value(session.join(), 5);
   EXPECT_THROW(value.update([](int) -> int { throw std::runtime_error("no"); }), std::runtime_error);
@@ -91,7 +91,7 @@ TEST(Value, update_that_throws_changes_nothing_and_stops_nobody) {
   EXPECT_EQ(value.load(), 6);
 }
 
-TEST(Value, write_from_within_an_update_is_an_error_instead_of_a_freeze) {
+TEST(Value, write_from_within_an_update_is_an_error_not_a_hang) {
   TestSession session;
   Value<int> value(session.join(), 5);
   const auto store_inside = [&](int old) {
@@ -137,7 +137,7 @@ TEST(Value, waiting_ends_with_an_error_when_the_session_is_over) {
   Value<int> value(membership, 5);
   const auto holder = session.join();
   auto& lock = test::layout_for<ValueLayout>(membership, value.handle()).lock;
-  ASSERT_EQ(try_claim(lock, self_as_holder(*holder)), LockResult::acquired);  // as a writer that stands still
+  ASSERT_EQ(try_claim(lock, self_as_holder(*holder)), LockResult::acquired);  // like a stopped writer
   std::thread ender([&] { session.end(); });
   expect_error(Errc::peer_lost, [&] { value.store(6); });
   ender.join();
@@ -193,7 +193,7 @@ DROVER_PEER_BODY(write_value) {
   for (;;) value.update([](const Largest& old) { return all(old.words[0] + 1); });
 }
 
-TEST(ValueTorture, killed_writers_leave_a_whole_value_and_stop_nobody) {
+TEST(ValueTorture, killed_writers_leave_an_intact_value_and_block_nobody) {
   TestSession session;
   Value<Largest> value(session.join());
   Herd herd(session, "write_value", {value.handle()});

@@ -1,4 +1,4 @@
-// Sleeping and waking: what must not be missed.
+// Sleeping and waking: wake-ups that must not be missed.
 #include "ipc/wake/bell.hpp"
 
 #include <sys/time.h>
@@ -28,7 +28,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::TestSession;
 
-// Sends signals to this process every few milliseconds, as a profiler does.
+// Sends this process a signal every few milliseconds, like a profiler.
 class ManySignals {
  public:
   ManySignals() {
@@ -51,7 +51,7 @@ class ManySignals {
   struct sigaction before_{};
 };
 
-TEST(Bell, the_end_of_the_session_is_noticed_however_often_signals_come) {
+TEST(Bell, the_end_of_the_session_is_noticed_despite_frequent_signals) {
   TestSession session;
   const auto self = session.join();
   Queue queue(self);
@@ -68,9 +68,9 @@ TEST(Bell, the_end_of_the_session_is_noticed_however_often_signals_come) {
   ender.join();
 }
 
-// The first record is ready after the second. Whoever takes the first must wake somebody for the second, or that one
-// sleeps until it looks by itself.
-TEST(Bell, a_record_that_was_ready_too_early_is_not_left_to_a_sleeper) {
+// The first record is ready after the second. The consumer of the first must wake another for the second, which would
+// otherwise wait for a sleeper's timeout.
+TEST(Bell, a_record_that_was_ready_out_of_order_does_not_wait_for_a_sleeper) {
   auto best = std::chrono::nanoseconds::max();
   for (int round = 0; round < 8; ++round) {
     TestSession session;
@@ -84,7 +84,7 @@ TEST(Bell, a_record_that_was_ready_too_early_is_not_left_to_a_sleeper) {
       Message message;
       EXPECT_EQ(queue.get(message), GetResult::got);
       ++got;
-      while (got < 2) std::this_thread::yield();  // works, and takes nothing else
+      while (got < 2) std::this_thread::yield();  // is busy, and takes nothing else
     };
     std::thread first(take_one);
     std::thread second(take_one);
@@ -95,16 +95,16 @@ TEST(Bell, a_record_that_was_ready_too_early_is_not_left_to_a_sleeper) {
     ring.slot(*position).record.store_head(RecordHead::of(0, Storage::small));
     const auto begin = Clock::now();
     ring.publish(*position, self->self());
-    ring_in_turn(ring.head().record_ready);
+    wake_in_turn(ring.head().record_ready);
     first.join();
     second.join();
     best = std::min<std::chrono::nanoseconds>(best, Clock::now() - begin);
   }
-  EXPECT_LT(best, kLongestSleep / 2) << "somebody slept although there was a record";
+  EXPECT_LT(best, kLongestSleep / 2) << "a consumer slept although there was a record";
 }
 
-// Its copies of a queue and of the thread behind its descriptor are of no use to it, and must not stop it.
-TEST(Bridge, a_forked_child_gets_rid_of_what_it_has_copies_of) {
+// Its copies of a queue and of the bridge's thread are useless, and must not block it.
+TEST(Bridge, a_forked_child_can_destroy_its_copies) {
   if (test::kIsSanitized)
     GTEST_SKIP() << "the child allocates, and the sanitizer's allocator does not survive a fork";
   TestSession session;
@@ -136,7 +136,7 @@ TEST(Bridge, a_forked_child_gets_rid_of_what_it_has_copies_of) {
   EXPECT_EQ(wait({WaitSource::readable(queue->fd())}, Deadline::after(30s)).size(), 1U);
 }
 
-TEST(Patience, is_longer_when_looking_helped_and_shorter_when_it_did_not) {
+TEST(Patience, grows_when_spinning_helped_and_shrinks_when_it_failed) {
   Patience patience;
   const int first = patience.pauses();
   for (int i = 0; i < 20; ++i) patience.failed();
@@ -147,20 +147,20 @@ TEST(Patience, is_longer_when_looking_helped_and_shorter_when_it_did_not) {
   EXPECT_EQ(Patience::none().pauses(), 0);
 }
 
-// What a wait takes in which looking a little longer would have done.
+// The time of a wait in which spinning a little longer would have been enough.
 constexpr std::chrono::microseconds kBrief{10};
 
-TEST(Patience, grows_again_when_sleeps_are_so_short_that_looking_would_have_done) {
+TEST(Patience, grows_again_when_sleeps_are_shorter_than_a_spin) {
   Patience patience(false);
   for (int i = 0; i < 20; ++i) patience.failed();
   const int least = patience.pauses();
   for (int i = 0; i < 3; ++i) patience.slept(kBrief);
-  EXPECT_GE(patience.pauses(), 4 * least) << "else it would sleep for ever, since it never looks long enough";
-  patience.slept(kLongestLook * 2);
+  EXPECT_GE(patience.pauses(), 4 * least) << "otherwise it would always sleep, since it never spins long enough";
+  patience.slept(kLongestSpin * 2);
   EXPECT_LT(patience.pauses(), 8 * least);
 }
 
-TEST(Patience, gives_up_for_a_while_when_the_longest_look_was_in_vain) {
+TEST(Patience, gives_up_for_a_while_after_the_longest_spin_failed) {
   Patience patience(false);
   for (int i = 0; i < 20; ++i) patience.failed();
   const int least = patience.pauses();
@@ -168,11 +168,11 @@ TEST(Patience, gives_up_for_a_while_when_the_longest_look_was_in_vain) {
   const int most = patience.pauses();
   ASSERT_GT(most, least);
   patience.slept(kBrief);
-  EXPECT_EQ(patience.pauses(), least) << "who is waited for had no core to run on";
+  EXPECT_EQ(patience.pauses(), least) << "the awaited participant had no core to run on";
   for (int i = 0; i < 20; ++i) patience.slept(kBrief);
   EXPECT_EQ(patience.pauses(), least);
   for (int i = 0; i < 12; ++i) patience.slept(kBrief);
-  EXPECT_GT(patience.pauses(), least) << "it may have one by now";
+  EXPECT_GT(patience.pauses(), least) << "it may have a core by now";
 }
 
 TEST(Patience, without_pauses_stays_so) {
@@ -181,53 +181,53 @@ TEST(Patience, without_pauses_stays_so) {
   EXPECT_EQ(none.pauses(), 0);
 }
 
-TEST(Patience, looks_long_after_sleeps_that_were_short) {
+TEST(Patience, spins_long_after_short_sleeps) {
   Patience patience(true);
-  for (int i = 0; i < 3; ++i) patience.slept(kLongestLook / 2);
+  for (int i = 0; i < 3; ++i) patience.slept(kLongestSpin / 2);
   EXPECT_FALSE(patience.is_long());
-  patience.slept(kLongestLook / 2);
+  patience.slept(kLongestSpin / 2);
   EXPECT_TRUE(patience.is_long());
   patience.helped();
   EXPECT_TRUE(patience.is_long());
 }
 
-TEST(Patience, looks_long_again_only_after_many_once_that_was_in_vain) {
+TEST(Patience, spins_long_again_only_after_many_short_sleeps_once_it_failed) {
   Patience patience(true);
-  for (int i = 0; i < 4; ++i) patience.slept(kLongestLook / 2);
+  for (int i = 0; i < 4; ++i) patience.slept(kLongestSpin / 2);
   const int before = patience.pauses();
-  patience.slept(kLongestLook * 2);
+  patience.slept(kLongestSpin * 2);
   EXPECT_FALSE(patience.is_long());
   EXPECT_LE(patience.pauses(), before);
-  for (int i = 0; i < 20; ++i) patience.slept(kLongestLook / 2);
+  for (int i = 0; i < 20; ++i) patience.slept(kLongestSpin / 2);
   EXPECT_FALSE(patience.is_long());
-  for (int i = 0; i < 20; ++i) patience.slept(kLongestLook / 2);
+  for (int i = 0; i < 20; ++i) patience.slept(kLongestSpin / 2);
   EXPECT_TRUE(patience.is_long());
 }
 
-TEST(Patience, does_not_look_long_where_it_may_not) {
+TEST(Patience, does_not_spin_long_unless_allowed) {
   Patience patience(false);
   Patience none = Patience::none();
   for (int i = 0; i < 100; ++i) {
-    patience.slept(kLongestLook / 2);
-    none.slept(kLongestLook / 2);
+    patience.slept(kLongestSpin / 2);
+    none.slept(kLongestSpin / 2);
   }
   EXPECT_FALSE(patience.is_long() || none.is_long());
 }
 
-TEST(Patience, a_long_look_ends_with_success_with_its_time_and_with_the_deadline) {
+TEST(Patience, a_long_spin_ends_on_success_after_its_time_and_at_the_deadline) {
   Patience patience(true);
-  for (int i = 0; i < 4; ++i) patience.slept(kLongestLook / 2);
+  for (int i = 0; i < 4; ++i) patience.slept(kLongestSpin / 2);
   int looks = 0;
-  EXPECT_TRUE(look_for(patience, Clock::now(), Deadline::never(), [&] { return ++looks == 5; }));
+  EXPECT_TRUE(spin_for(patience, Clock::now(), Deadline::never(), [&] { return ++looks == 5; }));
   EXPECT_EQ(looks, 5);
   const auto begin = Clock::now();
-  EXPECT_FALSE(look_for(patience, begin, Deadline::never(), [] { return false; }));
-  EXPECT_GE(Clock::now() - begin, kLongestLook);
+  EXPECT_FALSE(spin_for(patience, begin, Deadline::never(), [] { return false; }));
+  EXPECT_GE(Clock::now() - begin, kLongestSpin);
   for (int i = 0; i < 20; ++i) patience.failed();
-  for (int i = 0; i < 40; ++i) patience.slept(kLongestLook / 2);
+  for (int i = 0; i < 40; ++i) patience.slept(kLongestSpin / 2);
   ASSERT_TRUE(patience.is_long());
-  looks = 0;  // no more than the pauses when the time is over before
-  EXPECT_FALSE(look_for(patience, begin, Deadline::at(begin), [&] { return ++looks < 0; }));
+  looks = 0;  // only the pauses if the time has passed before
+  EXPECT_FALSE(spin_for(patience, begin, Deadline::at(begin), [&] { return ++looks < 0; }));
   EXPECT_LE(looks, patience.pauses());
 }
 

@@ -1,4 +1,4 @@
-// One wait for many things.
+// One wait for several sources.
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ class WaitTest : public ::testing::Test {
   Deadline soon = Deadline::after(20ms);
 };
 
-TEST_F(WaitTest, nothing_ready_is_an_empty_answer_at_the_deadline) {
+TEST_F(WaitTest, the_result_is_empty_if_nothing_is_ready_at_the_deadline) {
   const Queue queue(self);
   const Fd fd = make_eventfd();
   EXPECT_TRUE(wait({queue}, soon).empty());
@@ -50,7 +50,7 @@ TEST_F(WaitTest, nothing_ready_is_an_empty_answer_at_the_deadline) {
   EXPECT_TRUE(wait({WaitSource::readable(fd.get())}, soon).empty());
 }
 
-TEST_F(WaitTest, all_that_is_ready_is_named_in_order) {
+TEST_F(WaitTest, all_ready_sources_are_returned_in_order) {
   Queue first(self);
   Queue second(self);
   auto [left, right] = Pipe::make(self);
@@ -64,10 +64,10 @@ TEST_F(WaitTest, all_that_is_ready_is_named_in_order) {
   signal_eventfd(fd);
   EXPECT_EQ(wait({first, second, right, event, readable}, Deadline::never()), (Places{1, 2, 3, 4}));
   Message message;
-  EXPECT_EQ(second.get(message), GetResult::got) << "waiting takes nothing";
+  EXPECT_EQ(second.get(message), GetResult::got) << "wait takes nothing";
 }
 
-TEST_F(WaitTest, sleepers_are_woken_by_each_kind) {
+TEST_F(WaitTest, every_kind_of_source_wakes_sleepers) {
   Queue queue(self);
   auto ends = Pipe::make(self);
   Event event(self);
@@ -93,14 +93,14 @@ TEST_F(WaitTest, sleepers_are_woken_by_each_kind) {
   }
 }
 
-TEST_F(WaitTest, the_end_of_a_queue_is_something_to_wait_for) {
+TEST_F(WaitTest, the_end_of_a_queue_makes_it_ready) {
   Queue queue(self);
   std::thread closer([&] { queue.close(); });
   EXPECT_EQ(wait({queue}, Deadline::never()), Places{0});
   closer.join();
 }
 
-TEST_F(WaitTest, a_wait_does_not_swallow_the_wake_up_of_one_who_gets) {
+TEST_F(WaitTest, a_wait_does_not_swallow_the_wake_up_of_a_consumer) {
   Queue queue(self);
   for (int round = 0; round < 200; ++round) {
     std::thread getter([&] {
@@ -124,7 +124,7 @@ TEST_F(WaitTest, more_queues_than_the_kernel_can_wait_for_at_once) {
   other.join();
 }
 
-TEST_F(WaitTest, an_older_kernel_is_slower_and_right) {
+TEST_F(WaitTest, works_on_an_older_kernel) {
   const test::FaultSeam fault("futex_waitv", ENOSYS);
   Queue first(self);
   Queue second(self);
@@ -133,7 +133,7 @@ TEST_F(WaitTest, an_older_kernel_is_slower_and_right) {
   other.join();
 }
 
-TEST_F(WaitTest, it_throws_when_the_session_is_over) {
+TEST_F(WaitTest, throws_when_the_session_is_over) {
   const Queue queue(self);
   const Fd fd = make_eventfd();
   std::thread ender([&] { session.end(); });

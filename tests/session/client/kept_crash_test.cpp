@@ -70,7 +70,7 @@ TEST_F(KeptCrash, application_killed_after_it_kept_something_leaves_it_to_the_ne
 // Replaces what is kept again and again, in the slab of the test.
 DROVER_PEER_BODY(keeps_until_killed) {
   const Session session = Session::open("crash");
-  const auto slab = SlabBook::open(session, ObjectHandle::parse(peer.receive_text()));
+  const auto slab = OpenLedger::open(session, ObjectHandle::parse(peer.receive_text()));
   peer.channel().send("ready");
   for (std::uint64_t mark = 1;; ++mark) {
     auto leases = marked_blocks(*slab, 3, mark);
@@ -185,7 +185,7 @@ TEST_F(KeptCrash, keeping_that_timed_out_does_not_happen_later) {
 // A participant that was stopped while it holds the ledger's lock holds up neither the keeper nor what it keeps.
 DROVER_PEER_BODY(stops_with_the_ledger) {
   const Session session = Session::open("crash");
-  const auto slab = SlabBook::open(session, ObjectHandle::parse(peer.receive_text()));
+  const auto slab = OpenLedger::open(session, ObjectHandle::parse(peer.receive_text()));
   const LedgerView view(slab->object().layout(), slab_geometry(slab->object().spec()));
   const CellGuard guard(view.pool.header.lock, *membership_of(session));
   peer.channel().send("holding");

@@ -106,7 +106,7 @@ TEST_F(KeptSession, wrong_use_is_an_error_and_leaves_the_leases) {
   expect_error(Errc::invalid_argument, [&] { self->keep("x", large, "", leases); }, {"1025"});
   expect_error(Errc::invalid_argument, [&] { self->keep("x", {}, "a\nb", leases); }, {"one line"});
   std::vector<Lease> empty(1);
-  expect_error(Errc::invalid_argument, [&] { self->keep("x", {}, "", empty); }, {"claims nothing"});
+  expect_error(Errc::invalid_argument, [&] { self->keep("x", {}, "", empty); }, {"empty lease"});
   expect_error(Errc::not_found, [&] { std::ignore = self->recall("x"); }, {"'x'", "keeps nothing"});
   expect_error(Errc::not_found, [&] { session.drop("x"); });
   expect_error(Errc::invalid_argument, [&] { std::ignore = self->recall(std::string(129, 'x')); }, {"129 bytes"});

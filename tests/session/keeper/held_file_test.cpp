@@ -106,7 +106,7 @@ TEST(HeldFile, wrong_use_is_an_error) {
   test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(self->create(slab_spec(kBytes), Fd{})); },
                      {"empty descriptor"});
   test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(self->create(slab_spec(kBytes))); },
-                     {"without the file"});
+                     {"without a file"});
   test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(self->create(kEventSpec, file)); },
                      {"with a file"});
   const Event event(session);

@@ -18,7 +18,7 @@
 #include "drover/base/mapping.hpp"
 #include "drover/base/trace.hpp"
 #include "drover/tensor/send.hpp"
-#include "ipc/ledger/slab_book.hpp"
+#include "ipc/ledger/open_ledger.hpp"
 #include "session/client/session_helpers.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
@@ -284,7 +284,7 @@ TEST_P(Foreign, keep_alive_is_held_until_the_last_lease_ends) {
 TEST_P(Foreign, memory_opened_by_a_handle_is_held_until_it_is_closed) {
   ForeignNumbers numbers(place(), "allocated", kForeignCount);
   Tensor got = sent(import_tensor(*here_, numbers.array()).tensor);
-  auto book = SlabBook::open(receiver_, here_->usage().at(0).handle);
+  auto book = OpenLedger::open(receiver_, here_->usage().at(0).handle);
   got = Tensor();
   EXPECT_EQ(slabs_here(), 1U);
   EXPECT_EQ(numbers.kept(), 1) << "no leases are left, but the handle is still open";

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/error.hpp"
-#include "drover/ipc/kept.hpp"
+#include "drover/ipc/lease.hpp"
 #include "drover/session/session.hpp"
 #include "drover/session/session_list.hpp"
 #include "session/client/session_helpers.hpp"
