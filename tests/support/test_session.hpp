@@ -43,7 +43,7 @@ class TestSession {
   std::shared_ptr<Mapping> page_;
   std::shared_ptr<ObjectTable> table_;
   std::shared_ptr<Mutex> mutex_;
-  std::vector<Owner> buried_;  // their numbers are reused, as by the keeper
+  std::vector<Owner> recovered_;  // their numbers are reused, as by the keeper
   Owner last_ = kNobody;
 };
 
