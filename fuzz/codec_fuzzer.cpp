@@ -57,10 +57,10 @@ void read_batch(std::span<const std::byte> bytes) {
   Message message;
   fuzz::check(queue.try_get(message) == GetResult::got);
   try {
-    WireReader reader(message);
-    const auto batch = reader.header<BatchHeader>();
+    pool::WireReader reader(message);
+    const auto batch = reader.header<pool::BatchHeader>();
     for (std::uint32_t i = 0; i < batch.count; ++i) {
-      const auto task = reader.header<TaskHeader>();
+      const auto task = reader.header<pool::TaskHeader>();
       const auto arguments = reader.bytes(task.bytes);
       fuzz::check(arguments.size() == task.bytes);
       describe(arguments, 100);

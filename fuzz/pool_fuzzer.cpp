@@ -14,7 +14,7 @@ namespace {
 using namespace drover;
 
 struct Given {
-  BlockRef block;
+  ipc::BlockRef block;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   Owner owner = kNobody;
@@ -24,8 +24,8 @@ class PoolRun {
  public:
   explicit PoolRun(fuzz::Input& input)
       : input_(input), geometry_{.bytes = 256 * (1 + input.take_up_to(63)), .chunk_bytes = 256} {
-    state_.resize(pool_state_bytes(geometry_) / sizeof(Line));
-    format_pool(state(), geometry_);
+    state_.resize(ipc::pool_state_bytes(geometry_) / sizeof(Line));
+    ipc::format_pool(state(), geometry_);
   }
 
   void run() {
@@ -42,11 +42,11 @@ class PoolRun {
   }
 
  private:
-  struct alignas(kCacheLine) Line {
-    std::byte bytes[kCacheLine];
+  struct alignas(ipc::kCacheLine) Line {
+    std::byte bytes[ipc::kCacheLine];
   };
   std::byte* state() { return reinterpret_cast<std::byte*>(state_.data()); }
-  [[nodiscard]] BlockPool pool() { return {state(), geometry_}; }
+  [[nodiscard]] ipc::BlockPool pool() { return {state(), geometry_}; }
 
   void step() {
     switch (input_.take<std::uint8_t>() % 8) {
@@ -92,7 +92,7 @@ class PoolRun {
 
   void use_wrong_name() {
     is_error_expected_ = true;
-    const auto wrong = input_.take<BlockRef>();
+    const auto wrong = input_.take<ipc::BlockRef>();
     for (const Given& given : given_) {
       if (given.block == wrong) return;
     }
@@ -107,7 +107,7 @@ class PoolRun {
   void recover() {
     const auto dead = static_cast<Owner>(1 + input_.take_up_to(2));
     const auto kept = input_.take<std::uint64_t>();
-    const auto is_kept = [&](BlockRef block) { return (kept >> (block.chunk % 64) & 1U) != 0; };
+    const auto is_kept = [&](ipc::BlockRef block) { return (kept >> (block.chunk % 64) & 1U) != 0; };
     pool().recover(dead, is_kept);
     std::erase_if(given_, [&](const Given& given) { return given.owner == dead && !is_kept(given.block); });
   }
@@ -115,18 +115,18 @@ class PoolRun {
   void spoil() {
     is_spoiled_ = true;
     fuzz::spoil({state(), state_.size() * sizeof(Line)}, input_);
-    std::memset(state(), 0, sizeof(CellLockLayout));  // otherwise the pool would rightly wait for the owner
+    std::memset(state(), 0, sizeof(ipc::CellLockLayout));  // otherwise the pool would rightly wait for the owner
   }
 
   void free_everything() {
     for (const Given& given : given_) pool().free(given.block, given.owner, objects_);
-    const PoolUsage usage = pool().usage(objects_);
+    const ipc::PoolUsage usage = pool().usage(objects_);
     fuzz::check(usage.used_blocks == 0 && usage.free_bytes == usage.total_bytes);
     fuzz::check(usage.largest_free_bytes == usage.total_bytes);
   }
 
   fuzz::Input& input_;
-  PoolGeometry geometry_;
+  ipc::PoolGeometry geometry_;
   std::vector<Line> state_;
   fuzz::SpoiledObjects objects_{1};
   std::vector<Given> given_;

@@ -22,9 +22,9 @@ void read_both_ways(std::span<const std::byte> bytes, Parse parse) {
 // With the right length and a valid prefix, the parser gets further.
 std::string dressed(std::span<const std::byte> bytes, const std::string& model) {
   std::string text = model;
-  constexpr std::size_t kKept = 8;  // magic, version and type
-  for (std::size_t i = 0; i < bytes.size() && kKept + i < text.size(); ++i) {
-    text[kKept + i] = static_cast<char>(bytes[i]);
+  constexpr std::size_t ipc::kKept = 8;  // magic, version and type
+  for (std::size_t i = 0; i < bytes.size() && ipc::kKept + i < text.size(); ++i) {
+    text[ipc::kKept + i] = static_cast<char>(bytes[i]);
   }
   return text;
 }
@@ -35,18 +35,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Input input(data, size);
   const auto shape = input.take<std::uint8_t>();
   if (shape < 64) {
-    read_both_ways(input.rest(), parse_request);
-    read_both_ways(input.rest(), parse_reply);
+    read_both_ways(input.rest(), session::parse_request);
+    read_both_ways(input.rest(), session::parse_reply);
     return 0;
   }
-  const auto type = static_cast<RequestType>(1 + shape % static_cast<int>(kLastRequestType));
-  const KeptEntry kept{.info = {.name = "n", .description = "d"}, .record = {std::byte{1}}, .leases = {SentLease{}}};
+  const auto type = static_cast<session::RequestType>(1 + shape % static_cast<int>(session::kLastRequestType));
+  const ipc::KeptEntry kept{
+      .info = {.name = "n", .description = "d"}, .record = {std::byte{1}}, .leases = {ipc::SentLease{}}};
   if (shape % 2 == 0) {
-    const std::string text = dressed(input.rest(), encode(Request{.type = type, .kept = kept}));
-    read_both_ways(std::as_bytes(std::span(text)), parse_request);
+    const std::string text = dressed(input.rest(), encode(session::Request{.type = type, .kept = kept}));
+    read_both_ways(std::as_bytes(std::span(text)), session::parse_request);
   } else {
-    const std::string text = dressed(input.rest(), encode(Reply{.type = type, .kept = kept}));
-    read_both_ways(std::as_bytes(std::span(text)), parse_reply);
+    const std::string text = dressed(input.rest(), encode(session::Reply{.type = type, .kept = kept}));
+    read_both_ways(std::as_bytes(std::span(text)), session::parse_reply);
   }
   return 0;
 }

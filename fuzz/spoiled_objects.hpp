@@ -22,8 +22,8 @@ class SpoiledObjects final : public Membership {
 
   using Membership::create;
   OpenObject create(const ObjectSpec& spec) override {
-    const ObjectKindInfo& info = info_of(spec.kind);
-    const std::size_t bytes = sizeof(ObjectHeader) + info.layout_bytes(spec);
+    const ipc::ObjectKindInfo& info = ipc::info_of(spec.kind);
+    const std::size_t bytes = sizeof(ipc::ObjectHeader) + info.layout_bytes(spec);
     if (bytes > kMostBytes) throw Error(Errc::out_of_memory, "the fuzzer's objects are small");
     const ObjectHandle handle{.kind = spec.kind, .slab = 1, .offset = 0, .generation = ++last_generation_};
     Object& object = objects_[handle.generation];
@@ -31,9 +31,9 @@ class SpoiledObjects final : public Membership {
     std::memset(object.memory.get(), 0, bytes);
     object.open = {.handle = handle, .spec = spec, .data = object.memory.get()};
     object.bytes = bytes;
-    ObjectHeader& header = header_of(object.open.data);
-    header.magic = kObjectMagic;
-    header.version = kLayoutVersion;
+    ipc::ObjectHeader& header = header_of(object.open.data);
+    header.magic = ipc::kObjectMagic;
+    header.version = ipc::kLayoutVersion;
     header.kind = static_cast<std::uint16_t>(spec.kind);
     header.generation = handle.generation;
     header.openers = 2;  // so that no process seems to be alone

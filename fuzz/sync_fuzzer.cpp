@@ -116,12 +116,12 @@ class SyncRun {
   // As the keeper does, for the fuzzer itself or for others.
   void recover() {
     const OpenObject object = objects_->open(any_handle());
-    info_of(object.spec.kind)
+    ipc::info_of(object.spec.kind)
         .recover(drover::layout_of(object.data), object.spec, static_cast<Owner>(1 + input_.take_up_to(2)));
   }
 
   std::span<std::byte> layout_of(const ObjectHandle& handle) {
-    return objects_->memory(handle).subspan(sizeof(ObjectHeader));
+    return objects_->memory(handle).subspan(sizeof(ipc::ObjectHeader));
   }
 
   fuzz::Input& input_;

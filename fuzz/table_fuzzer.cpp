@@ -28,7 +28,7 @@ class TableRun {
       }
     }
     for (Owner owner = 1; owner <= kOwners; ++owner) table_.depart(owner, 1);
-    while (const KeptEntry* const entry = kept_.next("")) kept_.drop(std::string(entry->info.name));
+    while (const ipc::KeptEntry* const entry = kept_.next("")) kept_.drop(std::string(entry->info.name));
     // When its last opener closes, everything is freed but the timelines, which belong to the session.
     fuzz::check(table_.size() <= 1 && table_.file_count() == 0);
   }
@@ -63,13 +63,13 @@ class TableRun {
 
   // Mostly leases that exist; sometimes names that only a faulty participant uses.
   void keep(Owner owner) {
-    KeptEntry entry{.info = {.name = take_name()}, .record = {}, .leases = {}};
+    ipc::KeptEntry entry{.info = {.name = take_name()}, .record = {}, .leases = {}};
     const auto count = input_.take_up_to(3);
     for (std::uint64_t number = 0; number < count; ++number) {
       const ObjectHandle slab = take_handle();
       if (input_.take<std::uint8_t>() % 4 == 0) {
         entry.leases.push_back({.slab = slab, .lease = {.index = input_.take<std::uint8_t>()}});
-      } else if (const auto lease = table_.ledger_of(slab).allocate(input_.take_up_to(1024), offered_by(owner),
+      } else if (const auto lease = table_.ledger_of(slab).allocate(input_.take_up_to(1024), ipc::offered_by(owner),
                                                                     member_, Deadline::after({}))) {
         entry.leases.push_back({.slab = slab, .lease = *lease});
       }
@@ -110,8 +110,8 @@ class TableRun {
   fuzz::Input& input_;
   const Fd file_{::open("/dev/null", O_RDWR | O_CLOEXEC)};
   const fuzz::SpoiledObjects member_{1};
-  ObjectTable table_;
-  KeptTable kept_{table_};
+  ipc::ObjectTable table_;
+  ipc::KeptTable kept_{table_};
   std::vector<ObjectHandle> handles_;
 };
 

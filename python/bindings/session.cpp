@@ -64,13 +64,13 @@ void bind_program(nb::module_& module) {
   module.def(
       "init",
       [](const std::string& executable, const std::vector<std::string>& arguments, const std::string& keeper) {
-        init(Program{.executable = executable, .arguments = arguments, .keeper = keeper});
+        session::init(session::Program{.executable = executable, .arguments = arguments, .keeper = keeper});
       },
       nb::arg("executable"), nb::arg("arguments"), nb::arg("keeper"),
       "Set the commands that start workers and keepers.");
   module.def("close", &close_for_threads,
              "Stop all threads but the main one from returning to Python, before the interpreter ends.");
-  module.def("play_role", &play_role, nb::arg("arguments"), nb::call_guard<Released>(),
+  module.def("play_role", &session::play_role, nb::arg("arguments"), nb::call_guard<Released>(),
              "Run a worker; return its exit status.");
 }
 

@@ -34,37 +34,39 @@ bool wait_ready(PyTemplate& self, const Timeout& timeout) {
       [](bool is_ready) { return is_ready; });
 }
 
-nb::list variables_of(const TemplateOrderTaken& self) {
+nb::list variables_of(const process::TemplateOrderTaken& self) {
   nb::list all;
   for (const auto& entry : self.variables()) all.append(nb::bytes(entry.data(), entry.size()));
   return all;
 }
 
 void bind_server(nb::module_& module) {
-  nb::class_<TemplateOrderTaken>(module, "TemplateOrder", "A request to fork a child.")
-      .def_prop_ro("start", &TemplateOrderTaken::start, "The index of its start command.")
-      .def_prop_ro("arguments", &TemplateOrderTaken::arguments, "The arguments after those of the start command.")
+  nb::class_<process::TemplateOrderTaken>(module, "TemplateOrder", "A request to fork a child.")
+      .def_prop_ro("start", &process::TemplateOrderTaken::start, "The index of its start command.")
+      .def_prop_ro("arguments", &process::TemplateOrderTaken::arguments,
+                   "The arguments after those of the start command.")
       .def_prop_ro("variables", &variables_of, "The environment of the child.")
       .def(
-          "refuse", [](TemplateOrderTaken& self, const std::string& why) { self.refuse(why); }, nb::arg("why"),
-          "Answer that the child will not be forked.")
-      .def("take_socket", &TemplateOrderTaken::take_socket,
+          "refuse", [](process::TemplateOrderTaken& self, const std::string& why) { self.refuse(why); },
+          nb::arg("why"), "Answer that the child will not be forked.")
+      .def("take_socket", &process::TemplateOrderTaken::take_socket,
            "Return the socket to report the child's end on; the caller owns it.")
-      .def("become", &TemplateOrderTaken::become, nb::arg("parent"), "Set up the child, right after the fork.");
-  nb::class_<TemplateServer>(module, "TemplateServer", "Receives the orders of a template.")
+      .def("become", &process::TemplateOrderTaken::become, nb::arg("parent"),
+           "Set up the child, right after the fork.");
+  nb::class_<process::TemplateServer>(module, "TemplateServer", "Receives the orders of a template.")
       .def(nb::init<int>(), nb::arg("control"))
       .def(
-          "say_ready", [](const TemplateServer& self, const std::string& notes) { self.say_ready(notes); },
+          "say_ready", [](const process::TemplateServer& self, const std::string& notes) { self.say_ready(notes); },
           nb::arg("notes"), "Report that the template is ready for orders.")
       .def(
           "take",
-          [](const TemplateServer& self) -> nb::object {
+          [](const process::TemplateServer& self) -> nb::object {
             auto order = self.take();
             return order ? nb::cast(std::move(*order)) : nb::none();
           },
           nb::sig("def take(self) -> TemplateOrder | None"), "Return the next order, or None if there is none now.");
-  module.attr("template_control") = kTemplateControl;
-  module.attr("template_application") = kTemplateApplication;
+  module.attr("template_control") = process::kTemplateControl;
+  module.attr("template_application") = process::kTemplateApplication;
 }
 
 }  // namespace

@@ -15,12 +15,12 @@ namespace {
 
 // Backends are never destroyed: their threads, and static objects that use them, may outlive main.
 Backend& host_backend() {
-  static auto* const backend = new host::HostBackend;
+  static auto* const backend = new device::host::HostBackend;
   return *backend;
 }
 
 Backend& cuda_backend() {
-  static auto* const backend = new cuda::CudaBackend;  // if it throws, the next call retries
+  static auto* const backend = new device::cuda::CudaBackend;  // if it throws, the next call retries
   return *backend;
 }
 

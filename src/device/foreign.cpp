@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace drover {
+namespace drover::device {
 namespace {
 
 void require_device(const PointerInfo& info, DevicePtr ptr, std::source_location where) {
@@ -59,4 +59,4 @@ Error own_allocation(std::source_location where) {
                "use the address itself in this process", where);
 }
 
-}  // namespace drover
+}  // namespace drover::device

@@ -6,7 +6,7 @@
 #include "drover/base/error.hpp"
 #include "drover/device/memory.hpp"
 
-namespace drover {
+namespace drover::device {
 
 /// Throws unless `ptr`, which `info` describes, can have an IPC handle: `Errc::invalid_argument` if no device memory
 /// begins there, `Errc::unsupported` if this kind of memory has no handles.
@@ -25,4 +25,4 @@ void require_retainable(const PointerInfo& info, DevicePtr ptr,
 /// `Errc::invalid_argument`.
 [[nodiscard]] Error own_allocation(std::source_location where = std::source_location::current());
 
-}  // namespace drover
+}  // namespace drover::device

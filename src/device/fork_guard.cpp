@@ -9,7 +9,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover::fork_guard {
+namespace drover::device::fork_guard {
 namespace {
 
 std::atomic<bool> was_forked{false};
@@ -38,4 +38,4 @@ void fail(std::source_location where) {
               where);
 }
 
-}  // namespace drover::fork_guard
+}  // namespace drover::device::fork_guard

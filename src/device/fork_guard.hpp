@@ -3,7 +3,7 @@
 
 #include <source_location>
 
-namespace drover::fork_guard {
+namespace drover::device::fork_guard {
 
 /// From now on `check` fails in forked children. Backends call it when they initialise a device; repeating it is
 /// free.
@@ -18,4 +18,4 @@ void check(std::source_location where = std::source_location::current());
 /// Throws the error of `check`, for callers that detect the fork in another way.
 [[noreturn]] void fail(std::source_location where = std::source_location::current());
 
-}  // namespace drover::fork_guard
+}  // namespace drover::device::fork_guard

@@ -2,11 +2,11 @@
 
 #include "device/cuda/nvml.hpp"
 
-namespace drover {
+namespace drover::device {
 
 std::vector<GpuProcess> gpu_processes(const DeviceInfo& device) {
-  if (device.backend != BackendKind::cuda || !cuda::nvml().is_usable()) return {};
-  return cuda::nvml().processes_on(uuid_text(device));
+  if (device.backend != BackendKind::cuda || !device::cuda::nvml().is_usable()) return {};
+  return device::cuda::nvml().processes_on(uuid_text(device));
 }
 
-}  // namespace drover
+}  // namespace drover::device

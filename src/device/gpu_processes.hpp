@@ -8,7 +8,7 @@
 
 #include "drover/device/info.hpp"
 
-namespace drover {
+namespace drover::device {
 
 /// A process that has a context on a GPU.
 struct GpuProcess {
@@ -20,4 +20,4 @@ struct GpuProcess {
 /// initialise CUDA.
 [[nodiscard]] std::vector<GpuProcess> gpu_processes(const DeviceInfo& device);
 
-}  // namespace drover
+}  // namespace drover::device

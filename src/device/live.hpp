@@ -6,7 +6,7 @@
 
 #include "drover/device/backend.hpp"
 
-namespace drover {
+namespace drover::device {
 
 /// The counts behind Backend::live().
 struct LiveCounters {
@@ -39,4 +39,4 @@ class LiveToken {
   std::atomic<std::size_t>& count_;
 };
 
-}  // namespace drover
+}  // namespace drover::device

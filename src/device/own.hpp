@@ -5,7 +5,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::device {
 
 /// Casts `object` to the backend's own type. Throws `Errc::invalid_argument` if another backend created it.
 template <class Own, class Interface>
@@ -16,4 +16,4 @@ template <class Own, class Interface>
   return *cast;
 }
 
-}  // namespace drover
+}  // namespace drover::device

@@ -8,7 +8,7 @@
 
 #include "base/sys.hpp"
 
-namespace drover {
+namespace drover::device {
 
 SharedLibrary SharedLibrary::open(const std::string& path, std::string& error) {
   error.clear();
@@ -54,4 +54,4 @@ void* SharedLibrary::own_symbol(const char* name) const noexcept {
   return reinterpret_cast<std::uintptr_t>(found.dli_fbase) == map->l_addr ? address : nullptr;
 }
 
-}  // namespace drover
+}  // namespace drover::device

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace drover {
+namespace drover::device {
 
 /// Owns a library opened by dlopen. Move-only; may be empty. Libraries that start threads (drivers) must be kept
 /// until the process ends.
@@ -31,4 +31,4 @@ class SharedLibrary {
   void* handle_ = nullptr;
 };
 
-}  // namespace drover
+}  // namespace drover::device

@@ -62,7 +62,7 @@ void sleep_while_equal(const TimelineWord& word, std::uint64_t seen, nanoseconds
 
 }  // namespace
 
-bool timelines_allowed() { return environment_number("DROVER_TIMELINES", 1, 0, 1) == 1; }
+bool device::timelines_allowed() { return environment_number("DROVER_TIMELINES", 1, 0, 1) == 1; }
 
 void timeline_store(TimelineWord& word, std::uint64_t value) noexcept {
   word.store(value, std::memory_order_release);

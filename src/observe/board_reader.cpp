@@ -20,7 +20,7 @@ namespace {
 
 using FileKey = std::pair<dev_t, ino_t>;
 
-std::string link_of_boards() { return fmt::format("/memfd:{}", kBoardFileName); }
+std::string link_of_boards() { return fmt::format("/memfd:{}", pool::kBoardFileName); }
 
 bool is_board_link(std::string_view link) {
   const auto name = link_of_boards();
@@ -36,20 +36,20 @@ void map_board(const std::filesystem::path& path, FoundBoard& found) {
   }
   try {
     const auto bytes = check_memory_file(file);
-    if (bytes < sizeof(Board)) {
+    if (bytes < sizeof(pool::Board)) {
       found.problem =
-          fmt::format("its memory has {} bytes instead of {}: another version of drover", bytes, sizeof(Board));
+          fmt::format("its memory has {} bytes instead of {}: another version of drover", bytes, sizeof(pool::Board));
       return;
     }
-    found.memory = Mapping::shared(file, sizeof(Board));
+    found.memory = Mapping::shared(file, sizeof(pool::Board));
   } catch (const Error& error) {
     found.problem = error.message();
     return;
   }
-  const Board& board = found.board();
-  if (board.magic != kBoardMagic || board.version != kBoardVersion) {
+  const pool::Board& board = found.board();
+  if (board.magic != pool::kBoardMagic || board.version != pool::kBoardVersion) {
     found.problem = fmt::format("its memory has version {} instead of {}: use the `drover` of the same version",
-                                board.version, kBoardVersion);
+                                board.version, pool::kBoardVersion);
     found.memory.reset();
   }
 }
@@ -60,11 +60,11 @@ bool FoundBoard::is_held_by(pid_t pid) const noexcept { return std::ranges::bina
 
 std::vector<FoundBoard> find_boards(const std::filesystem::path& proc) {
   std::map<FileKey, FoundBoard> boards;
-  for (const pid_t pid : numbers_in(proc)) {
+  for (const pid_t pid : process::numbers_in(proc)) {
     const auto folder = proc / std::to_string(pid) / "fd";
-    for (const int number : numbers_in(folder)) {
+    for (const int number : process::numbers_in(folder)) {
       const auto path = folder / std::to_string(number);
-      if (!is_board_link(read_proc_link(path))) continue;
+      if (!is_board_link(process::read_proc_link(path))) continue;
       struct stat status{};
       if (::stat(path.c_str(), &status) != 0) continue;  // closed meanwhile, or of another user
       auto& found = boards[{status.st_dev, status.st_ino}];

@@ -19,7 +19,7 @@ struct FoundBoard {
   std::string problem;         ///< why it cannot be read
 
   /// Requires: problem is empty.
-  [[nodiscard]] Board& board() const noexcept { return *reinterpret_cast<Board*>(memory.data()); }
+  [[nodiscard]] pool::Board& board() const noexcept { return *reinterpret_cast<pool::Board*>(memory.data()); }
   /// Whether the process has the board open, and so may be a worker of the pool.
   [[nodiscard]] bool is_held_by(pid_t pid) const noexcept;
 };

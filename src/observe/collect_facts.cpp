@@ -44,7 +44,7 @@ std::string kernel_module_version(const fs::path& root) {
 std::vector<PciGpu> find_pci_gpus(const fs::path& root) {
   std::vector<PciGpu> gpus;
   const auto bus = root / "sys/bus/pci/devices";
-  for (const auto& address : names_in(bus)) {
+  for (const auto& address : observe::names_in(bus)) {
     const auto folder = bus / address;
     if (observe::trimmed(read_text(folder / "vendor")) != kNvidiaVendor) continue;
     if (!observe::trimmed(read_text(folder / "class")).starts_with(kDisplayClass)) continue;
@@ -62,7 +62,7 @@ bool is_gpu_node(std::string_view name) {
 
 std::vector<DeviceNode> find_device_nodes(const fs::path& root) {
   std::vector<DeviceNode> nodes;
-  for (const auto& name : names_in(root / "dev")) {
+  for (const auto& name : observe::names_in(root / "dev")) {
     if (!is_gpu_node(name)) continue;
     const auto path = root / "dev" / name;
     const bool is_accessible = sys::call("access", ::access, path.c_str(), R_OK | W_OK) == 0;
@@ -107,7 +107,7 @@ MpsFacts find_mps(const fs::path& root, const std::optional<std::string>& asked)
   if (written) {
     mps.is_daemon_alive = is_mps_daemon(root / "proc" / std::to_string(*written));
   } else if (mps.has_control) {
-    const auto processes = names_in(root / "proc");
+    const auto processes = observe::names_in(root / "proc");
     mps.is_daemon_alive = std::ranges::any_of(processes, [&](const std::string& name) {
       return observe::number(name).has_value() && is_mps_daemon(root / "proc" / name);
     });
@@ -124,7 +124,7 @@ std::optional<SpaceFacts> shared_memory_space(const fs::path& root) {
 }
 
 OpenFileFacts open_file_facts(const fs::path& root) {
-  OpenFileFacts facts{.in_use = names_in(root / "proc/self/fd").size()};
+  OpenFileFacts facts{.in_use = observe::names_in(root / "proc/self/fd").size()};
   rlimit limit{};
   const auto get_limit = [](rlimit* into) { return ::getrlimit(RLIMIT_NOFILE, into); };
   if (sys::call("getrlimit", get_limit, &limit) == 0) {

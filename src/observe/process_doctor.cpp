@@ -24,11 +24,11 @@ namespace {
 constexpr std::size_t kMostProcesses = 256;
 constexpr std::size_t kMostPathBytes = 80;
 
-std::set<std::string> pipes_waited_on(const std::vector<ProcessFacts>& tree) {
+std::set<std::string> pipes_waited_on(const std::vector<process::ProcessFacts>& tree) {
   std::set<std::string> pipes;
   for (const auto& process : tree) {
     for (const auto& thread : process.threads) {
-      const auto file = std::ranges::find(process.pipes, thread.call_file, &OpenFile::number);
+      const auto file = std::ranges::find(process.pipes, thread.call_file, &process::OpenFile::number);
       if (thread.call_file >= 0 && file != process.pipes.end()) pipes.insert(file->path);
     }
   }
@@ -37,8 +37,8 @@ std::set<std::string> pipes_waited_on(const std::vector<ProcessFacts>& tree) {
 
 // "flags:	0100001" in octal: the lowest two bits are the access mode.
 void read_rights(const std::filesystem::path& info, PipeHolder& holder) {
-  const auto text = read_proc_text(info, 1024).value_or("");
-  const auto flags = leading_number<int>(value_of(text, "flags"), 8);
+  const auto text = process::read_proc_text(info, 1024).value_or("");
+  const auto flags = process::leading_number<int>(process::value_of(text, "flags"), 8);
   if (!flags) return;
   const int mode = *flags & O_ACCMODE;
   holder.may_read = mode == O_RDONLY || mode == O_RDWR;
@@ -49,16 +49,17 @@ void read_rights(const std::filesystem::path& info, PipeHolder& holder) {
 std::vector<PipeHolder> find_pipe_holders(const std::set<std::string>& pipes, const std::filesystem::path& proc) {
   std::vector<PipeHolder> holders;
   if (pipes.empty()) return holders;
-  for (const pid_t pid : numbers_in(proc)) {
+  for (const pid_t pid : process::numbers_in(proc)) {
     const auto folder = proc / std::to_string(pid);
-    for (const int number : numbers_in(folder / "fd")) {
-      auto path = read_proc_link(folder / "fd" / std::to_string(number));
+    for (const int number : process::numbers_in(folder / "fd")) {
+      auto path = process::read_proc_link(folder / "fd" / std::to_string(number));
       if (!pipes.contains(path)) continue;
       PipeHolder holder{.pid = pid, .pipe = std::move(path)};
       read_rights(folder / "fdinfo" / std::to_string(number), holder);
-      const auto facts = read_process_facts(pid, proc);
+      const auto facts = process::read_process_facts(pid, proc);
       if (facts)
-        holder.description = fmt::format("process {} ({}, {})", pid, facts->command, state_text(facts->state));
+        holder.description =
+            fmt::format("process {} ({}, {})", pid, facts->command, process::state_text(facts->state));
       holders.push_back(std::move(holder));
     }
   }
@@ -67,7 +68,7 @@ std::vector<PipeHolder> find_pipe_holders(const std::set<std::string>& pipes, co
 
 TreeFacts collect_tree_facts(pid_t pid, const std::filesystem::path& proc) {
   TreeFacts facts;
-  facts.processes = read_tree_facts(pid, proc, kMostProcesses, &facts.left_out);
+  facts.processes = process::read_tree_facts(pid, proc, kMostProcesses, &facts.left_out);
   if (facts.processes.empty()) {
     throw Error(Errc::not_found, fmt::format("there is no process {}", pid),
                 "find its pid with `ps aux` or `drover ps`; in a container, pids differ from those of the host");
@@ -82,29 +83,29 @@ TreeFacts collect_tree_facts(pid_t pid, const std::filesystem::path& proc) {
   if (pid != ::getpid()) std::erase_if(facts.processes, [](const auto& each) { return each.pid == ::getpid(); });
   for (const auto& process : facts.processes) {
     const auto* const known = facts.find(process.parent);
-    const auto parent = known != nullptr ? std::optional(*known) : read_process_facts(process.parent, proc);
-    if (parent && is_likely_forked_after_cuda(process, *parent)) facts.forked.push_back(process.pid);
+    const auto parent = known != nullptr ? std::optional(*known) : process::read_process_facts(process.parent, proc);
+    if (parent && process::is_likely_forked_after_cuda(process, *parent)) facts.forked.push_back(process.pid);
   }
   facts.pipes = find_pipe_holders(pipes_waited_on(facts.processes), proc);
   return facts;
 }
 
-std::string gpu_text(const ProcessFacts& process) {
+std::string gpu_text(const process::ProcessFacts& process) {
   std::set<std::string> paths;
   for (const auto& file : process.gpu_files) paths.insert(file.path);
   std::string text;
-  for (const auto& path : paths) text += (text.empty() ? "has " : ", ") + printable(path, kMostPathBytes);
+  for (const auto& path : paths) text += (text.empty() ? "has " : ", ") + process::printable(path, kMostPathBytes);
   if (!text.empty()) return text + " open";
   return process.cuda_address ? "has libcuda loaded, and no GPU open" : "";
 }
 
-void add_stack(ProcessDiagnosis& diagnosis, const ProcessFacts& process, Deadline deadline) {
+void add_stack(ProcessDiagnosis& diagnosis, const process::ProcessFacts& process, Deadline deadline) {
   if (process.is_zombie() || process.pid == ::getpid()) return;
   if (deadline.has_passed()) {
     diagnosis.stack_problem = "not read: the time for stacks is over";
     return;
   }
-  auto stacks = read_foreign_stacks(process.pid, deadline);
+  auto stacks = process::read_foreign_stacks(process.pid, deadline);
   diagnosis.stack = std::move(stacks.lines);
   diagnosis.stack_problem = std::move(stacks.problem);
 }
@@ -116,7 +117,7 @@ std::vector<std::string> pool_reports(const TreeFacts& facts, const ProcessDocto
   for (const auto& found : find_boards(options.proc)) {
     const auto is_ours = [&](pid_t pid) { return facts.find(pid) != nullptr; };
     if (!found.problem.empty() || std::ranges::none_of(found.holders, is_ours)) continue;
-    const auto report = make_stall_report(found.board(), {.patience = options.patience, .proc = options.proc});
+    const auto report = pool::make_stall_report(found.board(), {.patience = options.patience, .proc = options.proc});
     is_alarming = is_alarming || report.is_alarming();
     reports.push_back(to_string(report));
   }
@@ -137,7 +138,7 @@ TreeDiagnosis examine_process_tree(pid_t pid, const ProcessDoctorOptions& option
     ProcessDiagnosis diagnosis{.pid = process.pid,
                                .parent = process.parent,
                                .command = process.command,
-                               .state = process_text(process),
+                               .state = pool::process_text(process),
                                .gpu = gpu_text(process),
                                .findings = judge_process(facts, process)};
     tree.verdict = std::max(tree.verdict, worst(diagnosis.findings));

@@ -35,7 +35,7 @@ std::chrono::nanoseconds time_since_boot() {
 
 WorkerProcess describe(const WorkerReading& worker, const std::filesystem::path& proc) {
   WorkerProcess process;
-  const auto facts = worker.pid > 0 ? read_process_facts(worker.pid, proc) : std::nullopt;
+  const auto facts = worker.pid > 0 ? process::read_process_facts(worker.pid, proc) : std::nullopt;
   if (!facts) return process;
   process.is_alive = !facts->is_zombie();
   process.state = facts->state;
@@ -55,10 +55,12 @@ void add_stack(const FoundBoard& found, const WorkerReading& worker, WorkerProce
     return;
   }
   const auto until = std::min(deadline.moment(), Deadline::after(kTimeForAStack).moment());
-  const auto sample = sample_stack(worker.pid, 0, found.board().workers.at(worker.slot), Deadline::at(until), proc);
+  const auto sample =
+      pool::sample_stack(worker.pid, 0, found.board().workers.at(worker.slot), Deadline::at(until), proc);
   process.stack_problem = sample.problem;
   process.stack_text = sample.text;
-  if (!sample.addresses.empty()) process.stack = Symbolizer(worker.pid, proc).describe_stack(sample.addresses);
+  if (!sample.addresses.empty())
+    process.stack = process::Symbolizer(worker.pid, proc).describe_stack(sample.addresses);
 }
 
 PoolInfo describe_pool(const FoundBoard& found, const PoolListOptions& options) {
@@ -69,8 +71,8 @@ PoolInfo describe_pool(const FoundBoard& found, const PoolListOptions& options) 
     pool.is_application_alive = true;
     return pool;
   }
-  pool.board = read_board(found.board());
-  const auto application = read_process_facts(pool.board.application, options.proc);
+  pool.board = pool::read_board(found.board());
+  const auto application = process::read_process_facts(pool.board.application, options.proc);
   pool.is_application_alive = application && !application->is_zombie() && found.is_held_by(application->pid);
   const auto deadline = Deadline::after(options.time_for_stacks);
   for (const auto& worker : pool.board.workers) {

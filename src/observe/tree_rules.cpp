@@ -11,47 +11,48 @@
 namespace drover::observe {
 namespace {
 
-const ThreadFacts* thread_in(const ProcessFacts& process, std::string_view call) {
-  const auto found = std::ranges::find_if(process.threads, [&](const ThreadFacts& each) {
+const process::ThreadFacts* thread_in(const process::ProcessFacts& process, std::string_view call) {
+  const auto found = std::ranges::find_if(process.threads, [&](const process::ThreadFacts& each) {
     return each.call == call || each.call.starts_with(std::string(call) + "(");
   });
   return found == process.threads.end() ? nullptr : &*found;
 }
 
-bool is_main_thread_in(const ProcessFacts& process, std::string_view call) {
+bool is_main_thread_in(const process::ProcessFacts& process, std::string_view call) {
   return !process.threads.empty() && process.threads.front().call.starts_with(call);
 }
 
-std::vector<const ProcessFacts*> ended_children(const TreeFacts& facts, const ProcessFacts& process) {
-  std::vector<const ProcessFacts*> ended;
+std::vector<const process::ProcessFacts*> ended_children(const TreeFacts& facts,
+                                                         const process::ProcessFacts& process) {
+  std::vector<const process::ProcessFacts*> ended;
   for (const auto& each : facts.processes) {
     if (each.parent == process.pid && each.is_zombie()) ended.push_back(&each);
   }
   return ended;
 }
 
-std::string pids_text(const std::vector<const ProcessFacts*>& processes) {
+std::string pids_text(const std::vector<const process::ProcessFacts*>& processes) {
   std::string text;
   for (const auto* each : processes) text += fmt::format("{}{}", text.empty() ? "" : ", ", each->pid);
   return text.size() > 80 ? text.substr(0, 77) + "..." : text;
 }
 
 // The pipe on which a thread of the process waits in `call`; empty if none does.
-std::string pipe_waited_on(const ProcessFacts& process, std::string_view call) {
+std::string pipe_waited_on(const process::ProcessFacts& process, std::string_view call) {
   const auto* const thread = thread_in(process, call);
   if (thread == nullptr) return {};
-  const auto file = std::ranges::find(process.pipes, thread->call_file, &OpenFile::number);
+  const auto file = std::ranges::find(process.pipes, thread->call_file, &process::OpenFile::number);
   return file == process.pipes.end() || !file->path.starts_with("pipe:") ? std::string() : file->path;
 }
 
 }  // namespace
 
-const ProcessFacts* TreeFacts::find(pid_t pid) const noexcept {
-  const auto found = std::ranges::find(processes, pid, &ProcessFacts::pid);
+const process::ProcessFacts* TreeFacts::find(pid_t pid) const noexcept {
+  const auto found = std::ranges::find(processes, pid, &process::ProcessFacts::pid);
   return found == processes.end() ? nullptr : &*found;
 }
 
-std::optional<Finding> rule_stopped(const TreeFacts& /*facts*/, const ProcessFacts& process) {
+std::optional<Finding> rule_stopped(const TreeFacts& /*facts*/, const process::ProcessFacts& process) {
   if (!process.is_stopped()) return std::nullopt;
   if (process.state == 't')
     return failed("stopped", "it is held by a debugger", "let the debugger continue or detach");
@@ -59,8 +60,8 @@ std::optional<Finding> rule_stopped(const TreeFacts& /*facts*/, const ProcessFac
                 fmt::format("continue it with `kill -CONT {}`", process.pid));
 }
 
-std::optional<Finding> rule_stuck_in_kernel(const TreeFacts& /*facts*/, const ProcessFacts& process) {
-  const auto stuck = std::ranges::find(process.threads, 'D', &ThreadFacts::state);
+std::optional<Finding> rule_stuck_in_kernel(const TreeFacts& /*facts*/, const process::ProcessFacts& process) {
+  const auto stuck = std::ranges::find(process.threads, 'D', &process::ThreadFacts::state);
   if (stuck == process.threads.end()) return std::nullopt;
   return failed("stuck-in-kernel",
                 fmt::format("thread {} is in uninterruptible sleep{}{}: a disk, a network file system or the GPU's "
@@ -69,7 +70,7 @@ std::optional<Finding> rule_stuck_in_kernel(const TreeFacts& /*facts*/, const Pr
                 "look at `dmesg` for the reason; it cannot be killed before that call returns");
 }
 
-std::optional<Finding> rule_cuda_after_fork(const TreeFacts& facts, const ProcessFacts& process) {
+std::optional<Finding> rule_cuda_after_fork(const TreeFacts& facts, const process::ProcessFacts& process) {
   if (std::ranges::find(facts.forked, process.pid) == facts.forked.end()) return std::nullopt;
   return failed(
       "cuda-after-fork",
@@ -81,7 +82,7 @@ std::optional<Finding> rule_cuda_after_fork(const TreeFacts& facts, const Proces
 }
 
 // Fork does not copy other threads, and the locks they hold stay locked.
-std::optional<Finding> rule_lock_after_fork(const TreeFacts& facts, const ProcessFacts& process) {
+std::optional<Finding> rule_lock_after_fork(const TreeFacts& facts, const process::ProcessFacts& process) {
   const auto* const parent = facts.find(process.parent);
   if (parent == nullptr || parent->thread_count < 2 || process.thread_count != 1) return std::nullopt;
   if (!is_main_thread_in(process, "futex") || process.executable.empty()) return std::nullopt;
@@ -95,7 +96,7 @@ std::optional<Finding> rule_lock_after_fork(const TreeFacts& facts, const Proces
 }
 
 // With several threads, one of them may be the writer.
-std::optional<Finding> rule_pipe_without_writer(const TreeFacts& facts, const ProcessFacts& process) {
+std::optional<Finding> rule_pipe_without_writer(const TreeFacts& facts, const process::ProcessFacts& process) {
   if (process.thread_count != 1) return std::nullopt;
   const auto pipe = pipe_waited_on(process, "read");
   if (pipe.empty()) return std::nullopt;
@@ -113,7 +114,7 @@ std::optional<Finding> rule_pipe_without_writer(const TreeFacts& facts, const Pr
                 "close the write end in the reading process, so that it gets end of file when the writer dies");
 }
 
-std::optional<Finding> rule_pipe_full(const TreeFacts& facts, const ProcessFacts& process) {
+std::optional<Finding> rule_pipe_full(const TreeFacts& facts, const process::ProcessFacts& process) {
   const auto pipe = pipe_waited_on(process, "write");
   if (pipe.empty()) return std::nullopt;
   std::string readers;
@@ -127,7 +128,7 @@ std::optional<Finding> rule_pipe_full(const TreeFacts& facts, const ProcessFacts
                 "look at the reader; make it read, or end it");
 }
 
-std::optional<Finding> rule_dead_child(const TreeFacts& facts, const ProcessFacts& process) {
+std::optional<Finding> rule_dead_child(const TreeFacts& facts, const process::ProcessFacts& process) {
   const auto ended = ended_children(facts, process);
   const bool waits = is_main_thread_in(process, "futex") || is_main_thread_in(process, "sem");
   if (ended.empty() || !waits) return std::nullopt;
@@ -140,7 +141,7 @@ std::optional<Finding> rule_dead_child(const TreeFacts& facts, const ProcessFact
       "dies");
 }
 
-std::optional<Finding> rule_unreaped_children(const TreeFacts& facts, const ProcessFacts& process) {
+std::optional<Finding> rule_unreaped_children(const TreeFacts& facts, const process::ProcessFacts& process) {
   const auto ended = ended_children(facts, process);
   if (ended.empty()) return std::nullopt;
   return warned("unreaped-children",
@@ -149,9 +150,9 @@ std::optional<Finding> rule_unreaped_children(const TreeFacts& facts, const Proc
                 "call wait (Python: Process.join) for each child, and check its exit status");
 }
 
-std::optional<Finding> rule_waits_for_children(const TreeFacts& facts, const ProcessFacts& process) {
+std::optional<Finding> rule_waits_for_children(const TreeFacts& facts, const process::ProcessFacts& process) {
   if (!is_main_thread_in(process, "wait4") && !is_main_thread_in(process, "waitid")) return std::nullopt;
-  std::vector<const ProcessFacts*> children;
+  std::vector<const process::ProcessFacts*> children;
   for (const auto& each : facts.processes) {
     if (each.parent == process.pid && !each.is_zombie()) children.push_back(&each);
   }
@@ -159,13 +160,13 @@ std::optional<Finding> rule_waits_for_children(const TreeFacts& facts, const Pro
   return noted("waits-for-children", fmt::format("it waits for the end of process {}", pids_text(children)));
 }
 
-std::optional<Finding> rule_busy(const TreeFacts& /*facts*/, const ProcessFacts& process) {
-  const auto count = std::ranges::count(process.threads, 'R', &ThreadFacts::state);
+std::optional<Finding> rule_busy(const TreeFacts& /*facts*/, const process::ProcessFacts& process) {
+  const auto count = std::ranges::count(process.threads, 'R', &process::ThreadFacts::state);
   if (count == 0) return std::nullopt;
   return noted("busy", fmt::format("busy, not stuck: {} of {} threads run", count, process.thread_count));
 }
 
-std::vector<Finding> judge_process(const TreeFacts& facts, const ProcessFacts& process) {
+std::vector<Finding> judge_process(const TreeFacts& facts, const process::ProcessFacts& process) {
   constexpr std::array<TreeRule, 10> kRules = {
       rule_stopped,   rule_stuck_in_kernel, rule_cuda_after_fork,   rule_lock_after_fork,    rule_pipe_without_writer,
       rule_pipe_full, rule_dead_child,      rule_unreaped_children, rule_waits_for_children, rule_busy};

@@ -27,19 +27,19 @@ bool is_one_byte(std::span<const std::byte> element) {
 }
 
 void fill_on_device(const Tensor& tensor, std::byte value) {
-  TensorStorage& storage = *TensorAccess::storage(tensor);
+  tensor::TensorStorage& storage = *tensor::TensorAccess::storage(tensor);
   const auto work = storage.work_at(storage.place());
   storage.begin_use(*work);
-  submit_use(work, {&storage}, [&](Stream& stream) {
+  tensor::submit_use(work, {&storage}, [&](Stream& stream) {
     stream.fill(tensor.device_ptr(), std::to_integer<std::uint8_t>(value), tensor.bytes());
   });
 }
 
 }  // namespace
 
-Place Tensor::place() const { return TensorAccess::storage(*this)->place(); }
+Place Tensor::place() const { return tensor::TensorAccess::storage(*this)->place(); }
 
-Memory Tensor::memory() const { return TensorAccess::storage(*this)->memory(); }
+Memory Tensor::memory() const { return tensor::TensorAccess::storage(*this)->memory(); }
 
 std::vector<Tensor> Tensor::split(int parts, int dim) const {
   std::vector<Tensor> tensors;
@@ -61,23 +61,23 @@ Tensor Tensor::reshape(const Dims& shape) const {
 Tensor Tensor::contiguous() const { return layout_.is_contiguous() ? *this : copy(); }
 
 Tensor Tensor::copy() const {
-  const auto& storage = TensorAccess::storage(*this);
+  const auto& storage = tensor::TensorAccess::storage(*this);
   const auto layout = TensorLayout::contiguous(dtype(), shape());
-  Tensor made = TensorAccess::make_like(storage->memory(), layout, storage->place());
+  Tensor made = tensor::TensorAccess::make_like(storage->memory(), layout, storage->place());
   made.copy_from(*this);
   return made;
 }
 
 Tensor Tensor::to(const Place& place) const {
-  const auto& storage = TensorAccess::storage(*this);
+  const auto& storage = tensor::TensorAccess::storage(*this);
   if (storage->place() == place) return *this;
-  Tensor made = TensorAccess::make_like(storage->memory(), TensorLayout::contiguous(dtype(), shape()), place);
+  Tensor made = tensor::TensorAccess::make_like(storage->memory(), TensorLayout::contiguous(dtype(), shape()), place);
   made.copy_from(*this);
   return made;
 }
 
 std::span<std::byte> Tensor::element_bytes(Deadline deadline) const {
-  const auto& storage = TensorAccess::storage(*this);
+  const auto& storage = tensor::TensorAccess::storage(*this);
   if (!layout_.is_contiguous()) {
     throw Error(Errc::invalid_argument, fmt::format("{} is not contiguous", drover::to_string(layout_)),
                 "use the elements of contiguous()");
@@ -100,7 +100,7 @@ std::span<std::byte> Tensor::element_bytes(DType dtype, Deadline deadline) const
 }
 
 void Tensor::item(DType dtype, std::span<std::byte> element) const {
-  const auto& storage = TensorAccess::storage(*this);
+  const auto& storage = tensor::TensorAccess::storage(*this);
   if (element_count() != 1 || dtype != this->dtype()) {
     throw Error(Errc::invalid_argument,
                 fmt::format("{} is not one element of type {}", drover::to_string(layout_), drover::to_string(dtype)),
@@ -117,11 +117,11 @@ void Tensor::item(DType dtype, std::span<std::byte> element) const {
 }
 
 DevicePtr Tensor::device_ptr() const {
-  return TensorAccess::storage(*this)->block().device_ptr() + layout_.extent_bytes().begin;
+  return tensor::TensorAccess::storage(*this)->block().device_ptr() + layout_.extent_bytes().begin;
 }
 
 void Tensor::begin_use(Stream& stream) const {
-  const auto& storage = TensorAccess::storage(*this);
+  const auto& storage = tensor::TensorAccess::storage(*this);
   const auto work = storage->work_at(storage->place());
   // Avoids a wait on the stream, which costs more than this check. The work may use other tensors of the same block.
   if (storage->is_ready() && work->is_idle()) return;
@@ -133,8 +133,8 @@ void Tensor::begin_use(Stream& stream) const {
 void Tensor::end_use(Stream& stream, std::initializer_list<Tensor> made_from) const {
   require(!stream.is_capturing(), "cannot track a use of a tensor, or send it, on a stream that captures a graph",
           "send and release tensors before or after the capture, and keep those that the graph uses alive with it");
-  const auto& storage = TensorAccess::storage(*this);
-  for (const Tensor& source : made_from) storage->derive_from(*TensorAccess::storage(source));
+  const auto& storage = tensor::TensorAccess::storage(*this);
+  for (const Tensor& source : made_from) storage->derive_from(*tensor::TensorAccess::storage(source));
   const auto work = storage->work_at(storage->place());
   try {
     storage->end_use({.work = work, .ticket = work->follow(stream)});
@@ -145,21 +145,21 @@ void Tensor::end_use(Stream& stream, std::initializer_list<Tensor> made_from) co
 }
 
 void Tensor::synchronize(Deadline deadline) const {
-  if (TensorAccess::storage(*this)->wait(deadline) == WaitResult::timed_out) throw_timed_out();
+  if (tensor::TensorAccess::storage(*this)->wait(deadline) == WaitResult::timed_out) throw_timed_out();
 }
 
-bool Tensor::is_ready() const { return TensorAccess::storage(*this)->is_ready(); }
+bool Tensor::is_ready() const { return tensor::TensorAccess::storage(*this)->is_ready(); }
 
 void Tensor::copy_from(const Tensor& source) const {
-  static_cast<void>(TensorAccess::storage(*this));
-  static_cast<void>(TensorAccess::storage(source));
-  detail::check_copy(layout_, source.layout_);
-  if (element_count() > 0) copy_elements(*this, source);
+  static_cast<void>(tensor::TensorAccess::storage(*this));
+  static_cast<void>(tensor::TensorAccess::storage(source));
+  tensor::check_copy(layout_, source.layout_);
+  if (element_count() > 0) tensor::copy_elements(*this, source);
 }
 
 // On the host, a stride of 0 repeats the number.
 void Tensor::fill(const Scalar& number) const {
-  const auto& storage = TensorAccess::storage(*this);
+  const auto& storage = tensor::TensorAccess::storage(*this);
   std::array<std::byte, kLargestElement> memory{};
   const auto element = std::span(memory).first(size_of(dtype()));
   number.store(dtype(), element);
@@ -170,7 +170,7 @@ void Tensor::fill(const Scalar& number) const {
   const auto one = TensorLayout::contiguous(dtype(), {});
   if (storage->place().is_device) {
     const Tensor rows =
-        TensorAccess::make_like(storage->memory(), TensorLayout::contiguous(dtype(), shape()), Place::cpu());
+        tensor::TensorAccess::make_like(storage->memory(), TensorLayout::contiguous(dtype(), shape()), Place::cpu());
     rows.fill(number);
     return copy_from(rows);
   }
@@ -184,16 +184,16 @@ std::string to_string(const Tensor& tensor, const TensorTextOptions& options) {
   if (!tensor.place().is_device || tensor.element_count() <= kFewElements) {
     const Tensor host = tensor.to(Place::cpu());
     host.synchronize();
-    return format_tensor(host.layout(), TensorAccess::storage(host)->block().bytes(), options) + end;
+    return format_tensor(host.layout(), tensor::TensorAccess::storage(host)->block().bytes(), options) + end;
   }
   tensor.synchronize();
-  TensorStorage& storage = *TensorAccess::storage(tensor);
+  tensor::TensorStorage& storage = *tensor::TensorAccess::storage(tensor);
   Device& device = storage.work_at(storage.place())->device();
   const std::size_t size = size_of(tensor.dtype());
   const auto fetch = [&](std::int64_t place, std::byte* to) {
     device.download(to, storage.block().device_ptr() + static_cast<std::size_t>(place) * size, size);
   };
-  return detail::format_fetched(tensor.layout(), fetch, options) + end;
+  return tensor::format_fetched(tensor.layout(), fetch, options) + end;
 }
 
 }  // namespace drover

@@ -9,7 +9,7 @@
 #include "tensor/memory/memory_state.hpp"
 #include "tensor/memory/tensor_storage.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 /// Access to the internals of Tensor and Memory for the files of this part.
 class TensorAccess {
@@ -46,7 +46,7 @@ void submit_use(const std::shared_ptr<DeviceWork>& work, std::initializer_list<T
   }
 }
 
-/// Copies the elements of one tensor to another, wherever the two lie. Requires: `detail::check_copy`, and elements.
+/// Copies the elements of one tensor to another, wherever the two lie. Requires: `check_copy`, and elements.
 void copy_elements(const Tensor& to, const Tensor& from);
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -10,10 +10,8 @@
 #include "tensor/layout/copy_strided.hpp"
 #include "tensor/tensor_access.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
-
-using detail::SharedDim;
 
 // With more pieces, a copy of all bytes through the host is cheaper.
 constexpr std::int64_t kMostPieces = 256;
@@ -39,7 +37,7 @@ struct CopyPieces {
 };
 
 CopyPieces pieces_of(const TensorLayout& to, const TensorLayout& from) {
-  CopyPieces pieces{.outer = detail::coalesced_dims_in_any_order(to, from)};
+  CopyPieces pieces{.outer = coalesced_dims_in_any_order(to, from)};
   if (!pieces.outer.empty() && pieces.outer.back().strides == std::array<std::int64_t, 2>{1, 1}) {
     pieces.row = pieces.outer.back().size;
     pieces.outer.pop_back();
@@ -182,4 +180,4 @@ void copy_elements(const Tensor& to, const Tensor& from) {
   }
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

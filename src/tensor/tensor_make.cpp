@@ -30,7 +30,7 @@ double fraction(std::uint64_t bits, int digits) noexcept {
 template <class T>
 T random_element(std::uint64_t seed, std::uint64_t nth) noexcept {
   const std::uint64_t bits = mixed(seed, nth);
-  if constexpr (detail::kIsComplex<T>) {
+  if constexpr (tensor::kIsComplex<T>) {
     using Part = typename T::value_type;
     return T(random_element<Part>(seed, 2 * nth), random_element<Part>(seed, 2 * nth + 1));
   } else if constexpr (std::same_as<T, bool>) {
@@ -49,7 +49,7 @@ T random_element(std::uint64_t seed, std::uint64_t nth) noexcept {
 // The largest whole number up to which the type represents all exactly.
 template <class T>
 constexpr std::int64_t counts_to() noexcept {
-  if constexpr (detail::kIsComplex<T>) {
+  if constexpr (tensor::kIsComplex<T>) {
     return counts_to<typename T::value_type>();
   } else if constexpr (sizeof(T) == 8 && std::integral<T>) {
     return std::numeric_limits<std::int64_t>::max();
@@ -77,9 +77,9 @@ void check_range(DType dtype, std::int64_t begin, std::int64_t end) {
 
 template <class T>
 T counted(std::int64_t number) {
-  if constexpr (detail::kIsHalf<T>) {
+  if constexpr (tensor::kIsHalf<T>) {
     return T(static_cast<float>(number));
-  } else if constexpr (detail::kIsComplex<T>) {
+  } else if constexpr (tensor::kIsComplex<T>) {
     return T(static_cast<typename T::value_type>(number));
   } else {
     return static_cast<T>(number);
@@ -89,8 +89,8 @@ T counted(std::int64_t number) {
 // Computed in host memory, then copied to `place`.
 template <class Element>
 Tensor computed(const Memory& memory, const TensorLayout& layout, const Place& place, const Element& element) {
-  const Tensor made = TensorAccess::make_like(memory, layout, Place::cpu());
-  detail::visit_element(layout.dtype(), [&]<class T>(std::type_identity<T> type) {
+  const Tensor made = tensor::TensorAccess::make_like(memory, layout, Place::cpu());
+  tensor::visit_element(layout.dtype(), [&]<class T>(std::type_identity<T> type) {
     std::uint64_t nth = 0;
     for (T& each : made.elements<T>()) each = element(type, nth++);
   });
@@ -100,7 +100,7 @@ Tensor computed(const Memory& memory, const TensorLayout& layout, const Place& p
 }  // namespace
 
 Tensor empty(const Memory& memory, DType dtype, const Dims& shape, const Place& place) {
-  return TensorAccess::make_like(memory, TensorLayout::contiguous(dtype, shape), place);
+  return tensor::TensorAccess::make_like(memory, TensorLayout::contiguous(dtype, shape), place);
 }
 
 Tensor zeros(const Memory& memory, DType dtype, const Dims& shape, const Place& place) {
@@ -114,7 +114,7 @@ Tensor full(const Memory& memory, DType dtype, const Dims& shape, const Scalar& 
 }
 
 Tensor arange(const Memory& memory, DType dtype, std::int64_t begin, std::int64_t end, const Place& place) {
-  detail::visit_element(dtype, [&]<class T>(std::type_identity<T>) { check_range<T>(dtype, begin, end); });
+  tensor::visit_element(dtype, [&]<class T>(std::type_identity<T>) { check_range<T>(dtype, begin, end); });
   const auto layout = TensorLayout::contiguous(dtype, {end - begin});
   return computed(memory, layout, place, [&]<class T>(std::type_identity<T>, std::uint64_t nth) {
     return counted<T>(begin + static_cast<std::int64_t>(nth));
@@ -128,10 +128,10 @@ Tensor random(const Memory& memory, DType dtype, const Dims& shape, std::uint64_
 
 Tensor from_bytes(const Memory& memory, const TensorLayout& layout, std::span<const std::byte> bytes,
                   const Place& place) {
-  detail::check_memory(layout, bytes.size());
+  tensor::check_memory(layout, bytes.size());
   const auto rows = TensorLayout::contiguous(layout.dtype(), layout.shape());
-  const Tensor made = TensorAccess::make_like(memory, rows, Place::cpu());
-  const TensorStorage& storage = *TensorAccess::storage(made);
+  const Tensor made = tensor::TensorAccess::make_like(memory, rows, Place::cpu());
+  const tensor::TensorStorage& storage = *tensor::TensorAccess::storage(made);
   if (layout.is_contiguous()) {
     const ByteRange extent = layout.extent_bytes();
     storage.write(bytes.subspan(extent.begin, extent.end - extent.begin));

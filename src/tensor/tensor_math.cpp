@@ -39,7 +39,7 @@ double sum_of(std::span<const T> elements) {
     double sum = 0;
     double lost = 0;  // what the last addition rounded away
     for (const T each : elements) {
-      const double value = static_cast<double>(static_cast<detail::Computed<T>>(each)) - lost;
+      const double value = static_cast<double>(static_cast<tensor::Computed<T>>(each)) - lost;
       const double next = sum + value;
       lost = std::isfinite(next) ? (next - sum) - value : 0;
       sum = next;
@@ -56,7 +56,7 @@ T plus(T one, T other) {
   } else if constexpr (std::integral<T>) {
     return static_cast<T>(static_cast<std::uint64_t>(one) + static_cast<std::uint64_t>(other));
   } else {
-    return T(static_cast<detail::Computed<T>>(one) + static_cast<detail::Computed<T>>(other));
+    return T(static_cast<tensor::Computed<T>>(one) + static_cast<tensor::Computed<T>>(other));
   }
 }
 
@@ -67,13 +67,13 @@ T times(T one, T other) {
   } else if constexpr (std::integral<T>) {
     return static_cast<T>(static_cast<std::uint64_t>(one) * static_cast<std::uint64_t>(other));
   } else {
-    return T(static_cast<detail::Computed<T>>(one) * static_cast<detail::Computed<T>>(other));
+    return T(static_cast<tensor::Computed<T>>(one) * static_cast<tensor::Computed<T>>(other));
   }
 }
 
 template <class T>
 bool is_same(T one, T other) {
-  return static_cast<detail::Computed<T>>(one) == static_cast<detail::Computed<T>>(other);
+  return static_cast<tensor::Computed<T>>(one) == static_cast<tensor::Computed<T>>(other);
 }
 
 template <class T>
@@ -82,8 +82,8 @@ bool is_close(T one, T other, double relative, double absolute) {
     const double distance = std::abs(static_cast<double>(one) - static_cast<double>(other));
     return one == other || distance <= absolute + relative * std::abs(static_cast<double>(other));
   } else {
-    const auto a = static_cast<detail::Computed<T>>(one);
-    const auto b = static_cast<detail::Computed<T>>(other);
+    const auto a = static_cast<tensor::Computed<T>>(one);
+    const auto b = static_cast<tensor::Computed<T>>(other);
     if (a == b) return true;  // infinities too
     const auto allowed = absolute + relative * static_cast<double>(std::abs(b));
     return std::isfinite(allowed) && static_cast<double>(std::abs(a - b)) <= allowed;
@@ -95,7 +95,7 @@ bool holds_for_all(const Tensor& one, const Tensor& other, const Compare& compar
   if (!is_same_form(one, other)) return false;
   const Tensor first = rows_on_host(one);
   const Tensor second = rows_on_host(other);
-  return detail::visit_element(one.dtype(), [&]<class T>(std::type_identity<T>) {
+  return tensor::visit_element(one.dtype(), [&]<class T>(std::type_identity<T>) {
     return std::ranges::equal(first.elements<T>(), second.elements<T>(), compare);
   });
 }
@@ -104,8 +104,8 @@ bool holds_for_all(const Tensor& one, const Tensor& other, const Compare& compar
 
 double sum(const Tensor& tensor) {
   const Tensor rows = rows_on_host(tensor);
-  return detail::visit_element(tensor.dtype(), [&]<class T>(std::type_identity<T>) -> double {
-    if constexpr (detail::kIsComplex<T>) {
+  return tensor::visit_element(tensor.dtype(), [&]<class T>(std::type_identity<T>) -> double {
+    if constexpr (tensor::kIsComplex<T>) {
       throw Error(Errc::unsupported, fmt::format("{} cannot be summed to a real number", to_string(tensor.dtype())),
                   "sum the real and imaginary parts separately");
     } else {
@@ -118,7 +118,7 @@ Tensor add(const Tensor& one, const Tensor& other) {
   check_same_form(one, other);
   const Tensor result = copy_on_host(one);
   const Tensor second = rows_on_host(other);
-  detail::visit_element(one.dtype(), [&]<class T>(std::type_identity<T>) {
+  tensor::visit_element(one.dtype(), [&]<class T>(std::type_identity<T>) {
     const auto into = result.elements<T>();
     std::ranges::transform(into, second.elements<T>(), into.begin(), plus<T>);
   });
@@ -127,7 +127,7 @@ Tensor add(const Tensor& one, const Tensor& other) {
 
 Tensor scale(const Tensor& tensor, const Scalar& factor) {
   const Tensor result = copy_on_host(tensor);
-  detail::visit_element(tensor.dtype(), [&]<class T>(std::type_identity<T>) {
+  tensor::visit_element(tensor.dtype(), [&]<class T>(std::type_identity<T>) {
     T by{};
     factor.store(tensor.dtype(), std::as_writable_bytes(std::span(&by, 1)));
     for (T& each : result.elements<T>()) each = times<T>(each, by);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace drover::host {
+namespace drover::device::host {
 
 TEST(AddressTable, range_is_found_until_removed) {
   AddressTable table;
@@ -63,4 +63,4 @@ TEST(AddressTable, numbers_are_unique) {
   EXPECT_NE(table.find(1000)->note.number, first);
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

@@ -13,7 +13,7 @@
 
 #include "device/cuda/api_types.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 TEST(CudaAbi, structures_have_nvidias_layout) {
   static_assert(sizeof(CUuuid) == sizeof(::CUuuid));
@@ -107,7 +107,7 @@ TEST(CudaAbi, every_entry_point_has_nvidias_parameters) {
   // NOLINTEND(bugprone-macro-parentheses)
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda
 
 #else
 

@@ -6,7 +6,7 @@
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 TEST(CudaError, code_and_remedy_follow_the_result) {
   const std::vector<std::pair<CUresult, Errc>> table = {
@@ -59,4 +59,4 @@ TEST(CudaError, success_is_silent) {
   EXPECT_TRUE(log.contains("cuMemFree failed with code: 700"));
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -5,7 +5,7 @@
 
 #include "device/cuda/nvml.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 constexpr const char* kUuid = "GPU-07000000-0000-0000-0000-000000000000";
@@ -77,4 +77,4 @@ TEST_F(GpuProcesses, are_none_on_emulated_devices) {
 }
 
 }  // namespace
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

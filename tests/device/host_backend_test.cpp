@@ -12,7 +12,7 @@
 #include "support/fault_seam.hpp"
 #include "support/scoped_environment.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 using test::expect_error;
 using test::FaultSeam;
@@ -132,4 +132,4 @@ TEST(HostBackend, objects_of_one_backend_are_rejected_by_another_kind) {
   expect_error(Errc::invalid_argument, [&] { stream->wait(foreign); });
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

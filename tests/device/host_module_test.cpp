@@ -7,7 +7,7 @@
 #include "device/host/backend.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 namespace {
 
 int number_told_by(Device& device, const char* path) {
@@ -44,4 +44,4 @@ TEST(HostModule, argument_without_a_value_is_an_error) {
   test::expect_error(Errc::invalid_argument, [&] { stream->launch(*kernel, {}, std::array{KernelArgument{}}); });
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

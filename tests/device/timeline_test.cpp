@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace drover {
+namespace drover::device {
 
 using std::chrono::milliseconds;
 
@@ -53,4 +53,4 @@ TEST(Timeline, change_of_only_the_upper_half_is_seen) {
   waiter.join();
 }
 
-}  // namespace drover
+}  // namespace drover::device

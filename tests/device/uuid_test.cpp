@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace drover {
+namespace drover::device {
 
 constexpr const char* kText = "GPU-00112233-4455-6677-8899-aabbccddeeff";
 
@@ -36,4 +36,4 @@ TEST(Uuid, text_of_a_device_has_the_prefix_that_cuda_accepts) {
   EXPECT_EQ(uuid_text(info), "MIG-00112233-4455-6677-8899-aabbccddeeff");
 }
 
-}  // namespace drover
+}  // namespace drover::device

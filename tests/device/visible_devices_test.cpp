@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 std::vector<DeviceInfo> four_gpus() {
@@ -59,4 +59,4 @@ TEST(VisibleDevices, process_sees_one_mig_instance_at_most) {
   EXPECT_EQ(apply_visible_devices("0,3", present).order, (Order{0, 3}));
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -21,7 +21,7 @@
 #include "support/leftovers.hpp"
 #include "support/peer_group.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -210,4 +210,4 @@ INSTANTIATE_TEST_SUITE_P(Channel, ChannelLimits, ::testing::Values(0, 1, 4),
                          [](const auto& spare) { return "spare_" + std::to_string(spare.param); });
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -21,7 +21,7 @@
 #include "support/fault_seam.hpp"
 #include "support/leftovers.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -345,4 +345,4 @@ TEST(Channel, use_after_move_is_an_error_not_a_hang) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -8,12 +8,12 @@ void RingModel::keep_step(RingState& state, int process) const {
   Process& self = process_at(state, process);
   Place& slot = state.slots[self.place];
   Place& flight = state.flights[self.index];
-  const Word mine{.lap = flight.word.lap, .state = RingSlotState::writing, .owner = owner_number(process)};
+  const Word mine{.lap = flight.word.lap, .state = ipc::RingSlotState::writing, .owner = owner_number(process)};
   const bool is_freed = is(Mistake::slot_freed_before_flight);
   switch (self.at) {
     case At::keep_look: keep_look(state, process); return;
     case At::keep_claim:
-      if (replace(flight.word, {.lap = mine.lap, .state = RingSlotState::free, .owner = kNobodyHere}, mine)) {
+      if (replace(flight.word, {.lap = mine.lap, .state = ipc::RingSlotState::free, .owner = kNobodyHere}, mine)) {
         self.at = At::keep_first_half;
       } else {
         ++self.index;
@@ -31,7 +31,7 @@ void RingModel::keep_step(RingState& state, int process) const {
       self.at = At::keep_hold;
       return;
     case At::keep_hold:
-      flight.word.state = RingSlotState::reading;
+      flight.word.state = ipc::RingSlotState::reading;
       self.at = is_freed ? At::work_first_half : At::keep_free_slot;
       if (is_freed) self.word = flight.word;
       if (is_freed) self.place = self.index;
@@ -49,7 +49,7 @@ void RingModel::keep_step(RingState& state, int process) const {
 // Without a free flight, the record is used in its slot.
 void RingModel::keep_look(RingState& state, int process) const {
   Process& self = process_at(state, process);
-  if (state.flights[self.index].word.state == RingSlotState::free) {
+  if (state.flights[self.index].word.state == ipc::RingSlotState::free) {
     self.at = At::keep_claim;
   } else if (++self.index == config_.flights) {
     self.index = 0;
@@ -60,7 +60,7 @@ void RingModel::keep_look(RingState& state, int process) const {
 void RingModel::work_step(RingState& state, int process, int choice) const {
   Process& self = process_at(state, process);
   Place& flight = state.flights[self.place];
-  const Word returned{.lap = self.word.lap, .state = RingSlotState::returned, .owner = kNobodyHere};
+  const Word returned{.lap = self.word.lap, .state = ipc::RingSlotState::returned, .owner = kNobodyHere};
   switch (self.at) {
     case At::work_first_half:
       self.message = flight.record;

@@ -11,12 +11,12 @@ void RingModel::kill(RingState& state, int process) const {
   ++state.deaths;
   // Whatever it held may be delivered once more.
   for (const Place& place : state.slots) {
-    if (place.word.owner == owner_number(process) && place.word.state == RingSlotState::reading) {
+    if (place.word.owner == owner_number(process) && place.word.state == ipc::RingSlotState::reading) {
       ++fate_of(state, place.record).allowed;
     }
   }
   for (const Place& place : state.flights) {
-    const bool is_held = place.word.owner == owner_number(process) && place.word.state == RingSlotState::reading;
+    const bool is_held = place.word.owner == owner_number(process) && place.word.state == ipc::RingSlotState::reading;
     if (is_held && self.at != At::keep_free_slot) ++fate_of(state, place.record).allowed;
   }
   const auto sent = self.sent;
@@ -44,8 +44,8 @@ void RingModel::keeper_step(RingState& state) const {
     case KeeperAt::gather: {
       const Place& flight = state.flights[keeper.index];
       const bool is_held =
-          (flight.word.state == RingSlotState::reading && flight.word.owner == owner_number(keeper.dead)) ||
-          (flight.word.state == RingSlotState::returned && is(Mistake::flights_before_slots));
+          (flight.word.state == ipc::RingSlotState::reading && flight.word.owner == owner_number(keeper.dead)) ||
+          (flight.word.state == ipc::RingSlotState::returned && is(Mistake::flights_before_slots));
       if (is_held && !is(Mistake::flight_not_compared)) {
         keeper.positions = static_cast<std::uint8_t>(keeper.positions | 1U << flight.position);
       }
@@ -57,7 +57,7 @@ void RingModel::keeper_step(RingState& state) const {
       const bool is_slot = keeper.at == KeeperAt::look_slot;
       keeper.word = is_slot ? state.slots[keeper.index].word : state.flights[keeper.index].word;
       const bool is_taken =
-          keeper.word.state == RingSlotState::writing || keeper.word.state == RingSlotState::reading;
+          keeper.word.state == ipc::RingSlotState::writing || keeper.word.state == ipc::RingSlotState::reading;
       if (is_taken && keeper.word.owner == owner_number(keeper.dead)) {
         keeper.at = is_slot ? KeeperAt::change_slot : KeeperAt::change_flight;
         return;
@@ -100,12 +100,12 @@ void RingModel::keeper_next(RingState& state, KeeperAt from) const {
 void RingModel::change_slot(RingState& state) const {
   Keeper& keeper = state.keeper;
   Place& slot = state.slots[keeper.index];
-  Word next{.lap = keeper.word.lap, .state = RingSlotState::skip, .owner = kNobodyHere};
-  if (keeper.word.state == RingSlotState::writing && is(Mistake::publish_what_the_dead_wrote))
-    next.state = RingSlotState::ready;
-  if (keeper.word.state == RingSlotState::reading) {
+  Word next{.lap = keeper.word.lap, .state = ipc::RingSlotState::skip, .owner = kNobodyHere};
+  if (keeper.word.state == ipc::RingSlotState::writing && is(Mistake::publish_what_the_dead_wrote))
+    next.state = ipc::RingSlotState::ready;
+  if (keeper.word.state == ipc::RingSlotState::reading) {
     const auto position = static_cast<unsigned>(keeper.word.lap * config_.capacity + keeper.index);
-    next.state = is(Mistake::return_to_ready) ? RingSlotState::ready : RingSlotState::returned;
+    next.state = is(Mistake::return_to_ready) ? ipc::RingSlotState::ready : ipc::RingSlotState::returned;
     const bool is_in_flight = (keeper.positions >> position & 1U) != 0;
     if (is_in_flight || is(Mistake::drop_what_the_dead_read)) next = next_lap(keeper.word);
   }
@@ -118,8 +118,9 @@ void RingModel::change_slot(RingState& state) const {
 void RingModel::change_flight(RingState& state) const {
   Keeper& keeper = state.keeper;
   Place& flight = state.flights[keeper.index];
-  const Word returned{.lap = keeper.word.lap, .state = RingSlotState::returned, .owner = kNobodyHere};
-  replace(flight.word, keeper.word, keeper.word.state == RingSlotState::writing ? next_lap(keeper.word) : returned);
+  const Word returned{.lap = keeper.word.lap, .state = ipc::RingSlotState::returned, .owner = kNobodyHere};
+  replace(flight.word, keeper.word,
+          keeper.word.state == ipc::RingSlotState::writing ? next_lap(keeper.word) : returned);
   keeper.word = {};
   keeper.at = KeeperAt::look_flight;
   if (++keeper.index == config_.flights) keeper_next(state, KeeperAt::look_flight);

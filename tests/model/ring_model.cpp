@@ -200,7 +200,7 @@ std::string RingModel::check_rest(const RingState& resting, int consumer) const 
   for (const Fate& fate : state.fates) {
     if (fate.is_published > fate.completed) return "a record that was put is never delivered";
   }
-  const auto is_free = [](const Place& place) { return place.word.state == RingSlotState::free; };
+  const auto is_free = [](const Place& place) { return place.word.state == ipc::RingSlotState::free; };
   if (!std::ranges::all_of(state.slots, is_free)) return "a slot is never free again";
   if (!std::ranges::all_of(state.flights, is_free)) return "a flight is never free again";
   return can_be_filled(state) ? "" : "an empty ring is full";
@@ -234,8 +234,8 @@ bool RingModel::can_be_filled(RingState& state) const {
     Word& word = slot_at(state, cursor, config_.capacity).word;
     const int ahead = word.lap - lap_at(cursor, config_.capacity);
     if (ahead < 0) return false;
-    if (ahead == 0 && word.state == RingSlotState::free) {
-      word.state = RingSlotState::writing;
+    if (ahead == 0 && word.state == ipc::RingSlotState::free) {
+      word.state = ipc::RingSlotState::writing;
       ++filled;
     }
     cursor = after(cursor, ahead, config_.capacity);

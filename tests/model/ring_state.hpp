@@ -21,7 +21,7 @@ inline constexpr MessageNumber kHalfWritten = 0xff;  ///< a record between its f
 /// SlotWord, with few laps.
 struct Word {
   std::uint8_t lap = 0;
-  RingSlotState state = RingSlotState::free;
+  ipc::RingSlotState state = ipc::RingSlotState::free;
   std::uint8_t owner = 0;
   friend bool operator==(const Word&, const Word&) = default;
 };

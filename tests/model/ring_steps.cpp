@@ -44,7 +44,7 @@ void RingModel::step(RingState& state, int process, int choice) const {
 
 Word RingModel::next_lap(Word word) const {
   const int laps = is(Mistake::keep_lap_on_finish) ? 0 : 1;
-  return {.lap = static_cast<std::uint8_t>(word.lap + laps), .state = RingSlotState::free, .owner = kNobodyHere};
+  return {.lap = static_cast<std::uint8_t>(word.lap + laps), .state = ipc::RingSlotState::free, .owner = kNobodyHere};
 }
 
 void RingModel::put_step(RingState& state, int process, int choice) const {
@@ -84,7 +84,7 @@ void RingModel::put_look(RingState& state, int process) const {
   const std::uint8_t lap = lap_at(self.cursor, config_.capacity);
   const Word word = slot_at(state, self.cursor, config_.capacity).word;
   if (is(Mistake::hint_beyond_claim)) state.tail_hint = std::max<std::uint8_t>(state.tail_hint, self.cursor + 1);
-  if (word == Word{.lap = lap, .state = RingSlotState::free, .owner = kNobodyHere}) {
+  if (word == Word{.lap = lap, .state = ipc::RingSlotState::free, .owner = kNobodyHere}) {
     self.word = word;
     self.at = At::put_claim;
   } else if (word.lap < lap) {
@@ -98,7 +98,7 @@ void RingModel::put_claim(RingState& state, int process) const {
   Process& self = process_at(state, process);
   Word& word = slot_at(state, self.cursor, config_.capacity).word;
   const std::uint8_t stamp = is(Mistake::owner_stamped_after_claim) ? kNobodyHere : owner_number(process);
-  const Word mine{.lap = self.word.lap, .state = RingSlotState::writing, .owner = stamp};
+  const Word mine{.lap = self.word.lap, .state = ipc::RingSlotState::writing, .owner = stamp};
   if (!is(Mistake::claim_by_store) && word != self.word) {
     // The failed swap returns the word: the same decision as after a load.
     self.word = {};
@@ -116,8 +116,8 @@ void RingModel::put_publish(RingState& state, int process, int choice) const {
   Process& self = process_at(state, process);
   const auto message = static_cast<MessageNumber>(process * config_.messages + self.sent + 1);
   Word& word = slot_at(state, self.cursor, config_.capacity).word;
-  const Word mine{.lap = self.word.lap, .state = RingSlotState::writing, .owner = owner_number(process)};
-  const RingSlotState next = choice == 1 ? RingSlotState::skip : RingSlotState::ready;
+  const Word mine{.lap = self.word.lap, .state = ipc::RingSlotState::writing, .owner = owner_number(process)};
+  const ipc::RingSlotState next = choice == 1 ? ipc::RingSlotState::skip : ipc::RingSlotState::ready;
   if (!replace(word, mine, {.lap = mine.lap, .state = next, .owner = kNobodyHere})) {
     note(state, Wrong::taken_from_the_living);
     return;
@@ -158,7 +158,7 @@ void RingModel::search_step(RingState& state, int process) const {
     case At::scan_flight:
     case At::scan_slot:
       self.word = (self.at == At::scan_slot ? state.slots[self.index] : state.flights[self.index]).word;
-      if (self.word.state != RingSlotState::returned) {
+      if (self.word.state != ipc::RingSlotState::returned) {
         scan_next(state, self);
       } else {
         self.at = self.at == At::scan_slot ? At::scan_claim : At::scan_take;
@@ -172,7 +172,7 @@ void RingModel::scan_claim(RingState& state, int process) const {
   Process& self = process_at(state, process);
   const bool is_slot = self.at == At::scan_claim;
   Place& place = is_slot ? state.slots[self.index] : state.flights[self.index];
-  const Word mine{.lap = self.word.lap, .state = RingSlotState::reading, .owner = owner_number(process)};
+  const Word mine{.lap = self.word.lap, .state = ipc::RingSlotState::reading, .owner = owner_number(process)};
   if (!replace(place.word, self.word, mine)) {
     scan_next(state, self);
     return;
@@ -241,13 +241,13 @@ void RingModel::get_look(RingState& state, int process) const {
   Process& self = process_at(state, process);
   const std::uint8_t lap = lap_at(self.cursor, config_.capacity);
   const Word word = slot_at(state, self.cursor, config_.capacity).word;
-  const bool is_unwritten =
-      word.state == RingSlotState::free || (word.state == RingSlotState::writing && !is(Mistake::pass_over_writing));
+  const bool is_unwritten = word.state == ipc::RingSlotState::free ||
+                            (word.state == ipc::RingSlotState::writing && !is(Mistake::pass_over_writing));
   if (word.lap < lap || (word.lap == lap && is_unwritten)) {
     self.at = At::get_begin;  // empty
-  } else if (word.lap == lap && (word.state == RingSlotState::ready || word.state == RingSlotState::skip)) {
+  } else if (word.lap == lap && (word.state == ipc::RingSlotState::ready || word.state == ipc::RingSlotState::skip)) {
     self.word = word;
-    self.at = word.state == RingSlotState::ready ? At::get_claim : At::get_skip;
+    self.at = word.state == ipc::RingSlotState::ready ? At::get_claim : At::get_skip;
   } else {
     self.cursor = after(self.cursor, word.lap - lap, config_.capacity);
   }
@@ -256,7 +256,7 @@ void RingModel::get_look(RingState& state, int process) const {
 void RingModel::get_claim(RingState& state, int process) const {
   Process& self = process_at(state, process);
   Place& slot = slot_at(state, self.cursor, config_.capacity);
-  const Word mine{.lap = self.word.lap, .state = RingSlotState::reading, .owner = owner_number(process)};
+  const Word mine{.lap = self.word.lap, .state = ipc::RingSlotState::reading, .owner = owner_number(process)};
   if (!is(Mistake::claim_by_store) && slot.word != self.word) {
     self.word = {};
     self.at = At::get_look;
@@ -280,7 +280,7 @@ void RingModel::finish_slot(RingState& state, int process, int choice) const {
   Process& self = process_at(state, process);
   Place& slot = state.slots[self.place];
   const bool is_given_back = choice == 1;
-  const Word returned{.lap = self.word.lap, .state = RingSlotState::returned, .owner = kNobodyHere};
+  const Word returned{.lap = self.word.lap, .state = ipc::RingSlotState::returned, .owner = kNobodyHere};
   const bool is_kept_later = is(Mistake::slot_freed_before_flight) && config_.flights > 0;
   if (is_kept_later) self.message = slot.record;
   if (!replace(slot.word, self.word, is_given_back ? returned : next_lap(self.word))) {

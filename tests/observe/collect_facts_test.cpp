@@ -11,7 +11,7 @@
 #include "support/fault_seam.hpp"
 #include "support/scoped_environment.hpp"
 
-namespace drover {
+namespace drover::observe {
 namespace {
 
 using test::FaultSeam;
@@ -216,4 +216,4 @@ TEST(CollectFacts, machine_of_the_test_has_memory_and_open_files) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::observe

@@ -3,7 +3,7 @@
 
 #include "observe/sample_facts.hpp"
 
-namespace drover {
+namespace drover::observe {
 namespace {
 
 using namespace drover::test;
@@ -190,4 +190,4 @@ TEST(Doctor, automatic_backend_gives_no_finding) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::observe

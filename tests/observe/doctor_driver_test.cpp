@@ -3,7 +3,7 @@
 
 #include "observe/sample_facts.hpp"
 
-namespace drover {
+namespace drover::observe {
 namespace {
 
 using namespace drover::test;
@@ -287,4 +287,4 @@ TEST(Doctor, nvml_must_load_and_start_where_there_is_a_gpu) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::observe

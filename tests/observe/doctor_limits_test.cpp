@@ -3,7 +3,7 @@
 
 #include "observe/sample_facts.hpp"
 
-namespace drover {
+namespace drover::observe {
 namespace {
 
 using namespace drover::test;
@@ -90,4 +90,4 @@ TEST(Doctor, strict_overcommit_is_a_warning) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::observe

@@ -7,7 +7,7 @@
 
 #include "observe/sample_facts.hpp"
 
-namespace drover {
+namespace drover::observe {
 namespace {
 
 using namespace drover::test;
@@ -77,4 +77,4 @@ TEST(Doctor, severities_have_the_names_that_json_uses) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::observe

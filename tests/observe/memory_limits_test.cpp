@@ -6,7 +6,7 @@
 #include "drover/base/bytes.hpp"
 #include "observe/sample_tree.hpp"
 
-namespace drover {
+namespace drover::observe {
 namespace {
 
 using observe::memory_limits;
@@ -115,4 +115,4 @@ TEST(MemoryLimits, nonsense_gives_no_limit) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::observe

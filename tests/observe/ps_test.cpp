@@ -95,10 +95,10 @@ TEST(Ps, own_stack_has_names) {
   set_text(board->pool, "ps-own");
   board.add_worker(::getpid(), WorkerState::running);
   struct sigaction before{};
-  ::sigaction(stack_signal(), nullptr, &before);
-  answer_stack_requests(board->workers[0]);
+  ::sigaction(pool::stack_signal(), nullptr, &before);
+  pool::answer_stack_requests(board->workers[0]);
   const auto pool = find_pool("ps-own", {.has_stacks = true});
-  ::sigaction(stack_signal(), &before, nullptr);
+  ::sigaction(pool::stack_signal(), &before, nullptr);
   ASSERT_TRUE(pool);
   EXPECT_EQ(pool->processes[0].stack_problem, "");
   EXPECT_TRUE(std::ranges::any_of(pool->processes[0].stack,
@@ -115,7 +115,7 @@ std::optional<std::string> problem_of(const Fd& file) {
 }
 
 TEST(Ps, files_that_only_look_like_boards_are_problems) {
-  const auto small = make_memory_file(kBoardFileName, 4096);
+  const auto small = make_memory_file(pool::kBoardFileName, 4096);
   EXPECT_NE(problem_of(small)->find("4096 bytes"), std::string::npos);
 }
 
@@ -132,8 +132,8 @@ TEST(Ps, board_of_another_version_is_a_problem) {
 }
 
 TEST(Ps, file_that_could_shrink_is_not_read) {
-  const Fd open(::memfd_create(kBoardFileName, MFD_CLOEXEC));
-  ASSERT_EQ(::ftruncate(open.get(), sizeof(Board)), 0);
+  const Fd open(::memfd_create(pool::kBoardFileName, MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(open.get(), sizeof(pool::Board)), 0);
   EXPECT_NE(problem_of(open).value_or(""), "");
 }
 

@@ -14,13 +14,13 @@ namespace {
 
 using test::process_facts;
 
-ProcessFacts child_of(pid_t parent, pid_t pid, char state = 'S') {
+process::ProcessFacts child_of(pid_t parent, pid_t pid, char state = 'S') {
   auto facts = process_facts(pid, state);
   facts.parent = parent;
   return facts;
 }
 
-ProcessFacts inside(ProcessFacts facts, std::string call, int file = -1) {
+process::ProcessFacts inside(process::ProcessFacts facts, std::string call, int file = -1) {
   facts.threads[0].call = std::move(call);
   facts.threads[0].call_file = file;
   return facts;

@@ -72,7 +72,8 @@ class Remote final : public Membership {
 // A participant in the test's own process.
 class TestSession::Local final : public Membership {
  public:
-  Local(Owner owner, std::shared_ptr<ObjectTable> table, std::shared_ptr<Mutex> mutex, std::shared_ptr<Mapping> page)
+  Local(Owner owner, std::shared_ptr<ipc::ObjectTable> table, std::shared_ptr<Mutex> mutex,
+        std::shared_ptr<Mapping> page)
       : table_(std::move(table)), mutex_(std::move(mutex)), page_(std::move(page)) {
     set_self(owner);
   }
@@ -105,7 +106,7 @@ class TestSession::Local final : public Membership {
     return {.handle = handle, .spec = spec, .data = table_->slab(handle.slab).memory.data() + handle.offset};
   }
 
-  std::shared_ptr<ObjectTable> table_;
+  std::shared_ptr<ipc::ObjectTable> table_;
   std::shared_ptr<Mutex> mutex_;
   std::shared_ptr<Mapping> page_;
   std::map<ObjectHandle, int> openings_;
@@ -114,7 +115,7 @@ class TestSession::Local final : public Membership {
 TestSession::TestSession()
     : page_file_(make_memory_file("test session", kPageBytes)),
       page_(std::make_shared<Mapping>(Mapping::shared(page_file_, kPageBytes))),
-      table_(std::make_shared<ObjectTable>()),
+      table_(std::make_shared<ipc::ObjectTable>()),
       mutex_(std::make_shared<Mutex>()) {}
 
 std::size_t TestSession::file_count() const {
@@ -139,7 +140,7 @@ Owner TestSession::invite(Channel& channel, std::span<const ObjectHandle> object
     text += " " + handle.to_string();
     for (const auto parameter : spec.parameters) text += fmt::format(" {}", parameter);
     fds.push_back(table_->slab(handle.slab).file.get());
-    if (info_of(handle.kind).has_file) fds.push_back(table_->file_of(handle, owner).get());
+    if (ipc::info_of(handle.kind).has_file) fds.push_back(table_->file_of(handle, owner).get());
   }
   channel.send(text, fds);
   return owner;
@@ -189,7 +190,7 @@ Invited accept_invitation(Channel& channel) {
     object.data = given.mappings.back().data() + object.handle.offset;
     invited.handles.push_back(object.handle);
     given.objects.push_back(object);
-    if (info_of(object.handle.kind).has_file) given.files[object.handle] = std::move(message.fds.at(++index));
+    if (ipc::info_of(object.handle.kind).has_file) given.files[object.handle] = std::move(message.fds.at(++index));
   }
   invited.membership =
       std::make_shared<Remote>(owner, std::move(given), Mapping::shared(message.fds.front(), kPageBytes));

@@ -32,7 +32,7 @@ class TestSession {
   /// Number of objects with a file. Thread-safe, because a thread of the library may open and close some meanwhile.
   [[nodiscard]] std::size_t file_count() const;
   /// The objects.
-  [[nodiscard]] ObjectTable& table() noexcept { return *table_; }
+  [[nodiscard]] ipc::ObjectTable& table() noexcept { return *table_; }
 
  private:
   class Local;
@@ -41,7 +41,7 @@ class TestSession {
 
   Fd page_file_;
   std::shared_ptr<Mapping> page_;
-  std::shared_ptr<ObjectTable> table_;
+  std::shared_ptr<ipc::ObjectTable> table_;
   std::shared_ptr<Mutex> mutex_;
   std::vector<Owner> recovered_;  // their numbers are reused, as by the keeper
   Owner last_ = kNobody;

@@ -36,14 +36,14 @@ inline ChildProcess start_child(std::string program, std::vector<std::string> ar
 }
 
 /// The facts of a process once `holds` accepts them; fails the test if it never does.
-inline ProcessFacts facts_once(pid_t pid, const std::function<bool(const ProcessFacts&)>& holds) {
-  ProcessFacts facts;
+inline process::ProcessFacts facts_once(pid_t pid, const std::function<bool(const process::ProcessFacts&)>& holds) {
+  process::ProcessFacts facts;
   EXPECT_TRUE(comes_true([&] {
-    const auto found = read_process_facts(pid);
+    const auto found = process::read_process_facts(pid);
     if (found) facts = *found;
     return found && holds(facts);
   })) << "process "
-      << pid << " is " << state_text(facts.state);
+      << pid << " is " << process::state_text(facts.state);
   return facts;
 }
 

@@ -18,7 +18,7 @@
 #include "tensor/memory/gate.hpp"
 #include "tensor/memory/memory_support.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using test::expect_error;
@@ -348,4 +348,4 @@ TEST_F(TensorErrors, random_numbers_are_in_range) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

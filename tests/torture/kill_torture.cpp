@@ -175,8 +175,8 @@ class Round {
   // Settles the account of a dead participant, then recovers what it held. In this order, because after the recovery
   // others act.
   void recover(Participant& each) {
-    report_.writing_by_dead += probe_.held(each.owner, RingSlotState::writing);
-    report_.reading_by_dead += probe_.held(each.owner, RingSlotState::reading);
+    report_.writing_by_dead += probe_.held(each.owner, ipc::RingSlotState::writing);
+    report_.reading_by_dead += probe_.held(each.owner, ipc::RingSlotState::reading);
     settle(each);
     session_.recover(each.owner, each.pid);
     each.owner = kNobody;
@@ -189,15 +189,16 @@ class Round {
       ProducerLedger& ledger = page.producers[each.index];
       const MessageId id{.producer = each.index, .number = ledger.intended};
       if (id.number == ledger.reported) return;
-      if (probe_.held(each.owner, RingSlotState::writing) > 0) {
+      if (probe_.held(each.owner, ipc::RingSlotState::writing) > 0) {
         ledger_.forbid(id);
       } else {
         ledger_.note_uncertain(id);
       }
     } else if (each.role == Role::holder) {
       for (const ObjectHandle& handle : {stage_.lock, stage_.rlock}) {
-        const auto& cell = *reinterpret_cast<const CellLockLayout*>(layout_of(session_.object(handle).data));
-        report_.locks_by_dead += full_holder_of(cell).owner == each.owner ? 1U : 0U;
+        const auto& cell =
+            *reinterpret_cast<const ipc::CellLockLayout*>(ipc::layout_of(session_.object(handle).data));
+        report_.locks_by_dead += ipc::full_holder_of(cell).owner == each.owner ? 1U : 0U;
       }
     } else {
       ConsumerLedger& ledger = page.consumers[each.index];

@@ -24,10 +24,10 @@ constexpr QueueOptions kOptions{.capacity = 3, .bytes = 16384, .in_flight = 2};
 constexpr std::uint64_t kSlabBytes = 64 * 1024;
 constexpr std::size_t kLarge = 1500;  // a message stored in a block of the queue
 
-std::shared_ptr<OpenLedger> open_slab(const Invited& invited) {
-  return OpenLedger::open(invited.membership, invited.handles.at(1));
+std::shared_ptr<ipc::OpenLedger> open_slab(const Invited& invited) {
+  return ipc::OpenLedger::open(invited.membership, invited.handles.at(1));
 }
-std::vector<Lease> two_leases(OpenLedger& slab) {
+std::vector<Lease> two_leases(ipc::OpenLedger& slab) {
   std::vector<Lease> leases;
   leases.push_back(slab.allocate(3000));
   leases.push_back(slab.allocate(700));
@@ -143,11 +143,11 @@ class LeaseSingleStep : public ::testing::Test {
 
   TestSession session_;
   std::shared_ptr<Membership> member_ = session_.join();
-  std::shared_ptr<OpenLedger> slab_ =
-      OpenLedger::make(member_, kSlabBytes, make_memory_file("stepped slab", kSlabBytes));
+  std::shared_ptr<ipc::OpenLedger> slab_ =
+      ipc::OpenLedger::make(member_, kSlabBytes, make_memory_file("stepped slab", kSlabBytes));
   Queue queue_{member_, kOptions};
   QueueProbe probe_{member_->open(queue_.handle())};
-  LedgerView view_{slab_->object().layout(), slab_geometry(slab_->object().spec())};
+  ipc::LedgerView view_{slab_->object().layout(), ipc::slab_geometry(slab_->object().spec())};
   std::optional<std::set<MessageKey>> owed_;
   std::uint64_t last_number_ = 0;
 };

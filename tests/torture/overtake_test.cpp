@@ -28,7 +28,7 @@ Deadline now() { return Deadline::after({}); }
 DROVER_STEPPED(recover_the_dead) {
   const OpenObject queue = invited.membership->open(invited.handles.at(0));
   StepMarks::begin();
-  queue_kind.recover(layout_of(queue.data), queue.spec, kDead);
+  ipc::queue_kind.recover(ipc::layout_of(queue.data), queue.spec, kDead);
   StepMarks::end();
 }
 
@@ -101,32 +101,32 @@ class Overtake : public ::testing::Test {
     EXPECT_EQ(probe_.used_blocks(), 0U);
   }
 
-  [[nodiscard]] QueueView view() const {
+  [[nodiscard]] ipc::QueueView view() const {
     const OpenObject object = member_->open(queue_.handle());
-    return {layout_of(object.data), queue_geometry(object.spec)};
+    return {ipc::layout_of(object.data), ipc::queue_geometry(object.spec)};
   }
 
   // As if the consumer of the oldest message had been killed after keeping it in flight and before freeing its slot,
   // and another consumer had died earlier, so that everybody searches.
   void let_dead_have_slot_and_flight() {
-    const QueueView queue = view();
-    ReadScan scan;
-    RingCursors cursors;
+    const ipc::QueueView queue = view();
+    ipc::ReadScan scan;
+    ipc::RingCursors cursors;
     const auto position = queue.ring.claim_for_reading(cursors, kDead, scan);
     ASSERT_TRUE(position.has_value());
-    Flight& flight = queue.flights[0];
-    ASSERT_EQ(state_of(flight.word.load()), RingSlotState::free);
+    ipc::Flight& flight = queue.flights[0];
+    ASSERT_EQ(ipc::state_of(flight.word.load()), ipc::RingSlotState::free);
     flight.position = *position;
     flight.record.copy_from(queue.ring.slot(*position).record);
-    flight.word = make_slot_word(flight.word.load() >> kLapShift, RingSlotState::reading, kDead);
+    flight.word = ipc::make_slot_word(flight.word.load() >> ipc::kLapShift, ipc::RingSlotState::reading, kDead);
     ++queue.ring.head().returned_epoch;
   }
 
   // One slot is half written, one is being read.
   void let_dead_have_slots() {
-    const QueueView queue = view();
-    ReadScan scan;
-    RingCursors cursors;
+    const ipc::QueueView queue = view();
+    ipc::ReadScan scan;
+    ipc::RingCursors cursors;
     ASSERT_TRUE(queue.ring.claim_for_reading(cursors, kDead, scan).has_value());
     ASSERT_TRUE(queue.ring.claim_for_writing(cursors, kDead).has_value());
     ++queue.ring.head().returned_epoch;

@@ -43,20 +43,22 @@ std::uint64_t number_of(std::span<const std::byte> message) {
   return number;
 }
 
-QueueProbe::QueueProbe(const OpenObject& object) : view_(layout_of(object.data), queue_geometry(object.spec)) {}
+QueueProbe::QueueProbe(const OpenObject& object)
+    : view_(ipc::layout_of(object.data), ipc::queue_geometry(object.spec)) {}
 
 std::set<MessageKey> QueueProbe::owed() const {
-  const auto is_owed = [](SlotWord word) {
-    const RingSlotState state = state_of(word);
-    return state == RingSlotState::ready || state == RingSlotState::reading || state == RingSlotState::returned;
+  const auto is_owed = [](ipc::SlotWord word) {
+    const ipc::RingSlotState state = ipc::state_of(word);
+    return state == ipc::RingSlotState::ready || state == ipc::RingSlotState::reading ||
+           state == ipc::RingSlotState::returned;
   };
   std::set<MessageKey> keys;
   for (std::uint64_t index = 0; index < view_.ring.capacity(); ++index) {
-    const SlotWord word = view_.ring.slot(index).word.load();
-    if (is_owed(word)) keys.insert((word >> kLapShift) * view_.ring.capacity() + index);
+    const ipc::SlotWord word = view_.ring.slot(index).word.load();
+    if (is_owed(word)) keys.insert((word >> ipc::kLapShift) * view_.ring.capacity() + index);
   }
   for (std::uint64_t index = 0; index < view_.flight_count; ++index) {
-    const Flight& flight = view_.flights[index];
+    const ipc::Flight& flight = view_.flights[index];
     if (is_owed(flight.word.load())) keys.insert(flight.position.load());
   }
   return keys;
@@ -64,10 +66,10 @@ std::set<MessageKey> QueueProbe::owed() const {
 
 std::string QueueProbe::not_free() const {
   std::string text;
-  const auto add = [&](const char* what, std::uint64_t index, SlotWord word) {
-    if (state_of(word) == RingSlotState::free) return;
-    text += fmt::format("{} {} is in state {} of owner {}; ", what, index, static_cast<int>(state_of(word)),
-                        owner_of(word));
+  const auto add = [&](const char* what, std::uint64_t index, ipc::SlotWord word) {
+    if (ipc::state_of(word) == ipc::RingSlotState::free) return;
+    text += fmt::format("{} {} is in state {} of owner {}; ", what, index, static_cast<int>(ipc::state_of(word)),
+                        ipc::owner_of(word));
   };
   for (std::uint64_t index = 0; index < view_.ring.capacity(); ++index)
     add("slot", index, view_.ring.slot(index).word);
@@ -75,9 +77,11 @@ std::string QueueProbe::not_free() const {
   return text;
 }
 
-std::uint64_t QueueProbe::held(Owner owner, RingSlotState state) const {
+std::uint64_t QueueProbe::held(Owner owner, ipc::RingSlotState state) const {
   std::uint64_t count = 0;
-  const auto add = [&](SlotWord word) { count += owner_of(word) == owner && state_of(word) == state ? 1U : 0U; };
+  const auto add = [&](ipc::SlotWord word) {
+    count += ipc::owner_of(word) == owner && ipc::state_of(word) == state ? 1U : 0U;
+  };
   for (std::uint64_t index = 0; index < view_.ring.capacity(); ++index) add(view_.ring.slot(index).word.load());
   for (std::uint64_t index = 0; index < view_.flight_count; ++index) add(view_.flights[index].word.load());
   return count;
@@ -87,9 +91,11 @@ Owner QueueProbe::somebody_busy(std::uint64_t start) const {
   const std::uint64_t places = view_.ring.capacity() + view_.flight_count;
   for (std::uint64_t tried = 0; tried < places; ++tried) {
     const std::uint64_t index = (start + tried) % places;
-    const SlotWord word = index < view_.ring.capacity() ? view_.ring.slot(index).word.load()
-                                                        : view_.flights[index - view_.ring.capacity()].word.load();
-    if (state_of(word) == RingSlotState::writing || state_of(word) == RingSlotState::reading) return owner_of(word);
+    const ipc::SlotWord word = index < view_.ring.capacity()
+                                   ? view_.ring.slot(index).word.load()
+                                   : view_.flights[index - view_.ring.capacity()].word.load();
+    if (ipc::state_of(word) == ipc::RingSlotState::writing || ipc::state_of(word) == ipc::RingSlotState::reading)
+      return ipc::owner_of(word);
   }
   return kNobody;
 }

@@ -36,12 +36,12 @@ class QueueProbe {
   [[nodiscard]] std::uint64_t used_blocks() const { return view_.pool.used_blocks(); }
   [[nodiscard]] std::uint64_t free_bytes() const { return view_.pool.free_bytes(); }
   /// Number of slots and flights that `owner` holds in `state`.
-  [[nodiscard]] std::uint64_t held(Owner owner, RingSlotState state) const;
+  [[nodiscard]] std::uint64_t held(Owner owner, ipc::RingSlotState state) const;
   /// Owner of a slot or flight that is being written or read right now, searching from `start`; or `kNobody`.
   [[nodiscard]] Owner somebody_busy(std::uint64_t start) const;
 
  private:
-  QueueView view_;
+  ipc::QueueView view_;
 };
 
 }  // namespace drover::test

@@ -32,7 +32,7 @@ class Actor {
     for (std::uint64_t number = ledger.intended + 1; number <= kMostNumber; ++number) {
       const MessageId id{.producer = index_, .number = number};
       const std::size_t size = stage_.mix.sizes[random_() % stage_.mix.sizes.size()];
-      const bool is_loan = stage_.mix.has_loans && size > kInlineBytes && random_() % 2 == 0;
+      const bool is_loan = stage_.mix.has_loans && size > ipc::kInlineBytes && random_() % 2 == 0;
       if (!is_loan) {
         buffer.resize(size);
         fill_numbered(buffer, id.to_word());

@@ -33,7 +33,7 @@ DROVER_STEPPED(release_lock_if_own) {
 DROVER_STEPPED(recover_semaphore) {
   const OpenObject semaphore = invited.membership->open(invited.handles.at(0));
   StepMarks::begin();
-  semaphore_kind.recover(layout_of(semaphore.data), semaphore.spec, kDeadHolder);
+  ipc::semaphore_kind.recover(ipc::layout_of(semaphore.data), semaphore.spec, kDeadHolder);
   StepMarks::end();
 }
 
@@ -64,9 +64,9 @@ class SyncOvertake : public ::testing::Test {
   void SetUp() override {
     if (const auto why = why_no_single_steps(); !why.empty()) GTEST_SKIP() << why;
   }
-  SemaphoreCore core_of(const ObjectHandle& handle) {
+  ipc::SemaphoreCore core_of(const ObjectHandle& handle) {
     const OpenObject object = member_->open(handle);
-    return {layout_of(object.data), object.spec};
+    return {ipc::layout_of(object.data), object.spec};
   }
 
   TestSession session_;
@@ -116,7 +116,7 @@ class SemaphoreOvertake : public SyncOvertake, public ::testing::WithParamInterf
   static std::uint64_t all() { return GetParam().by_dead + GetParam().by_living; }
 
   BoundedSemaphore semaphore_{member_, 3};
-  SemaphoreCore core_ = core_of(semaphore_.handle());
+  ipc::SemaphoreCore core_ = core_of(semaphore_.handle());
   Semaphore consumer_{session_.join(), semaphore_.handle()};
   std::uint64_t released_ = 0;
 };
@@ -143,7 +143,7 @@ TEST_F(SyncOvertake, permit_that_moves_is_found) {
     const Owner other = from == kEven ? kOdd : kEven;
     const Semaphore semaphore(member_, 8);
     const Value<bool> result(member_);
-    const SemaphoreCore core = core_of(semaphore.handle());
+    const ipc::SemaphoreCore core = core_of(semaphore.handle());
     SingleStepper stepper(session_, "try_acquire_permit", {semaphore.handle(), result.handle()});
     const auto prepare = [&] {
       for (int taken = 0; taken < 4; ++taken) ASSERT_TRUE(core.take(kEven) && core.take(kOdd));
@@ -168,7 +168,7 @@ TEST_F(SyncOvertake, permit_to_be_released_that_moves_is_found) {
     const Owner other = from == kEven ? kOdd : kEven;
     const BoundedSemaphore semaphore(member_, 8);
     const Value<bool> result(member_);
-    const SemaphoreCore core = core_of(semaphore.handle());
+    const ipc::SemaphoreCore core = core_of(semaphore.handle());
     SingleStepper stepper(session_, "release_any_permit", {semaphore.handle(), result.handle()});
     const auto prepare = [&] { ASSERT_TRUE(core.take(from)); };
     const auto overtake = [&] {

@@ -63,7 +63,7 @@ DROVER_STEPPED(release_for_another) {
 
 template <class Layout>
 Layout& layout_for(const std::shared_ptr<Membership>& membership, const ObjectHandle& handle) {
-  return *reinterpret_cast<Layout*>(layout_of(membership->open(handle).data));
+  return *reinterpret_cast<Layout*>(ipc::layout_of(membership->open(handle).data));
 }
 
 class SyncSingleStep : public ::testing::Test {
@@ -97,8 +97,9 @@ class ConditionSingleStep : public SyncSingleStep {
   std::vector<ObjectHandle> objects() { return {condition_.handle(), condition_.lock_handle()}; }
 
   Condition condition_{member_};
-  ConditionCore core_{reinterpret_cast<std::byte*>(&layout_for<ConditionLayout>(member_, condition_.handle()))};
-  std::vector<std::optional<ConditionPlace>> places_;
+  ipc::ConditionCore core_{
+      reinterpret_cast<std::byte*>(&layout_for<ipc::ConditionLayout>(member_, condition_.handle()))};
+  std::vector<std::optional<ipc::ConditionPlace>> places_;
 };
 
 // Either the dead process held the lock, and all waiters wake; or it had been notified, and the other waiter is
@@ -161,12 +162,12 @@ TEST_F(SyncSingleStep, killed_before_during_and_after_sleeping_at_a_barrier_brea
 // With a process announced as asleep, so that the path includes the wake-up.
 TEST_F(SyncSingleStep, killed_in_the_set_of_an_event_leaves_it_set_or_clear_and_rung) {
   Event event(member_);
-  Bell& bell = layout_for<EventLayout>(member_, event.handle()).bell;
+  ipc::Bell& bell = layout_for<ipc::EventLayout>(member_, event.handle()).bell;
   SingleStepper stepper(session_, "set_event", {event.handle()});
   std::uint32_t announced = 0;
   const auto prepare = [&] {
     event.clear();
-    announced = announce_sleep(bell);
+    announced = ipc::announce_sleep(bell);
   };
   const auto check_recovered = [&] {
     EXPECT_NE(bell.word, announced);

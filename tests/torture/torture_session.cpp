@@ -93,7 +93,7 @@ void TortureSession::recover(Owner owner, pid_t pid) {
 
 void TortureSession::recover_alive(Owner owner) {
   for (const OpenObject& object : objects_) {
-    info_of(object.spec.kind).recover(layout_of(object.data), object.spec, owner);
+    ipc::info_of(object.spec.kind).recover(ipc::layout_of(object.data), object.spec, owner);
   }
 }
 

@@ -42,7 +42,7 @@ class TortureSession {
   struct Page;
 
   Mapping page_memory_;
-  ObjectTable table_;
+  ipc::ObjectTable table_;
   std::vector<OpenObject> objects_;
   std::set<Owner> present_;
   Owner last_recovered_ = kNobody;

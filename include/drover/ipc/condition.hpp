@@ -10,10 +10,13 @@
 #include "drover/ipc/lock.hpp"
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
-
+namespace drover::ipc {
 class ConditionCore;
 class ConditionPlace;
+class Patience;
+}  // namespace drover::ipc
+
+namespace drover {
 
 /// How a wait on a condition ended. The lock is held in either case.
 struct [[nodiscard]] ConditionResult {
@@ -102,16 +105,16 @@ class Condition {
 
   Condition(const std::shared_ptr<Membership>& membership, AnyLock lock);
   static AnyLock open_lock(const SharedObject& condition);
-  [[nodiscard]] ConditionCore core() const noexcept;
+  [[nodiscard]] ipc::ConditionCore core() const noexcept;
   void require_lock(const char* what) const;
   LockResult notify_after_death(LockResult result) const noexcept;
   template <class LockType>
-  ConditionResult wait_with(LockType& lock, const ConditionPlace& place, Deadline deadline,
+  ConditionResult wait_with(LockType& lock, const ipc::ConditionPlace& place, Deadline deadline,
                             const std::function<bool()>& is_interrupted);
 
   SharedObject object_;
   AnyLock lock_;
-  std::unique_ptr<Patience> patience_;
+  std::unique_ptr<ipc::Patience> patience_;
 };
 
 }  // namespace drover

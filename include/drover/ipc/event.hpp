@@ -6,11 +6,13 @@
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
-
-class Patience;
+namespace drover::ipc {
 struct Bell;
 struct EventLayout;
+class Patience;
+}  // namespace drover::ipc
+
+namespace drover {
 
 /// A flag, initially clear, that any participant may set, clear and wait for. It has no holder, so a death does not
 /// change it. All functions are safe for all threads.
@@ -42,11 +44,11 @@ class Event {
  private:
   friend class WaitSource;  // wait() sleeps on the bells of all its sources
 
-  [[nodiscard]] Bell& bell() const noexcept;
-  [[nodiscard]] EventLayout& layout() const noexcept;
+  [[nodiscard]] ipc::Bell& bell() const noexcept;
+  [[nodiscard]] ipc::EventLayout& layout() const noexcept;
 
   SharedObject object_;
-  std::unique_ptr<Patience> patience_;
+  std::unique_ptr<ipc::Patience> patience_;
 };
 
 }  // namespace drover

@@ -10,9 +10,11 @@
 
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
-
+namespace drover::ipc {
 class OpenLedger;
+}  // namespace drover::ipc
+
+namespace drover {
 
 /// One claim of this process on a block of a slab; the block exists while it has leases. Released on destruction, or
 /// by the keeper when this process dies; exactly once in either case. A lease sent with a message (`Queue::put`)
@@ -46,9 +48,9 @@ class Lease {
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  friend class OpenLedger;
+  friend class ipc::OpenLedger;
 
-  std::shared_ptr<OpenLedger> ledger_;  // shared: all leases on a slab keep it open in this process
+  std::shared_ptr<ipc::OpenLedger> ledger_;  // shared: all leases on a slab keep it open in this process
   std::uint32_t index_ = 0;
   std::uint32_t generation_ = 0;
   std::uint64_t offset_ = 0;

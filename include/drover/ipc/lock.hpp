@@ -8,10 +8,12 @@
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
-
-class Patience;
+namespace drover::ipc {
 struct CellLockLayout;
+class Patience;
+}  // namespace drover::ipc
+
+namespace drover {
 
 /// How an attempt to take a lock ended.
 enum class [[nodiscard]] LockResult {
@@ -67,10 +69,10 @@ class Lock {
   std::uint32_t release_whole();
   LockResult acquire_whole(std::uint32_t depth);
   LockResult acquire_from_dead(std::uint32_t depth);
-  [[nodiscard]] CellLockLayout& cell() const noexcept;
+  [[nodiscard]] ipc::CellLockLayout& cell() const noexcept;
 
   SharedObject object_;
-  std::unique_ptr<Patience> patience_;
+  std::unique_ptr<ipc::Patience> patience_;
 };
 
 /// A `Lock` that its holder may acquire again; it is free when released as often. A holder's death frees it at once,
@@ -115,10 +117,10 @@ class RLock {
   std::uint32_t release_whole();
   LockResult acquire_whole(std::uint32_t depth);
   LockResult acquire_from_dead(std::uint32_t depth);
-  [[nodiscard]] CellLockLayout& cell() const noexcept;
+  [[nodiscard]] ipc::CellLockLayout& cell() const noexcept;
 
   SharedObject object_;
-  std::unique_ptr<Patience> patience_;
+  std::unique_ptr<ipc::Patience> patience_;
 };
 
 /// Holds an object with `acquire` and `release`, such as a `Lock` or an `RLock`, for a scope: `HeldLock held(lock);`

@@ -13,9 +13,11 @@
 #include "drover/ipc/lease.hpp"
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
-
+namespace drover::ipc {
 class QueueCore;
+}  // namespace drover::ipc
+
+namespace drover {
 
 /// How a put ended.
 enum class [[nodiscard]] PutResult : std::uint8_t {
@@ -66,9 +68,9 @@ class HeldMemory {
   }
 
  private:
-  friend class drover::QueueCore;
+  friend class drover::ipc::QueueCore;
   void free() noexcept;
-  std::shared_ptr<QueueCore> core_;  // shared: the queue's memory must stay mapped while any message lies in it
+  std::shared_ptr<ipc::QueueCore> core_;  // shared: the queue's memory must stay mapped while any message lies in it
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::uint64_t block_ = 0;
@@ -107,7 +109,7 @@ class Message {
   [[nodiscard]] std::vector<Lease> take_leases() noexcept { return std::exchange(leases_, {}); }
 
  private:
-  friend class QueueCore;
+  friend class ipc::QueueCore;
   void reset() noexcept {
     held_.reset();
     leases_.clear();
@@ -160,10 +162,10 @@ class Delivery {
   void give_back();
 
  private:
-  friend class QueueCore;
+  friend class ipc::QueueCore;
   void drop() noexcept;
 
-  std::shared_ptr<QueueCore> core_;  // shared: as in HeldMemory
+  std::shared_ptr<ipc::QueueCore> core_;  // shared: as in HeldMemory
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   MessageKey key_ = 0;
@@ -188,7 +190,7 @@ class Loan {
   [[nodiscard]] PutResult result() const noexcept { return result_; }
 
  private:
-  friend class QueueCore;
+  friend class ipc::QueueCore;
   detail::HeldMemory held_;
   PutResult result_ = PutResult::timed_out;
 };

@@ -12,6 +12,10 @@
 #include "drover/ipc/membership.hpp"
 #include "drover/ipc/message.hpp"
 
+namespace drover::ipc {
+class QueueCore;
+}  // namespace drover::ipc
+
 namespace drover {
 
 /// Options of a queue.
@@ -105,8 +109,8 @@ class Queue {
  private:
   friend class Pipe;
   friend class WaitSource;
-  [[nodiscard]] QueueCore& core() const;
-  std::shared_ptr<QueueCore> core_;  // shared: by copies of the handle and by messages that lie in its memory
+  [[nodiscard]] ipc::QueueCore& core() const;
+  std::shared_ptr<ipc::QueueCore> core_;  // shared: by copies of the handle and by messages that lie in its memory
 };
 
 }  // namespace drover

@@ -7,9 +7,11 @@
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
-
+namespace drover::ipc {
 struct Bell;
+}  // namespace drover::ipc
+
+namespace drover {
 
 /// A number of permits: `acquire` takes one, `release` returns or adds one.
 ///
@@ -70,7 +72,7 @@ class Semaphore {
   friend class WaitSource;  // wait() sleeps on the bells of all its sources
   struct State;
 
-  [[nodiscard]] Bell& bell() const noexcept;
+  [[nodiscard]] ipc::Bell& bell() const noexcept;
 
   std::unique_ptr<State> state_;
 };

@@ -12,9 +12,11 @@
 #include "drover/ipc/lock.hpp"
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
-
+namespace drover::ipc {
 struct ValueLayout;
+}  // namespace drover::ipc
+
+namespace drover {
 
 namespace detail {
 
@@ -35,7 +37,7 @@ class ValueBytes {
   [[nodiscard]] const ObjectHandle& handle() const noexcept { return object_.handle(); }
 
  private:
-  [[nodiscard]] ValueLayout& layout() const noexcept;
+  [[nodiscard]] ipc::ValueLayout& layout() const noexcept;
 
   SharedObject object_;
   std::size_t words_;

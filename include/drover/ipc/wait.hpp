@@ -10,13 +10,16 @@
 
 #include "drover/base/clock.hpp"
 
+namespace drover::ipc {
+struct Bell;
+}  // namespace drover::ipc
+
 namespace drover {
 
 class Event;
 class Membership;
 class Pipe;
 class Queue;
-struct Bell;
 
 /// A source for `wait`. A small value; the object it refers to must outlive it.
 class WaitSource {
@@ -36,7 +39,7 @@ class WaitSource {
   WaitSource() = default;
 
   int fd_ = -1;
-  Bell* bell_ = nullptr;
+  ipc::Bell* bell_ = nullptr;
   std::function<bool()> is_ready_;
   std::shared_ptr<Membership> membership_;  // shared: the bell lies in memory that it maps
 };

@@ -21,6 +21,10 @@
 #include "drover/session/session.hpp"
 #include "drover/tensor/memory.hpp"
 
+namespace drover::pool {
+class PoolCore;
+}  // namespace drover::pool
+
 namespace drover {
 
 /// A task with its arguments, which a pool runs when a worker starts or ends.
@@ -95,8 +99,6 @@ struct PoolWorkerInfo {
   std::uint32_t starts = 0;  ///< processes that have had this number
   std::uint64_t task = 0;    ///< number of the task that it runs; 0: none
 };
-
-class PoolCore;
 
 /// Worker processes of this program, each with its device, that run tasks. A worker that dies is replaced; only the
 /// task it ran is lost. Thread-safe. In a forked child every call throws `Errc::forked`. See docs/pool.md.
@@ -253,7 +255,7 @@ class Pool {
   [[nodiscard]] std::size_t default_in_flight() const;
   void start_call(const std::shared_ptr<detail::TaskCall>& call);
 
-  std::shared_ptr<PoolCore> core_;  // shared with unfinished tasks, which refer to it for cancel
+  std::shared_ptr<pool::PoolCore> core_;  // shared with unfinished tasks, which refer to it for cancel
 };
 
 }  // namespace drover

@@ -19,6 +19,10 @@
 #include "drover/pool/codec.hpp"
 #include "drover/pool/future.hpp"
 
+namespace drover::pool {
+class PoolCore;
+}  // namespace drover::pool
+
 namespace drover {
 
 /// What happens to a task whose worker dies.
@@ -171,8 +175,6 @@ template <class Function>
   }(static_cast<typename Types::Signature*>(nullptr));
 }
 
-class PoolCore;
-
 namespace detail {
 
 /// A submitted task, until it is done. The constructor's arguments do not change; the public fields are the pool's.
@@ -197,14 +199,14 @@ class TaskCall {
   /// "task 17 'sum'"; with the name of the function that it calls in another language.
   [[nodiscard]] virtual std::string describe_call() const;
 
-  std::uint64_t number = 0;      ///< in submission order, from 1; unique in a pool
-  int deaths = 0;                ///< workers that died while they ran it
-  int untaken = 0;               ///< workers that died just before they began it
-  bool has_timed_out = false;    ///< it was interrupted, or its worker killed, after its timeout
-  bool is_cancel_asked = false;  ///< cancelled while it ran: it is not retried
-  bool is_kept_home = false;     ///< relocation failed once and is not retried
-  std::size_t lane = 0;          ///< its lane in PendingTasks
-  std::weak_ptr<PoolCore> pool;  ///< while it is not done
+  std::uint64_t number = 0;            ///< in submission order, from 1; unique in a pool
+  int deaths = 0;                      ///< workers that died while they ran it
+  int untaken = 0;                     ///< workers that died just before they began it
+  bool has_timed_out = false;          ///< it was interrupted, or its worker killed, after its timeout
+  bool is_cancel_asked = false;        ///< cancelled while it ran: it is not retried
+  bool is_kept_home = false;           ///< relocation failed once and is not retried
+  std::size_t lane = 0;                ///< its lane in PendingTasks
+  std::weak_ptr<pool::PoolCore> pool;  ///< while it is not done
 
  protected:
   /// As Future::cancel.

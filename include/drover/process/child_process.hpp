@@ -15,6 +15,10 @@
 #include "drover/process/exit_status.hpp"
 #include "drover/process/spawn_options.hpp"
 
+namespace drover::process {
+class ChildWatch;
+}  // namespace drover::process
+
 namespace drover {
 
 namespace detail {
@@ -66,7 +70,7 @@ class ChildProcess {
   static WaitResult kill_trees(std::span<ChildProcess* const> children, Deadline deadline);
 
  private:
-  friend class ChildWatch;
+  friend class process::ChildWatch;
   ChildProcess(pid_t pid, Fd pidfd) noexcept;
   [[nodiscard]] static ChildProcess spawn_by_clone(const SpawnOptions& options);
   [[nodiscard]] static std::optional<ChildProcess> spawn_by_spawner(const SpawnOptions& options);

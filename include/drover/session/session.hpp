@@ -14,6 +14,10 @@
 #include "drover/ipc/lease.hpp"
 #include "drover/ipc/membership.hpp"
 
+namespace drover::session {
+class SessionState;
+}  // namespace drover::session
+
 namespace drover {
 
 /// The state of a participant, as seen by the keeper.
@@ -45,8 +49,6 @@ struct SessionOptions {
 
 /// The number of a deposited slab; never reused in a session.
 enum class SlabId : std::uint64_t {};
-
-class SessionState;
 
 /// A handle of this process's participation in a session, cheap to copy, from which shared objects are made.
 ///
@@ -129,9 +131,9 @@ class Session {
   void end();
 
  private:
-  explicit Session(std::shared_ptr<SessionState> state) noexcept;
+  explicit Session(std::shared_ptr<session::SessionState> state) noexcept;
 
-  std::shared_ptr<SessionState> state_;  // shared: any copy or object of this process may be the last
+  std::shared_ptr<session::SessionState> state_;  // shared: any copy or object of this process may be the last
 };
 
 }  // namespace drover

@@ -18,10 +18,14 @@
 #include "drover/device/memory.hpp"
 #include "drover/ipc/lease.hpp"
 
-namespace drover {
-
+namespace drover::tensor {
 class MappedSlab;
 class MemoryState;
+class TensorAccess;
+class TensorStorage;
+}  // namespace drover::tensor
+
+namespace drover {
 
 /// Where memory lies: on the host, or on a device by this process's number. Messages identify devices by UUID, since
 /// processes may number them differently.
@@ -87,12 +91,12 @@ class Block {
   void release() noexcept;
 
  private:
-  friend class MemoryState;
-  friend class TensorStorage;
+  friend class tensor::MemoryState;
+  friend class tensor::TensorStorage;
 
   Lease lease_;
-  std::shared_ptr<MappedSlab> slab_;    // shared: mapped while there are blocks in it
-  std::shared_ptr<MemoryState> state_;  // shared: counts the claims
+  std::shared_ptr<tensor::MappedSlab> slab_;    // shared: mapped while there are blocks in it
+  std::shared_ptr<tensor::MemoryState> state_;  // shared: counts the claims
 };
 
 /// How work of different processes on the same memory is ordered.
@@ -165,9 +169,9 @@ class Memory {
   void trim();
 
  private:
-  friend class TensorAccess;
-  friend class TensorStorage;
-  std::shared_ptr<MemoryState> state_;  // shared: with copies and with all blocks
+  friend class tensor::TensorAccess;
+  friend class tensor::TensorStorage;
+  std::shared_ptr<tensor::MemoryState> state_;  // shared: with copies and with all blocks
 };
 
 }  // namespace drover

@@ -16,9 +16,12 @@
 #include "drover/tensor/memory.hpp"
 #include "drover/tensor/tensor_layout.hpp"
 
-namespace drover {
-
+namespace drover::tensor {
+class TensorAccess;
 class TensorStorage;
+}  // namespace drover::tensor
+
+namespace drover {
 
 /// An array in shared memory: type, shape, strides, and a share of a block on the host or a device. A handle: copies
 /// and views refer to the same elements, and so does a tensor that was sent to another process (`put` in send.hpp).
@@ -141,14 +144,14 @@ class Tensor {
   [[nodiscard]] bool is_ready() const;
 
  private:
-  friend class TensorAccess;
-  Tensor(std::shared_ptr<TensorStorage> storage, const TensorLayout& layout) noexcept
+  friend class tensor::TensorAccess;
+  Tensor(std::shared_ptr<tensor::TensorStorage> storage, const TensorLayout& layout) noexcept
       : storage_(std::move(storage)), layout_(layout) {}
   // Both require that the tensor has this type.
   [[nodiscard]] std::span<std::byte> element_bytes(DType dtype, Deadline deadline) const;
   void item(DType dtype, std::span<std::byte> element) const;
 
-  std::shared_ptr<TensorStorage> storage_;  // shared: by all views
+  std::shared_ptr<tensor::TensorStorage> storage_;  // shared: by all views
   TensorLayout layout_;
 };
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 using CUresult = int;
 using CUdevice = int;
@@ -99,4 +99,4 @@ inline constexpr int kPointerMappingSize = 18;
 inline constexpr int kPointerMappingBase = 19;
 inline constexpr std::uint64_t kMemoryTypeDevice = 2;
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -13,7 +13,7 @@
 #include "device/fork_guard.hpp"
 #include "drover/base/trace.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 std::optional<std::string> visible_setting() {
@@ -210,4 +210,4 @@ std::unique_ptr<Slab> CudaBackend::import_slab(int device, const Fd& fd, std::si
   return slab;
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

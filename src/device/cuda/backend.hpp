@@ -11,7 +11,7 @@
 #include "device/live.hpp"
 #include "drover/device/backend.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 class CudaDevice;
 
@@ -62,4 +62,4 @@ class CudaBackend final : public Backend {
 /// The properties of every slab: pinned on the device, exportable as a file descriptor.
 [[nodiscard]] CUmemAllocationProp slab_properties(CUdevice ordinal);
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

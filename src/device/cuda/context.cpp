@@ -3,7 +3,7 @@
 #include "device/fork_guard.hpp"
 #include "drover/device/stream.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 // Swaps `capture_mode` with the mode of this thread.
@@ -52,4 +52,4 @@ void await_work() noexcept {
   }
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -3,7 +3,7 @@
 
 #include "device/cuda/device.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 /// Makes a device's context current for a scope, then restores the previous one, on which other libraries in this
 /// thread rely. In the scope the capture mode is relaxed, so that calls do not invalidate graphs being captured: they
@@ -38,4 +38,4 @@ class QuietContext {
 /// QuietContext in scope.
 void await_work() noexcept;
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -14,7 +14,7 @@
 #include "device/timelines.hpp"
 #include "drover/base/trace.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 CudaDevice::CudaDevice(CudaBackend& backend, const DeviceInfo& info, CUdevice ordinal)
     : backend_(backend), info_(info), ordinal_(ordinal) {
   const TraceSpan span("cuda.open");
@@ -138,4 +138,4 @@ void CudaDevice::copy(DevicePtr to, DevicePtr from, std::size_t bytes) {
   check(driver().cuStreamSynchronize(copies_), "cuStreamSynchronize", facts("a copy", bytes));
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -4,7 +4,7 @@
 #include "device/cuda/backend.hpp"
 #include "device/cuda/error.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 class CudaStream;
 
@@ -53,4 +53,4 @@ class CudaDevice final : public Device {
   CUstream copies_ = nullptr;  // for the blocking copies; lives with the context
 };
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

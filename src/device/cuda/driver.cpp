@@ -9,7 +9,7 @@
 #include "base/config.hpp"
 #include "drover/base/error.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 using GetProcAddress = CUresult (*)(const char*, void**, int, std::uint64_t, int*);
@@ -68,4 +68,4 @@ void require_driver() {
   }
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -8,7 +8,7 @@
 #include "device/cuda/entry.hpp"
 #include "device/shared_library.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 /// The driver's entry points. Loading them initialises nothing.
 struct Driver {
@@ -30,4 +30,4 @@ struct Driver {
 /// Throws `Errc::driver_missing` or `Errc::driver_mismatch` unless the driver is usable.
 void require_driver();
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -5,7 +5,7 @@
 #include "base/sys.hpp"
 #include "device/fork_guard.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 template <class Signature>
 class Entry;
@@ -42,4 +42,4 @@ class Entry<int(Parameters...)> {
   int (*function_)(Parameters...) = nullptr;
 };
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

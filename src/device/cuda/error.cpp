@@ -11,7 +11,7 @@
 #include "drover/base/bytes.hpp"
 #include "drover/base/log.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 struct Translation {
@@ -114,4 +114,4 @@ void check_quietly(CUresult result, const char* call) noexcept {
   log(LogLevel::warn, call, result);
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

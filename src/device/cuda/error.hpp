@@ -8,7 +8,7 @@
 #include "device/cuda/driver.hpp"
 #include "drover/base/error.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 /// The object of a call, for the error message; formatted only if the call fails.
 struct CallFacts {
@@ -34,4 +34,4 @@ inline void check(CUresult result, const char* call, const CallFacts& facts,
 /// For destructors: logs `result` unless it is success, the driver is shutting down, or this is a forked child.
 void check_quietly(CUresult result, const char* call) noexcept;
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

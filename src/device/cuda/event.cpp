@@ -4,7 +4,7 @@
 #include "device/cuda/polling.hpp"
 #include "device/own.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 CudaEvent::CudaEvent(CudaDevice& device) : device_(device), live_(device.counters().events) {
   const CurrentContext context(device_);
@@ -38,4 +38,4 @@ double CudaEvent::milliseconds_since(const StreamEvent& earlier) const {
   return milliseconds;
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -5,7 +5,7 @@
 #include "device/live.hpp"
 #include "drover/device/stream.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 class CudaDevice;
 
@@ -25,4 +25,4 @@ class CudaEvent final : public StreamEvent {
   CUevent handle_ = nullptr;
 };
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

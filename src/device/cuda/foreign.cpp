@@ -9,7 +9,7 @@
 #include "device/foreign.hpp"
 #include "drover/base/bytes.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 // Attributes have one, four or eight bytes; eight zeroed ones serve for all.
@@ -100,4 +100,4 @@ CudaIpcMemory::~CudaIpcMemory() {
   check_quietly(driver().cuIpcCloseMemHandle(ptr().address), "cuIpcCloseMemHandle failed with code");
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

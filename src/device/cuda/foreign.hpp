@@ -5,7 +5,7 @@
 #include "device/live.hpp"
 #include "drover/device/memory.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 class CudaDevice;
 
@@ -26,4 +26,4 @@ class CudaIpcMemory final : public DeviceMemory {
 /// Retains the physical memory behind `ptr`; 0 if `ptr` is not virtual memory. The caller releases it.
 [[nodiscard]] CUmemHandle retain_handle(DevicePtr ptr);
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

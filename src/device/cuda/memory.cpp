@@ -11,7 +11,7 @@
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 DevicePtr allocate(const CudaDevice& device, std::size_t bytes) {
@@ -123,4 +123,4 @@ CudaHostRegistration::~CudaHostRegistration() {
   check_quietly(driver().cuMemHostUnregister(begin_), "cuMemHostUnregister failed with code");
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

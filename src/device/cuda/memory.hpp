@@ -7,7 +7,7 @@
 #include "device/live.hpp"
 #include "drover/device/memory.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 class CudaDevice;
 
@@ -60,4 +60,4 @@ class CudaHostRegistration final : public HostRegistration {
   void* begin_;
 };
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

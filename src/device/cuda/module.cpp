@@ -10,7 +10,7 @@
 #include "device/cuda/context.hpp"
 #include "drover/base/error.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 constexpr std::size_t kLogBytes = 4096;
@@ -82,4 +82,4 @@ std::unique_ptr<Kernel> CudaModule::kernel(const std::string& name) const {
   return std::make_unique<CudaKernel>(function, name);
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

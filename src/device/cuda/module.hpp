@@ -10,7 +10,7 @@
 #include "device/live.hpp"
 #include "drover/device/kernel.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 class CudaDevice;
 
@@ -43,4 +43,4 @@ class CudaModule final : public Module {
   CUmodule handle_ = nullptr;
 };
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -15,7 +15,7 @@
 #include "device/shared_library.hpp"
 #include "drover/base/error.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 using ErrorString = const char* (*)(int);
@@ -210,4 +210,4 @@ const Nvml& nvml() {
   return *loaded;
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -9,7 +9,7 @@
 #include "device/gpu_processes.hpp"
 #include "drover/device/info.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 using NvmlDevice = struct nvmlDevice_st*;
 
@@ -69,4 +69,4 @@ struct Nvml {
 /// Loads libnvidia-ml.so.1, or the library that DROVER_LIBNVML names, and initialises it, once per process.
 [[nodiscard]] const Nvml& nvml();
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -9,7 +9,7 @@
 #include "device/cuda/error.hpp"
 #include "drover/base/clock.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 /// Interprets the result of a query: true if done, false if not yet; throws for an error.
 inline bool is_done(CUresult result, const char* call, const CallFacts& facts) {
@@ -36,4 +36,4 @@ WaitResult poll_until(const char* activity, IsDone is_done, Deadline deadline) {
   }
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -11,7 +11,7 @@
 #include "device/own.hpp"
 #include "device/timelines.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 constexpr const char* kAfterCapture = "wait for it before the capture starts, or after it has ended";
@@ -135,4 +135,4 @@ WaitResult CudaStream::synchronize(Deadline deadline) const {
   return WaitResult::done;
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -5,7 +5,7 @@
 #include "device/live.hpp"
 #include "drover/device/stream.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 class CudaDevice;
 
@@ -41,4 +41,4 @@ class CudaStream final : public Stream {
   bool is_borrowed_ = false;
 };
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <string_view>
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 std::vector<std::string> split(std::string_view text) {
@@ -75,4 +75,4 @@ VisibleDevices apply_visible_devices(const std::optional<std::string>& setting,
   return visible;
 }
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

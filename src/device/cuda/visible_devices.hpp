@@ -8,7 +8,7 @@
 
 #include "drover/device/info.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 
 /// The devices that a process sees, in order.
 struct VisibleDevices {
@@ -23,4 +23,4 @@ struct VisibleDevices {
 [[nodiscard]] VisibleDevices apply_visible_devices(const std::optional<std::string>& setting,
                                                    const std::vector<DeviceInfo>& present);
 
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda

@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-namespace drover::host {
+namespace drover::device::host {
 
 bool AddressTable::add(std::uint64_t begin, std::size_t bytes, RangeNote note) {
   const MutexLock lock(mutex_);
@@ -40,4 +40,4 @@ std::optional<AddressTable::Range> AddressTable::find(std::uint64_t address) con
   return Range{.begin = start, .bytes = entry.bytes, .note = entry.note};
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

@@ -8,7 +8,7 @@
 
 #include "drover/base/mutex.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 /// Properties of a range.
 struct RangeNote {
@@ -54,4 +54,4 @@ class AddressTable {
   std::uint64_t last_number_ DROVER_GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace drover::host
+}  // namespace drover::device::host

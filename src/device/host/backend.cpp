@@ -19,7 +19,7 @@
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 namespace {
 
 constexpr std::int64_t kMostDevices = 64;
@@ -217,4 +217,4 @@ void HostBackend::release(int device, std::size_t bytes) noexcept {
   private_bytes_[static_cast<std::size_t>(device)] -= bytes;
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

@@ -14,7 +14,7 @@
 #include "drover/base/mutex.hpp"
 #include "drover/device/backend.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 class HostDevice;
 
@@ -80,4 +80,4 @@ class HostBackend final : public Backend {
   std::vector<std::uint64_t> private_bytes_ DROVER_GUARDED_BY(mutex_);  // per device, of plain allocations
 };
 
-}  // namespace drover::host
+}  // namespace drover::device::host

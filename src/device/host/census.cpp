@@ -13,7 +13,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 namespace {
 
 using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;
@@ -65,4 +65,4 @@ std::uint64_t slab_bytes_in_use(const Uuid& device) {
   return bytes;
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

@@ -7,7 +7,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/device/info.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 /// The label of the memory file of a slab; it names the device, so that the census can attribute the memory.
 [[nodiscard]] std::string slab_label(const Uuid& device);
@@ -20,4 +20,4 @@ namespace drover::host {
 /// user may not inspect are not counted.
 [[nodiscard]] std::uint64_t slab_bytes_in_use(const Uuid& device);
 
-}  // namespace drover::host
+}  // namespace drover::device::host

@@ -13,7 +13,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/trace.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 std::unique_ptr<DeviceMemory> HostDevice::allocate(std::size_t bytes) {
   fork_guard::check();
@@ -114,4 +114,4 @@ void HostDevice::copy(DevicePtr to, DevicePtr from, std::size_t bytes) {
   std::memmove(pointer(to), pointer(from), bytes);
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

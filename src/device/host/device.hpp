@@ -3,7 +3,7 @@
 
 #include "device/host/backend.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 class HostDevice final : public Device {
  public:
@@ -33,4 +33,4 @@ class HostDevice final : public Device {
   const DeviceInfo& info_;
 };
 
-}  // namespace drover::host
+}  // namespace drover::device::host

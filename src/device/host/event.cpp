@@ -8,7 +8,7 @@
 #include "device/own.hpp"
 #include "drover/base/error.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 void EventRecord::complete() {
   {
@@ -77,4 +77,4 @@ double HostEvent::milliseconds_since(const StreamEvent& earlier) const {
   return std::chrono::duration<double, std::milli>(time() - begin).count();
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

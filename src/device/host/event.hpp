@@ -9,7 +9,7 @@
 #include "drover/base/mutex.hpp"
 #include "drover/device/stream.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 /// One record of an event, shared by the stream that will complete it and its waiters.
 class EventRecord {
@@ -49,4 +49,4 @@ class HostEvent final : public StreamEvent {
       DROVER_GUARDED_BY(mutex_);  // shared: may complete after the event is destroyed
 };
 
-}  // namespace drover::host
+}  // namespace drover::device::host

@@ -16,7 +16,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/mapping.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 namespace {
 
 // The content of a handle. The inode detects a descriptor that has been reused.
@@ -97,4 +97,4 @@ Fd open_handle(const IpcHandle& handle, int device, std::size_t bytes) {
   throw no_such_allocation(fmt::format("it was announced with {} bytes and has {}", bytes, present));
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

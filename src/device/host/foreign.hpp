@@ -5,7 +5,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/device/memory.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 /// Describes an address; see Device::describe.
 [[nodiscard]] PointerInfo describe_pointer(const HostBackend& backend, DevicePtr ptr);
@@ -22,4 +22,4 @@ namespace drover::host {
 /// process made it.
 [[nodiscard]] Fd open_handle(const IpcHandle& handle, int device, std::size_t bytes);
 
-}  // namespace drover::host
+}  // namespace drover::device::host

@@ -5,7 +5,7 @@
 #include "device/fork_guard.hpp"
 #include "drover/base/error.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 namespace {
 
 std::uint64_t address_of(const std::byte* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
@@ -51,4 +51,4 @@ HostMemoryRegistration::~HostMemoryRegistration() {
   backend_.registered().remove(begin_);
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

@@ -7,7 +7,7 @@
 #include "drover/base/mapping.hpp"
 #include "drover/device/memory.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 /// The pointer to the bytes at `ptr`.
 inline void* pointer(DevicePtr ptr) {
@@ -93,4 +93,4 @@ class HostMemoryRegistration final : public HostRegistration {
   std::uint64_t begin_;
 };
 
-}  // namespace drover::host
+}  // namespace drover::device::host

@@ -9,7 +9,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/mapping.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 namespace {
 
 std::string path_of(const Fd& file) { return fmt::format("/proc/self/fd/{}", file.get()); }
@@ -49,4 +49,4 @@ std::unique_ptr<Kernel> HostModule::kernel(const std::string& name) const {
   return std::make_unique<HostKernel>(reinterpret_cast<HostFunction>(address));
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

@@ -9,7 +9,7 @@
 #include "drover/device/host_kernel.h"
 #include "drover/device/kernel.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 using HostFunction = void (*)(const HostLaunch*);
 
@@ -33,4 +33,4 @@ class HostModule final : public Module {
   SharedLibrary library_;
 };
 
-}  // namespace drover::host
+}  // namespace drover::device::host

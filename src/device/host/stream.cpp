@@ -16,7 +16,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/trace.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 namespace {
 
 // The bytes of the arguments, copied at submission as on a GPU, each aligned for any type.
@@ -171,4 +171,4 @@ WaitResult HostStream::synchronize(Deadline deadline) const {
   return queue_->wait(deadline);
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

@@ -7,7 +7,7 @@
 #include "device/live.hpp"
 #include "drover/device/stream.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 class HostBackend;
 
@@ -44,4 +44,4 @@ class HostStream final : public Stream {
   Ownership ownership_;
 };
 
-}  // namespace drover::host
+}  // namespace drover::device::host

@@ -8,7 +8,7 @@
 #include "base/signals_blocked.hpp"
 #include "drover/base/error.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 std::shared_ptr<WorkQueue> WorkQueue::start(std::chrono::microseconds latency) {
   auto queue = std::make_shared<WorkQueue>();
@@ -87,4 +87,4 @@ WaitResult WorkQueue::wait(Deadline deadline) const {
   return WaitResult::done;
 }
 
-}  // namespace drover::host
+}  // namespace drover::device::host

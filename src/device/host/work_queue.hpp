@@ -10,7 +10,7 @@
 #include "drover/base/clock.hpp"
 #include "drover/base/mutex.hpp"
 
-namespace drover::host {
+namespace drover::device::host {
 
 /// The work of one stream, shared by the stream, its thread and its waiters. Outlives the stream until the submitted
 /// work is complete.
@@ -43,4 +43,4 @@ class WorkQueue {
   bool is_closed_ DROVER_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace drover::host
+}  // namespace drover::device::host

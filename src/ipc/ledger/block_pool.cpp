@@ -10,7 +10,7 @@
 #include "ipc/ledger/block_pool_core.hpp"
 #include "ipc/ledger/pool_lock.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using IsBlockReferenced = std::function<bool(BlockRef)>;
@@ -193,6 +193,6 @@ void BlockPool::recover(Owner dead, const IsBlockReferenced& is_referenced) cons
   free_blocks_of(dead, core, is_referenced);
 }
 
-void BlockPool::wake_all() const noexcept { drover::wake_all(view_.header.lock); }
+void BlockPool::wake_all() const noexcept { drover::ipc::wake_all(view_.header.lock); }
 
-}  // namespace drover
+}  // namespace drover::ipc

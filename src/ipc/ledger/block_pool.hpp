@@ -11,7 +11,7 @@
 #include "drover/ipc/membership.hpp"
 #include "ipc/ledger/block_pool_layout.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// The name of a block, valid in every process. A freed block is detected as stale, unless 2^26 later blocks have
 /// started and ended at its chunk.
@@ -85,4 +85,4 @@ class BlockPool {
   unsigned chunk_shift_;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

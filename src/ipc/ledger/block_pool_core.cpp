@@ -4,7 +4,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 class PoolRebuild {
@@ -78,4 +78,4 @@ void throw_corrupt_pool(const char* what, std::uint64_t chunk) {
               "look for a process that writes outside its blocks");
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -8,7 +8,7 @@
 #include "ipc/ledger/block_pool_layout.hpp"
 #include "ipc/ledger/free_lists.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// A view of the state. Requires, unless noted: the lock is held. Throws `Errc::corrupt` if the state is impossible.
 template <class Steps = NoSteps>
@@ -184,4 +184,4 @@ class BlockPoolCore {
 /// Recomputes everything that is derived from the words of a pool. Requires: the lock is held, by the dead.
 void rebuild(const BlockPoolCore<>& core);
 
-}  // namespace drover
+}  // namespace drover::ipc

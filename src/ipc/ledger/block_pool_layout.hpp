@@ -11,7 +11,7 @@
 #include "ipc/object/object_layout.hpp"
 #include "ipc/wake/cell_lock.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// The sizes of a pool; from the spec, never from shared memory.
 struct PoolGeometry {
@@ -111,4 +111,4 @@ struct PoolView {
         chunks(chunk_number) {}
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -8,7 +8,7 @@
 
 #include "ipc/ledger/block_pool_layout.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Throws `Errc::corrupt`: the state of a pool is impossible at `chunk`.
 [[noreturn]] void throw_corrupt_pool(const char* what, std::uint64_t chunk);
@@ -163,4 +163,4 @@ class FreeLists {
   PoolView view_;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -7,7 +7,7 @@
 #include "drover/base/error.hpp"
 #include "ipc/ledger/open_ledger.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 KeepableLeases::KeepableLeases(std::span<Lease> leases, const Membership& membership) : leases_(leases) {
   if (leases.size() > kMostKeptLeases) {
@@ -68,4 +68,4 @@ Recalled recall_leases(const std::shared_ptr<Membership>& membership, const std:
   }
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

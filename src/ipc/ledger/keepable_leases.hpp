@@ -10,7 +10,7 @@
 #include "ipc/ledger/kept_entry.hpp"
 #include "ipc/ledger/sent_lease.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// The leases of one `keep`: offered, requested, and given away. The keeper takes only offered leases, and the first
 /// one before the others; so the holder of the first one has them all, even if the reply came too late.
@@ -41,4 +41,4 @@ class KeepableLeases {
 [[nodiscard]] Recalled recall_leases(const std::shared_ptr<Membership>& membership,
                                      const std::function<KeptEntry()>& ask);
 
-}  // namespace drover
+}  // namespace drover::ipc

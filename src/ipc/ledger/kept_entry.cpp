@@ -7,7 +7,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 bool is_printable(std::string_view text) noexcept {
   return std::ranges::none_of(text, [](char letter) {
@@ -43,4 +43,4 @@ KeptEntry make_kept_entry(std::string_view name, std::span<const std::byte> reco
           .leases = {}};
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

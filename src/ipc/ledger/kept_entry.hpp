@@ -9,7 +9,7 @@
 #include "drover/ipc/lease.hpp"
 #include "ipc/ledger/sent_lease.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Everything under one name.
 struct KeptEntry {
@@ -26,4 +26,4 @@ void check_kept_name(std::string_view name);
 [[nodiscard]] KeptEntry make_kept_entry(std::string_view name, std::span<const std::byte> record,
                                         std::string_view description);
 
-}  // namespace drover
+}  // namespace drover::ipc

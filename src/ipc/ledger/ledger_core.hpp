@@ -10,7 +10,7 @@
 #include "ipc/ledger/block_pool_core.hpp"
 #include "ipc/ledger/ledger_layout.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Throws `Errc::corrupt`: the state of a ledger is impossible at the lease in cell `index`.
 [[noreturn]] void throw_corrupt_ledger(const char* what, std::uint64_t index);
@@ -167,4 +167,4 @@ class LedgerCore {
   BlockPoolCore<Steps> pool_;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -8,7 +8,7 @@
 #include "drover/ipc/membership.hpp"
 #include "ipc/ledger/block_pool_layout.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// The sizes of a ledger; from the spec, never from shared memory.
 struct LedgerGeometry {
@@ -106,4 +106,4 @@ struct LedgerView {
         capacity(geometry.leases) {}
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -10,7 +10,7 @@
 #include "drover/base/mutex.hpp"
 #include "ipc/ledger/slab_layout.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 // The ledgers open in this process, so that a slab whose leases come and go is opened once.
@@ -172,4 +172,4 @@ void OpenLedger::end_sent(const std::shared_ptr<Membership>& membership, const S
   }
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -13,7 +13,7 @@
 #include "ipc/ledger/slab_layout.hpp"
 #include "ipc/ledger/slab_ledger.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// The ledger of a slab as this process uses it: makes, sends and receives leases. Safe for all threads.
 class OpenLedger : public std::enable_shared_from_this<OpenLedger> {
@@ -75,4 +75,4 @@ class OpenLedger : public std::enable_shared_from_this<OpenLedger> {
   SlabLedger ledger_;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -6,7 +6,7 @@
 
 #include "ipc/wake/bell.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 constexpr std::chrono::milliseconds kShortestWait{20};
@@ -34,4 +34,4 @@ bool try_claim_for(Owner dead, CellLockLayout& lock) {
   return false;
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

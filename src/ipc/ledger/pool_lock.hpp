@@ -4,7 +4,7 @@
 #include "drover/base/clock.hpp"
 #include "ipc/wake/cell_lock.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Holds a pool's lock for a scope if it gets it in time. Waits briefly even if the deadline has passed: a running
 /// holder frees the lock within a microsecond, but a stopped one may hold it for long.
@@ -41,4 +41,4 @@ class LockOfTheDead {
   Owner dead_;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

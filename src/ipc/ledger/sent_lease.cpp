@@ -5,7 +5,7 @@
 #include "drover/base/error.hpp"
 #include "ipc/ledger/open_ledger.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 void SendableLeases::read(const Membership& membership) {
   if (leases_.size() > kMostLeases) {
@@ -45,4 +45,4 @@ void hand_back_leases(std::vector<Lease>& received) {
   received.clear();
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

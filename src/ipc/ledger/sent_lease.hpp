@@ -12,7 +12,7 @@
 #include "drover/ipc/membership.hpp"
 #include "ipc/ledger/slab_ledger.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 inline constexpr std::size_t kMostLeases = 32;  ///< in one message
 
@@ -87,4 +87,4 @@ void end_leases(const std::shared_ptr<Membership>& membership, std::span<const S
 /// Returns leases to their record, which no other participant can read yet.
 void hand_back_leases(std::vector<Lease>& received);
 
-}  // namespace drover
+}  // namespace drover::ipc

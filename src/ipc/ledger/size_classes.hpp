@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace drover {
+namespace drover::ipc {
 
 inline constexpr unsigned kSizeBits = 24;
 inline constexpr std::uint32_t kMaxSize = (1U << kSizeBits) - 1;
@@ -41,4 +41,4 @@ struct SizeClass {
   return class_of(size + (1U << (power - kSizeColumnBits)) - 1);
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -6,7 +6,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 constexpr std::uint64_t kSmallestSlabChunk = 512;
@@ -67,4 +67,4 @@ const ObjectKindInfo slab_kind = {.layout_bytes = ledger_bytes,
                                   .wake_all = wake_slab,
                                   .has_file = true};
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -8,7 +8,7 @@
 #include "ipc/ledger/slab_ledger.hpp"
 #include "ipc/object/object_kind.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// What the part that makes slabs stores about one, such as its device. Kept by the keeper.
 using SlabMarks = std::array<std::uint64_t, 3>;
@@ -34,4 +34,4 @@ inline constexpr std::uint64_t kMaxSlabBytes = std::uint64_t{1} << 42U;
 void recover_slab(std::byte* layout, const ObjectSpec& spec, Owner dead,
                   const std::function<bool(LeaseRef)>& is_referenced);
 
-}  // namespace drover
+}  // namespace drover::ipc

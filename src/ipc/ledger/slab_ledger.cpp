@@ -11,7 +11,7 @@
 #include "ipc/ledger/ledger_core.hpp"
 #include "ipc/ledger/pool_lock.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using IsLeaseReferenced = std::function<bool(LeaseRef)>;
@@ -276,7 +276,7 @@ void SlabLedger::recover(Owner dead, const IsLeaseReferenced& is_referenced) con
   CellLockLayout& lock = view_.pool.header.lock;
   const LedgerCore<> core(view_);
   const LockOfTheDead release(lock, dead);
-  if (drover::holder_of(lock) == dead) {
+  if (drover::ipc::holder_of(lock) == dead) {
     rebuild(core.pool());
     LeaseRebuild(core).run();
   } else if (!try_claim_for(dead, lock)) {
@@ -309,4 +309,4 @@ bool SlabLedger::is_of(LeaseRef lease, Owner participant) const noexcept {
   return state.is_used && state.generation == lease.generation && participant_of(state.holder) == participant;
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

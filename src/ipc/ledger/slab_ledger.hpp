@@ -12,7 +12,7 @@
 #include "ipc/ledger/block_pool.hpp"
 #include "ipc/ledger/ledger_layout.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// The name of a lease, valid in every process. An ended lease is detected as stale, unless 2^26 later leases have
 /// started and ended in its cell.
@@ -116,4 +116,4 @@ class SlabLedger {
   unsigned chunk_shift_;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -9,7 +9,7 @@
 
 #include "drover/base/mutex.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using Key = std::pair<const Membership*, std::uint64_t>;  // the object's generation
@@ -59,4 +59,4 @@ LocalOpening::~LocalOpening() {
   if (object_.membership().self() != kNobody) when_last_();
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -7,7 +7,7 @@
 
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Counts one handle of an object while it lives. For kinds in which a participant registers or deregisters once per
 /// process, not once per handle. Does nothing in a forked child, or after the process has left the session. Requires:
@@ -27,4 +27,4 @@ class LocalOpening {
   pid_t process_;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -5,7 +5,7 @@
 
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Parameters that a handle takes.
 inline constexpr std::size_t kHandleParameters = 3;
@@ -25,4 +25,4 @@ inline ObjectHandle get_handle(const ObjectSpec& spec, std::size_t first) {
           .generation = spec.parameters.at(first + 2)};
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -6,7 +6,7 @@
 
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// How the keeper makes, recovers and wakes objects of a kind. `layout` points behind the object's header. All
 /// functions trust the spec, which is private to the keeper, and nothing in shared memory.
@@ -40,4 +40,4 @@ extern const ObjectKindInfo overflow_kind;
 extern const ObjectKindInfo slab_kind;
 extern const ObjectKindInfo timelines_kind;
 
-}  // namespace drover
+}  // namespace drover::ipc

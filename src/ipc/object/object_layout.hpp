@@ -7,7 +7,7 @@
 
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 inline constexpr std::uint32_t kObjectMagic = 0x52445246;  // "FRDR"
 inline constexpr std::uint16_t kLayoutVersion = 4;
@@ -31,4 +31,4 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std
 inline ObjectHeader& header_of(std::byte* data) noexcept { return *reinterpret_cast<ObjectHeader*>(data); }
 inline std::byte* layout_of(std::byte* data) noexcept { return data + sizeof(ObjectHeader); }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -18,8 +18,8 @@ OpenObject open_checked(Membership& membership, const ObjectHandle& handle, Obje
                 "open it as that kind");
   }
   const OpenObject object = membership.open(handle);
-  const ObjectHeader& header = header_of(object.data);
-  const bool is_right = header.magic == kObjectMagic && header.version == kLayoutVersion &&
+  const ipc::ObjectHeader& header = ipc::header_of(object.data);
+  const bool is_right = header.magic == ipc::kObjectMagic && header.version == ipc::kLayoutVersion &&
                         header.kind == static_cast<std::uint16_t>(kind) && header.generation == handle.generation;
   if (is_right) return object;
   membership.close(handle);
@@ -62,7 +62,7 @@ SharedObject& SharedObject::operator=(SharedObject&& other) noexcept {
 
 SharedObject::~SharedObject() { close(); }
 
-std::byte* SharedObject::layout() const noexcept { return layout_of(object_.data); }
+std::byte* SharedObject::layout() const noexcept { return ipc::layout_of(object_.data); }
 
 void SharedObject::close() noexcept {
   if (object_.data != nullptr) membership_->close(object_.handle);

@@ -5,9 +5,9 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
-constinit thread_local ThreadTag detail::own_thread_tag = 0;
+constinit thread_local ThreadTag impl::own_thread_tag = 0;
 
 namespace {
 
@@ -40,7 +40,7 @@ struct TagReturner {
   TagReturner(const TagReturner&) = delete;
   TagReturner& operator=(const TagReturner&) = delete;
   ~TagReturner() {
-    taken_tags()[detail::own_thread_tag / kBits].fetch_and(~(std::uint64_t{1} << (detail::own_thread_tag % kBits)));
+    taken_tags()[impl::own_thread_tag / kBits].fetch_and(~(std::uint64_t{1} << (impl::own_thread_tag % kBits)));
   }
 };
 
@@ -48,10 +48,10 @@ void return_tag_at_exit() { static thread_local const TagReturner returner; }
 
 }  // namespace
 
-ThreadTag detail::number_this_thread() {
+ThreadTag impl::number_this_thread() {
   own_thread_tag = take_tag();
   return_tag_at_exit();
   return own_thread_tag;
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -7,7 +7,7 @@
 
 #include "ipc/object/object_layout.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Makes this core the only owner of lines that it has read, by writing one word of each back unchanged. A line that
 /// was only read is shared with the writer's core, whose next write must first invalidate it everywhere; a line owned
@@ -30,4 +30,4 @@ inline void fetch_for_writing(const std::byte* begin, std::size_t bytes) noexcep
   for (std::size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(begin + at, 1);
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

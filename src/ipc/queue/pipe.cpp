@@ -15,7 +15,7 @@ namespace drover {
 // One open end. The participants that have an end open are recorded as readers of its incoming queue; recovery
 // removes dead ones. When this process closes its last copy, the other end must check.
 struct Pipe::End {
-  End(std::shared_ptr<QueueCore> incoming, std::shared_ptr<QueueCore> outgoing)
+  End(std::shared_ptr<ipc::QueueCore> incoming, std::shared_ptr<ipc::QueueCore> outgoing)
       : in(std::move(incoming)),
         out(std::move(outgoing)),
         opening(in->object(), [this] { set_reader(true); }, [this] { set_reader(false); }) {}
@@ -29,21 +29,21 @@ struct Pipe::End {
       return;
     }
     readers.fetch_and(~bit);
-    wake_always(out->view().head().record_ready);
-    wake_always(in->view().head().slot_free);
-    wake_always(in->view().head().bytes_free);
+    ipc::wake_always(out->view().head().record_ready);
+    ipc::wake_always(in->view().head().slot_free);
+    ipc::wake_always(in->view().head().bytes_free);
   }
 
-  std::shared_ptr<QueueCore> in;
-  std::shared_ptr<QueueCore> out;
-  LocalOpening opening;
+  std::shared_ptr<ipc::QueueCore> in;
+  std::shared_ptr<ipc::QueueCore> out;
+  ipc::LocalOpening opening;
 };
 
 namespace {
 
 // Whether nobody reads what this end writes, and nobody will: no participant is starting, or has opened the queues
 // but not yet recorded itself as a reader.
-bool is_other_end_gone(const QueueCore& incoming, const QueueCore& outgoing) {
+bool is_other_end_gone(const ipc::QueueCore& incoming, const ipc::QueueCore& outgoing) {
   const auto& theirs = outgoing.view().head().readers;
   const auto& ours = incoming.view().head().readers;
   if (outgoing.object().membership().population().starting > 0) return false;
@@ -53,7 +53,7 @@ bool is_other_end_gone(const QueueCore& incoming, const QueueCore& outgoing) {
     if (bits != 0) return false;
     known += static_cast<std::uint32_t>(std::popcount(ours.at(i).load()));
   }
-  return header_of(outgoing.object().data()).openers.load() <= known;
+  return ipc::header_of(outgoing.object().data()).openers.load() <= known;
 }
 
 }  // namespace

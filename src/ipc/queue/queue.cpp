@@ -17,12 +17,12 @@ ObjectSpec spec_of(const QueueOptions& options) {
 }  // namespace
 
 Queue::Queue(std::shared_ptr<Membership> membership, const QueueOptions& options)
-    : core_(std::make_shared<QueueCore>(SharedObject(std::move(membership), spec_of(options)))) {}
+    : core_(std::make_shared<ipc::QueueCore>(SharedObject(std::move(membership), spec_of(options)))) {}
 
 Queue::Queue(std::shared_ptr<Membership> membership, const ObjectHandle& handle)
-    : core_(std::make_shared<QueueCore>(SharedObject(std::move(membership), handle, ObjectKind::queue))) {}
+    : core_(std::make_shared<ipc::QueueCore>(SharedObject(std::move(membership), handle, ObjectKind::queue))) {}
 
-QueueCore& Queue::core() const {
+ipc::QueueCore& Queue::core() const {
   require(core_ != nullptr, "this queue handle was moved from", "use the handle to which it was moved");
   return *core_;
 }
@@ -56,7 +56,7 @@ GetResult Queue::get(Message& into, Deadline deadline) { return core().get(into,
 // Returns the messages taken before an error; the next call meets the error again.
 GetResult Queue::get_many(std::vector<Message>& into, std::size_t most, Deadline deadline) {
   require(most > 0, "get_many takes at least one message");
-  QueueCore& queue = core();
+  ipc::QueueCore& queue = core();
   std::size_t count = 0;
   GetResult result = GetResult::got;
   try {

@@ -16,7 +16,7 @@
 #include "drover/base/mapping.hpp"
 #include "ipc/queue/cache_lines.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 constexpr std::size_t kMostTakenOver = 4 * kMiB;  // larger messages have left the core's caches anyway
@@ -484,4 +484,4 @@ void QueueCore::put_back(RecordPlace place, Owner me) {
   wake_one(view_.head().record_ready);
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -19,7 +19,7 @@
 #include "ipc/wake/bell.hpp"
 #include "ipc/wake/bridge.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// A slot claimed by a producer, or why there is none.
 struct ClaimedSlot {
@@ -94,4 +94,4 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   std::atomic<bool> is_watched_{false};
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -10,7 +10,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -238,4 +238,4 @@ bool queue_references(std::byte* layout, const ObjectSpec& spec, std::uint64_t o
   return found;
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -14,7 +14,7 @@
 #include "ipc/queue/ring.hpp"
 #include "ipc/queue/ring_layout.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// The sizes of a queue; from the spec, never from shared memory.
 struct QueueGeometry {
@@ -150,4 +150,4 @@ void for_each_sent_lease(std::byte* layout, const ObjectSpec& spec,
 /// Whether a record in the queue, or in flight, refers to the overflow object of this generation.
 [[nodiscard]] bool queue_references(std::byte* layout, const ObjectSpec& spec, std::uint64_t overflow) noexcept;
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -10,7 +10,7 @@
 #include "ipc/queue/queue_layout.hpp"
 #include "ipc/wake/bridge.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 // By membership and generation. Expired entries are replaced: a later membership may reuse an address.
@@ -74,4 +74,4 @@ bool QueuePeers::is_alone(const ThreadUse& half, const ThreadUse& other_half) co
   return header.ever_opened.load() > 1 || population.departed != header.departed_before;
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

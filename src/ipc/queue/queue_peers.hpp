@@ -8,7 +8,7 @@
 
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Which threads of this process have put, or have got: none, one, or several. A thread that did so may do so again.
 class ThreadUse {
@@ -69,4 +69,4 @@ class QueuePeers {
   std::shared_ptr<QueueUse> use_;  // shared: with other openings of the queue in this process
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

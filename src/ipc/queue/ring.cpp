@@ -8,7 +8,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 std::optional<Position> Ring::claim_for_writing(RingCursors& cursors, Owner me) const {
   // relaxed: any value found is a valid place to start
@@ -142,4 +142,4 @@ void Ring::fail_lost() const {
               "end the session and look for a process that writes outside its memory");
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -10,7 +10,7 @@
 
 #include "ipc/queue/ring_layout.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Where one handle continues its search. In private memory; races between threads are harmless, since every value
 /// that a thread may find is a valid place to start (rule 5).
@@ -125,4 +125,4 @@ class Ring {
   int shift_;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

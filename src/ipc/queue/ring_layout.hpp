@@ -43,7 +43,7 @@
 #include "ipc/object/object_layout.hpp"
 #include "ipc/wake/bell.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 using SlotWord = std::uint64_t;
 using Position = std::uint64_t;
@@ -179,4 +179,4 @@ struct alignas(kCacheLine) Flight {
 };
 static_assert(sizeof(Flight) == 2 * kCacheLine);
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -15,7 +15,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 constexpr std::size_t kShownNames = 3;
@@ -143,4 +143,4 @@ void KeptTable::throw_not_found(const std::string& name) const {
       "name ends with its application");
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

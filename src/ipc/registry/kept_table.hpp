@@ -10,7 +10,7 @@
 #include "ipc/ledger/kept_entry.hpp"
 #include "ipc/registry/object_table.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Holds leases for the session. Keeps their slabs open as `kKept`, and moves leases in the ledgers without a lock,
 /// so that it waits for nobody. Lives in the keeper. Not synchronised.
@@ -42,4 +42,4 @@ class KeptTable {
   std::map<ObjectHandle, std::uint64_t> slabs_;  // number of kept leases in each
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -4,7 +4,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 const ObjectKindInfo& info_of(ObjectKind kind) {
   switch (kind) {
@@ -25,4 +25,4 @@ const ObjectKindInfo& info_of(ObjectKind kind) {
               "use the same version of drover in all processes of a session");
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -3,9 +3,9 @@
 
 #include "ipc/object/object_kind.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// The functions of a kind; throws `Errc::corrupt` for an unknown number.
 const ObjectKindInfo& info_of(ObjectKind kind);
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -15,7 +15,7 @@
 #include "ipc/queue/queue_layout.hpp"
 #include "ipc/registry/object_kinds.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 constexpr std::size_t kSharedSlabBytes = std::size_t{1} << 20U;
@@ -338,4 +338,4 @@ void ObjectTable::erase_unused_slabs() noexcept {
   }
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

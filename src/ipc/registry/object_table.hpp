@@ -14,7 +14,7 @@
 #include "drover/ipc/membership.hpp"
 #include "ipc/ledger/slab_ledger.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// A memory file with objects in it, sent to each participant once.
 struct ObjectSlab {
@@ -99,4 +99,4 @@ class ObjectTable {
   std::uint32_t last_slab_ = 0;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

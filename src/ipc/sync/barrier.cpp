@@ -17,8 +17,8 @@ struct Barrier::State {
   explicit State(SharedObject opened)
       : object(std::move(opened)), opening(object, [this] { set_member(true); }, [this] { close(); }) {}
 
-  [[nodiscard]] BarrierLayout& layout() const { return *reinterpret_cast<BarrierLayout*>(object.layout()); }
-  [[nodiscard]] BarrierWord now() const { return BarrierWord::unpack(layout().word.load()); }
+  [[nodiscard]] ipc::BarrierLayout& layout() const { return *reinterpret_cast<ipc::BarrierLayout*>(object.layout()); }
+  [[nodiscard]] ipc::BarrierWord now() const { return ipc::BarrierWord::unpack(layout().word.load()); }
 
   void set_member(bool is_member) const {
     const Owner self = object.self();
@@ -38,35 +38,36 @@ struct Barrier::State {
   }
 
   void break_it() const {
-    layout().word.fetch_or(BarrierWord{.is_broken = true}.pack());
+    layout().word.fetch_or(ipc::BarrierWord{.is_broken = true}.pack());
     wake_all(layout().bell);
   }
 
   // Replaces the word by the result of `change`, unless that is nullopt; returns the word before.
   template <class Change>
-  BarrierWord replace(Change change) const {  // NOLINT(modernize-use-nodiscard): most callers need only the change
+  ipc::BarrierWord replace(
+      Change change) const {  // NOLINT(modernize-use-nodiscard): most callers need only the change
     std::uint64_t seen = layout().word.load();
     for (;;) {
-      const BarrierWord before = BarrierWord::unpack(seen);
-      const std::optional<BarrierWord> after = change(before);
+      const ipc::BarrierWord before = ipc::BarrierWord::unpack(seen);
+      const std::optional<ipc::BarrierWord> after = change(before);
       if (!after || layout().word.compare_exchange_weak(seen, after->pack())) return before;
     }
   }
 
-  [[nodiscard]] BarrierWord arrive() const;
-  [[nodiscard]] BarrierResult outcome_of(BarrierWord arrival) const;
-  [[nodiscard]] BarrierResult give_up(BarrierWord arrival) const;
+  [[nodiscard]] ipc::BarrierWord arrive() const;
+  [[nodiscard]] BarrierResult outcome_of(ipc::BarrierWord arrival) const;
+  [[nodiscard]] BarrierResult give_up(ipc::BarrierWord arrival) const;
 
   SharedObject object;
   std::uint32_t parties = static_cast<std::uint32_t>(object.spec().parameters[0]);
-  Patience patience;
+  ipc::Patience patience;
   int exceptions = std::uncaught_exceptions();  // in the opening thread
-  LocalOpening opening;
+  ipc::LocalOpening opening;
 };
 
 // Counts the caller, and ends the round if it is the last to arrive. A broken round does not change.
-BarrierWord Barrier::State::arrive() const {
-  const BarrierWord before = replace([&](BarrierWord word) -> std::optional<BarrierWord> {
+ipc::BarrierWord Barrier::State::arrive() const {
+  const ipc::BarrierWord before = replace([&](ipc::BarrierWord word) -> std::optional<ipc::BarrierWord> {
     if (word.is_broken) return std::nullopt;
     if (word.arrived + 1U >= parties) return word.next(true);
     ++word.arrived;
@@ -77,15 +78,15 @@ BarrierWord Barrier::State::arrive() const {
 }
 
 // Requires: the round of the arrival has ended, or is broken.
-BarrierResult Barrier::State::outcome_of(BarrierWord arrival) const {
-  const BarrierWord seen = now();
+BarrierResult Barrier::State::outcome_of(ipc::BarrierWord arrival) const {
+  const ipc::BarrierWord seen = now();
   const bool is_passed = seen.round != arrival.round && seen.was_passed(arrival);
   return {.kind = is_passed ? BarrierResult::Kind::passed : BarrierResult::Kind::broken, .index = arrival.arrived};
 }
 
 // After the deadline: breaks the round, unless it has ended meanwhile.
-BarrierResult Barrier::State::give_up(BarrierWord arrival) const {
-  const BarrierWord before = replace([&](BarrierWord word) -> std::optional<BarrierWord> {
+BarrierResult Barrier::State::give_up(ipc::BarrierWord arrival) const {
+  const ipc::BarrierWord before = replace([&](ipc::BarrierWord word) -> std::optional<ipc::BarrierWord> {
     if (word.round != arrival.round || word.is_broken) return std::nullopt;
     word.is_broken = true;
     return word;
@@ -108,20 +109,20 @@ Barrier::~Barrier() = default;
 
 BarrierResult Barrier::wait(Deadline deadline) {
   static_cast<void>(state_->object.self());  // throws in a forked child
-  const BarrierWord arrival = state_->arrive();
+  const ipc::BarrierWord arrival = state_->arrive();
   if (arrival.is_broken) return {.kind = BarrierResult::Kind::broken, .index = 0};
-  const bool is_over = wait_on([] { return "barrier"; }, state_->layout().bell, state_->object.membership(), deadline,
-                               state_->patience,
-                               [&] {
-                                 const BarrierWord seen = state_->now();
-                                 return seen.round != arrival.round || seen.is_broken;
-                               });
+  const bool is_over = ipc::wait_on([] { return "barrier"; }, state_->layout().bell, state_->object.membership(),
+                                    deadline, state_->patience,
+                                    [&] {
+                                      const ipc::BarrierWord seen = state_->now();
+                                      return seen.round != arrival.round || seen.is_broken;
+                                    });
   return is_over ? state_->outcome_of(arrival) : state_->give_up(arrival);
 }
 
 void Barrier::reset() {
   static_cast<void>(state_->object.self());
-  static_cast<void>(state_->replace([](BarrierWord word) { return std::optional(word.next(false)); }));
+  static_cast<void>(state_->replace([](ipc::BarrierWord word) { return std::optional(word.next(false)); }));
   wake_all(state_->layout().bell);
 }
 
@@ -135,12 +136,12 @@ bool Barrier::is_broken() const noexcept { return state_->now().is_broken; }
 std::uint32_t Barrier::parties() const noexcept { return state_->parties; }
 
 std::uint32_t Barrier::waiting() const noexcept {
-  const BarrierWord now = state_->now();
+  const ipc::BarrierWord now = state_->now();
   return now.is_broken ? 0 : now.arrived;
 }
 
 pid_t Barrier::last_lost() const noexcept {
-  return static_cast<pid_t>(header_of(state_->object.data()).last_lost.load());
+  return static_cast<pid_t>(ipc::header_of(state_->object.data()).last_lost.load());
 }
 
 const ObjectHandle& Barrier::handle() const noexcept { return state_->object.handle(); }

@@ -5,7 +5,7 @@
 #include "drover/base/error.hpp"
 #include "drover/ipc/barrier.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 constexpr unsigned kArrivedShift = 1;
@@ -66,4 +66,4 @@ const ObjectKindInfo barrier_kind = {
     .recover = recover_barrier,
     .wake_all = [](std::byte* layout, const ObjectSpec&) { wake_always(barrier_at(layout).bell); }};
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -9,7 +9,7 @@
 #include "ipc/object/object_kind.hpp"
 #include "ipc/wake/bell.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// The state is one word, changed by compare-and-swap only, so no death leaves it half changed.
 ///
@@ -49,4 +49,4 @@ struct BarrierWord {
   [[nodiscard]] bool was_passed(const BarrierWord& arrival) const;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -14,7 +14,7 @@ namespace {
 
 ObjectSpec spec_over(const ObjectHandle& lock) {
   ObjectSpec spec{.kind = ObjectKind::condition};
-  put_handle(spec, 0, lock);
+  ipc::put_handle(spec, 0, lock);
   return spec;
 }
 
@@ -35,7 +35,7 @@ ObjectSpec spec_over(const ObjectHandle& lock) {
 Condition::Condition(const std::shared_ptr<Membership>& membership, AnyLock lock)
     : object_(membership, spec_over(std::visit([](const auto& any) { return any.handle(); }, lock))),
       lock_(std::move(lock)),
-      patience_(std::make_unique<Patience>()) {}
+      patience_(std::make_unique<ipc::Patience>()) {}
 
 Condition::Condition(const std::shared_ptr<Membership>& membership)
     : Condition(membership, AnyLock(RLock(membership))) {}
@@ -49,19 +49,19 @@ Condition::Condition(const std::shared_ptr<Membership>& membership, const RLock&
 Condition::Condition(std::shared_ptr<Membership> membership, const ObjectHandle& handle)
     : object_(std::move(membership), handle, ObjectKind::condition),
       lock_(open_lock(object_)),
-      patience_(std::make_unique<Patience>()) {}
+      patience_(std::make_unique<ipc::Patience>()) {}
 
 Condition::Condition(Condition&&) noexcept = default;
 Condition& Condition::operator=(Condition&&) noexcept = default;
 Condition::~Condition() = default;
 
 Condition::AnyLock Condition::open_lock(const SharedObject& condition) {
-  const ObjectHandle lock = get_handle(condition.spec(), 0);
+  const ObjectHandle lock = ipc::get_handle(condition.spec(), 0);
   if (lock.kind == ObjectKind::lock) return AnyLock(Lock(condition.shared_membership(), lock));
   return AnyLock(RLock(condition.shared_membership(), lock));
 }
 
-ConditionCore Condition::core() const noexcept { return ConditionCore(object_.layout()); }
+ipc::ConditionCore Condition::core() const noexcept { return ipc::ConditionCore(object_.layout()); }
 
 // self() throws in a forked child.
 void Condition::require_lock(const char* what) const {
@@ -112,7 +112,7 @@ ConditionResult Condition::wait_interruptibly(Deadline deadline, const std::func
 }
 
 template <class LockType>
-ConditionResult Condition::wait_with(LockType& lock, const ConditionPlace& place, Deadline deadline,
+ConditionResult Condition::wait_with(LockType& lock, const ipc::ConditionPlace& place, Deadline deadline,
                                      const std::function<bool()>& is_interrupted) {
   const std::uint32_t depth = lock.release_whole();
   LockResult locked = LockResult::timed_out;

@@ -7,7 +7,7 @@
 #include "ipc/wake/futex.hpp"
 #include "ipc/wake/session_watch.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using Word = std::uint64_t;
@@ -172,4 +172,4 @@ const ObjectKindInfo condition_kind = {
     .recover = [](std::byte* layout, const ObjectSpec&, Owner dead) { ConditionCore(layout).recover(dead); },
     .wake_all = [](std::byte* layout, const ObjectSpec&) { ConditionCore(layout).wake_all(); }};
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -12,7 +12,7 @@
 #include "ipc/object/object_kind.hpp"
 #include "ipc/wake/bell.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Each waiter has a cell: state (2 bits), a mark that it sleeps, its participant (13 bits) and a ticket (48 bits).
 ///
@@ -83,4 +83,4 @@ class ConditionCore {
   ConditionLayout* layout_;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -14,31 +14,31 @@ namespace {
 constexpr std::uint64_t kSet = 1;
 constexpr std::uint64_t kOneSet = 2;
 
-EventLayout& event_at(std::byte* layout) { return *reinterpret_cast<EventLayout*>(layout); }
+ipc::EventLayout& event_at(std::byte* layout) { return *reinterpret_cast<ipc::EventLayout*>(layout); }
 
 }  // namespace
 
 // A setter killed before it wakes leaves sleepers, so recovery wakes them after each death.
-const ObjectKindInfo event_kind = {
-    .layout_bytes = [](const ObjectSpec&) { return sizeof(EventLayout); },
-    .format = [](std::byte* layout, const ObjectSpec&) { new (layout) EventLayout{}; },
-    .recover = [](std::byte* layout, const ObjectSpec&, Owner) { wake_always(event_at(layout).bell); },
-    .wake_all = [](std::byte* layout, const ObjectSpec&) { wake_always(event_at(layout).bell); }};
+const ipc::ObjectKindInfo ipc::event_kind = {
+    .layout_bytes = [](const ObjectSpec&) { return sizeof(ipc::EventLayout); },
+    .format = [](std::byte* layout, const ObjectSpec&) { new (layout) ipc::EventLayout{}; },
+    .recover = [](std::byte* layout, const ObjectSpec&, Owner) { ipc::wake_always(event_at(layout).bell); },
+    .wake_all = [](std::byte* layout, const ObjectSpec&) { ipc::wake_always(event_at(layout).bell); }};
 
 Event::Event(std::shared_ptr<Membership> membership)
     : object_(std::move(membership), ObjectSpec{.kind = ObjectKind::event}),
-      patience_(std::make_unique<Patience>()) {}
+      patience_(std::make_unique<ipc::Patience>()) {}
 
 Event::Event(std::shared_ptr<Membership> membership, const ObjectHandle& handle)
-    : object_(std::move(membership), handle, ObjectKind::event), patience_(std::make_unique<Patience>()) {}
+    : object_(std::move(membership), handle, ObjectKind::event), patience_(std::make_unique<ipc::Patience>()) {}
 
 Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
 Event::~Event() = default;
 
-EventLayout& Event::layout() const noexcept { return event_at(object_.layout()); }
+ipc::EventLayout& Event::layout() const noexcept { return event_at(object_.layout()); }
 
-Bell& Event::bell() const noexcept { return layout().bell; }
+ipc::Bell& Event::bell() const noexcept { return layout().bell; }
 
 void Event::set() {
   static_cast<void>(object_.self());  // throws in a forked child
@@ -60,11 +60,11 @@ bool Event::is_set() const noexcept { return (layout().state.load() & kSet) != 0
 WaitResult Event::wait(Deadline deadline) {
   static_cast<void>(object_.self());
   const std::uint64_t before = layout().state.load() & ~kSet;
-  const bool is_done = wait_on([] { return "event"; }, bell(), object_.membership(), deadline, *patience_,
-                               [&] {
-                                 const std::uint64_t seen = layout().state.load();
-                                 return (seen & kSet) != 0 || seen != before;
-                               });
+  const bool is_done = ipc::wait_on([] { return "event"; }, bell(), object_.membership(), deadline, *patience_,
+                                    [&] {
+                                      const std::uint64_t seen = layout().state.load();
+                                      return (seen & kSet) != 0 || seen != before;
+                                    });
   return is_done ? WaitResult::done : WaitResult::timed_out;
 }
 

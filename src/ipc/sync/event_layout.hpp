@@ -8,7 +8,7 @@
 #include "ipc/object/object_kind.hpp"
 #include "ipc/wake/bell.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Bit 0 of `state` is the flag. The other bits count its sets, so that a waiter notices a set that is cleared before
 /// the waiter checks. Changed by read-modify-write only.
@@ -18,4 +18,4 @@ struct EventLayout {
 };
 static_assert(std::is_standard_layout_v<EventLayout>);
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -13,7 +13,7 @@
 namespace drover {
 namespace {
 
-[[noreturn]] void fail_held_already(LockHolder self, const ObjectHandle& handle) {
+[[noreturn]] void fail_held_already(ipc::LockHolder self, const ObjectHandle& handle) {
   throw Error(
       Errc::invalid_argument,
       fmt::format("thread {} of process {} acquires the lock {}, which it already holds: it would wait for ever",
@@ -24,37 +24,40 @@ namespace {
 }  // namespace
 
 Lock::Lock(std::shared_ptr<Membership> membership)
-    : object_(std::move(membership), ObjectSpec{.kind = ObjectKind::lock}), patience_(std::make_unique<Patience>()) {}
+    : object_(std::move(membership), ObjectSpec{.kind = ObjectKind::lock}),
+      patience_(std::make_unique<ipc::Patience>()) {}
 
 Lock::Lock(std::shared_ptr<Membership> membership, const ObjectHandle& handle)
-    : object_(std::move(membership), handle, ObjectKind::lock), patience_(std::make_unique<Patience>()) {}
+    : object_(std::move(membership), handle, ObjectKind::lock), patience_(std::make_unique<ipc::Patience>()) {}
 
 Lock::Lock(Lock&&) noexcept = default;
 Lock& Lock::operator=(Lock&&) noexcept = default;
 Lock::~Lock() = default;
 
-CellLockLayout& Lock::cell() const noexcept { return *reinterpret_cast<CellLockLayout*>(layout_of(object_.data())); }
+ipc::CellLockLayout& Lock::cell() const noexcept {
+  return *reinterpret_cast<ipc::CellLockLayout*>(ipc::layout_of(object_.data()));
+}
 
 LockResult Lock::acquire(Deadline deadline) {
-  const LockHolder self = self_as_holder(object_.membership());
+  const ipc::LockHolder self = ipc::self_as_holder(object_.membership());
   const LockResult result = try_claim(cell(), self);
   if (is_acquired(result)) return result;
-  if (deadline.is_never() && full_holder_of(cell()) == self) fail_held_already(self, handle());
+  if (deadline.is_never() && ipc::full_holder_of(cell()) == self) fail_held_already(self, handle());
   return claim(cell(), self, object_.membership(), deadline, *patience_);
 }
 
-LockResult Lock::try_acquire() { return try_claim(cell(), self_as_holder(object_.membership())); }
+LockResult Lock::try_acquire() { return try_claim(cell(), ipc::self_as_holder(object_.membership())); }
 
 void Lock::release() {
-  const LockHolder self = self_as_holder(object_.membership());
-  if (!free_own(cell(), self)) [[unlikely]]
-    fail_not_holder(cell(), self, handle());
+  const ipc::LockHolder self = ipc::self_as_holder(object_.membership());
+  if (!ipc::free_own(cell(), self)) [[unlikely]]
+    ipc::fail_not_holder(cell(), self, handle());
 }
 
 void Lock::force_release() {
-  const LockHolder self = self_as_holder(object_.membership());
-  if (!free_any(cell())) [[unlikely]]
-    fail_not_holder(cell(), self, handle());
+  const ipc::LockHolder self = ipc::self_as_holder(object_.membership());
+  if (!ipc::free_any(cell())) [[unlikely]]
+    ipc::fail_not_holder(cell(), self, handle());
 }
 
 std::uint32_t Lock::release_whole() {
@@ -65,13 +68,13 @@ std::uint32_t Lock::release_whole() {
 LockResult Lock::acquire_whole(std::uint32_t) { return acquire(); }
 
 LockResult Lock::acquire_from_dead(std::uint32_t) {
-  return claim_from_dead(cell(), self_as_holder(object_.membership()));
+  return ipc::claim_from_dead(cell(), ipc::self_as_holder(object_.membership()));
 }
 
-bool Lock::release_if_own() noexcept { return free_if_own(cell(), object_.membership()); }
+bool Lock::release_if_own() noexcept { return ipc::free_if_own(cell(), object_.membership()); }
 
 bool Lock::is_held() const noexcept { return holder_of(cell()) != kNobody; }
 
-bool Lock::is_own() const noexcept { return is_held_by_this_thread(cell(), object_.membership()); }
+bool Lock::is_own() const noexcept { return ipc::is_held_by_this_thread(cell(), object_.membership()); }
 
 }  // namespace drover

@@ -14,11 +14,11 @@ namespace {
 
 // Only the holder reads or writes the depth while the word has its stamp, and a claimant overwrites it. So it needs
 // no repair after a death.
-std::uint32_t depth_of(const CellLockLayout& cell) { return cell.depth.load(std::memory_order_relaxed); }
+std::uint32_t depth_of(const ipc::CellLockLayout& cell) { return cell.depth.load(std::memory_order_relaxed); }
 
-void set_depth(CellLockLayout& cell, std::uint32_t depth) { cell.depth.store(depth, std::memory_order_relaxed); }
+void set_depth(ipc::CellLockLayout& cell, std::uint32_t depth) { cell.depth.store(depth, std::memory_order_relaxed); }
 
-LockResult acquire_again(CellLockLayout& cell, const ObjectHandle& handle) {
+LockResult acquire_again(ipc::CellLockLayout& cell, const ObjectHandle& handle) {
   const std::uint32_t depth = depth_of(cell);
   if (depth == std::numeric_limits<std::uint32_t>::max()) {
     throw Error(Errc::limit_reached, fmt::format("the rlock {} was acquired {} times", handle.to_string(), depth),
@@ -29,16 +29,16 @@ LockResult acquire_again(CellLockLayout& cell, const ObjectHandle& handle) {
 }
 
 // Requires: `self` holds it.
-void release_once(CellLockLayout& cell, LockHolder self) {
+void release_once(ipc::CellLockLayout& cell, ipc::LockHolder self) {
   const std::uint32_t depth = depth_of(cell);
   if (depth > 1) {
     set_depth(cell, depth - 1);
   } else {
-    static_cast<void>(free_own(cell, self));
+    static_cast<void>(ipc::free_own(cell, self));
   }
 }
 
-LockResult first_acquired(CellLockLayout& cell, LockResult result) {
+LockResult first_acquired(ipc::CellLockLayout& cell, LockResult result) {
   if (is_acquired(result)) set_depth(cell, 1);
   return result;
 }
@@ -47,54 +47,56 @@ LockResult first_acquired(CellLockLayout& cell, LockResult result) {
 
 RLock::RLock(std::shared_ptr<Membership> membership)
     : object_(std::move(membership), ObjectSpec{.kind = ObjectKind::rlock}),
-      patience_(std::make_unique<Patience>()) {}
+      patience_(std::make_unique<ipc::Patience>()) {}
 
 RLock::RLock(std::shared_ptr<Membership> membership, const ObjectHandle& handle)
-    : object_(std::move(membership), handle, ObjectKind::rlock), patience_(std::make_unique<Patience>()) {}
+    : object_(std::move(membership), handle, ObjectKind::rlock), patience_(std::make_unique<ipc::Patience>()) {}
 
 RLock::RLock(RLock&&) noexcept = default;
 RLock& RLock::operator=(RLock&&) noexcept = default;
 RLock::~RLock() = default;
 
-CellLockLayout& RLock::cell() const noexcept { return *reinterpret_cast<CellLockLayout*>(layout_of(object_.data())); }
+ipc::CellLockLayout& RLock::cell() const noexcept {
+  return *reinterpret_cast<ipc::CellLockLayout*>(ipc::layout_of(object_.data()));
+}
 
 LockResult RLock::acquire(Deadline deadline) {
-  const LockHolder self = self_as_holder(object_.membership());
+  const ipc::LockHolder self = ipc::self_as_holder(object_.membership());
   const LockResult quick = try_claim(cell(), self);
   if (is_acquired(quick)) return first_acquired(cell(), quick);
-  if (full_holder_of(cell()) == self) return acquire_again(cell(), handle());
+  if (ipc::full_holder_of(cell()) == self) return acquire_again(cell(), handle());
   return first_acquired(cell(), claim(cell(), self, object_.membership(), deadline, *patience_));
 }
 
 LockResult RLock::try_acquire() {
-  const LockHolder self = self_as_holder(object_.membership());
-  if (full_holder_of(cell()) == self) return acquire_again(cell(), handle());
+  const ipc::LockHolder self = ipc::self_as_holder(object_.membership());
+  if (ipc::full_holder_of(cell()) == self) return acquire_again(cell(), handle());
   return first_acquired(cell(), try_claim(cell(), self));
 }
 
 void RLock::release() {
-  const LockHolder self = self_as_holder(object_.membership());
-  if (full_holder_of(cell()) != self) [[unlikely]]
-    fail_not_holder(cell(), self, handle());
+  const ipc::LockHolder self = ipc::self_as_holder(object_.membership());
+  if (ipc::full_holder_of(cell()) != self) [[unlikely]]
+    ipc::fail_not_holder(cell(), self, handle());
   release_once(cell(), self);
 }
 
 bool RLock::release_if_own() noexcept {
   if (!is_own()) return false;
-  release_once(cell(), {.owner = object_.membership().self(), .thread = known_thread_tag()});
+  release_once(cell(), {.owner = object_.membership().self(), .thread = ipc::known_thread_tag()});
   return true;
 }
 
 bool RLock::is_held() const noexcept { return holder_of(cell()) != kNobody; }
 
-bool RLock::is_own() const noexcept { return is_held_by_this_thread(cell(), object_.membership()); }
+bool RLock::is_own() const noexcept { return ipc::is_held_by_this_thread(cell(), object_.membership()); }
 
 std::uint32_t RLock::depth() const noexcept { return is_own() ? depth_of(cell()) : 0; }
 
 std::uint32_t RLock::release_whole() {
-  const LockHolder self = self_as_holder(object_.membership());
+  const ipc::LockHolder self = ipc::self_as_holder(object_.membership());
   const std::uint32_t depth = depth_of(cell());
-  if (!free_own(cell(), self)) fail_not_holder(cell(), self, handle());
+  if (!ipc::free_own(cell(), self)) ipc::fail_not_holder(cell(), self, handle());
   return depth;
 }
 
@@ -105,7 +107,7 @@ LockResult RLock::acquire_whole(std::uint32_t depth) {
 }
 
 LockResult RLock::acquire_from_dead(std::uint32_t depth) {
-  const LockResult result = claim_from_dead(cell(), self_as_holder(object_.membership()));
+  const LockResult result = ipc::claim_from_dead(cell(), ipc::self_as_holder(object_.membership()));
   if (is_acquired(result)) set_depth(cell(), depth);
   return result;
 }

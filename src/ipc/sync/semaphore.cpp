@@ -30,17 +30,17 @@ struct Semaphore::State {
         opening(object, [] {}, [this] { core.forsake(object.membership().self()); }) {}
 
   SharedObject object;
-  SemaphoreCore core;
-  Patience patience;
-  LocalOpening opening;
+  ipc::SemaphoreCore core;
+  ipc::Patience patience;
+  ipc::LocalOpening opening;
 };
 
 Semaphore::Semaphore(std::shared_ptr<Membership> membership, std::uint64_t initial)
     : Semaphore(std::move(membership), initial, false) {}
 
 Semaphore::Semaphore(std::shared_ptr<Membership> membership, std::uint64_t initial, bool is_bounded)
-    : state_(std::make_unique<State>(
-          SharedObject(std::move(membership), SemaphoreSpec{.initial = initial, .is_bounded = is_bounded}.pack()))) {}
+    : state_(std::make_unique<State>(SharedObject(
+          std::move(membership), ipc::SemaphoreSpec{.initial = initial, .is_bounded = is_bounded}.pack()))) {}
 
 Semaphore::Semaphore(std::shared_ptr<Membership> membership, const ObjectHandle& handle)
     : state_(std::make_unique<State>(SharedObject(std::move(membership), handle, ObjectKind::semaphore))) {}
@@ -49,12 +49,12 @@ Semaphore::Semaphore(Semaphore&&) noexcept = default;
 Semaphore& Semaphore::operator=(Semaphore&&) noexcept = default;
 Semaphore::~Semaphore() = default;
 
-Bell& Semaphore::bell() const noexcept { return state_->core.bell(); }
+ipc::Bell& Semaphore::bell() const noexcept { return state_->core.bell(); }
 
 WaitResult Semaphore::acquire(Deadline deadline) {
   const Owner self = state_->object.self();
-  const bool is_done = wait_on([] { return "semaphore"; }, bell(), state_->object.membership(), deadline,
-                               state_->patience, [&] { return state_->core.take(self); });
+  const bool is_done = ipc::wait_on([] { return "semaphore"; }, bell(), state_->object.membership(), deadline,
+                                    state_->patience, [&] { return state_->core.take(self); });
   return is_done ? WaitResult::done : WaitResult::timed_out;
 }
 
@@ -68,7 +68,7 @@ void Semaphore::release(std::uint64_t count) {
 
 std::uint64_t Semaphore::value() const noexcept { return state_->core.value(); }
 
-bool Semaphore::is_bounded() const noexcept { return SemaphoreSpec::unpack(state_->object.spec()).is_bounded; }
+bool Semaphore::is_bounded() const noexcept { return ipc::SemaphoreSpec::unpack(state_->object.spec()).is_bounded; }
 
 const ObjectHandle& Semaphore::handle() const noexcept { return state_->object.handle(); }
 

@@ -8,7 +8,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using Word = std::uint64_t;
@@ -224,4 +224,4 @@ const ObjectKindInfo semaphore_kind = {
                   Owner dead) { SemaphoreCore(layout, spec).recover(dead); },
     .wake_all = [](std::byte* layout, const ObjectSpec& spec) { wake_always(SemaphoreCore(layout, spec).bell()); }};
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -10,7 +10,7 @@
 #include "ipc/object/object_kind.hpp"
 #include "ipc/wake/bell.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// The tokens follow: four 11-bit stamps per word, and in the word's other bits the number of its changes.
 ///
@@ -84,4 +84,4 @@ class SemaphoreCore {
   std::span<std::atomic<std::uint64_t>> words_;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -18,7 +18,7 @@ constexpr std::size_t kMostBytes = std::numeric_limits<std::size_t>::max() / 4;
 constexpr std::size_t kCount = 0;  // indices of the spec's parameters
 constexpr std::size_t kElementSize = 1;
 constexpr std::size_t kLock = 2;
-static_assert(kLock + kHandleParameters <= std::tuple_size_v<decltype(ObjectSpec::parameters)>);
+static_assert(kLock + ipc::kHandleParameters <= std::tuple_size_v<decltype(ObjectSpec::parameters)>);
 
 std::size_t array_bytes(const ObjectSpec& spec) {
   const std::uint64_t elements = spec.parameters[kCount];
@@ -31,17 +31,17 @@ std::size_t array_bytes(const ObjectSpec& spec) {
 
 ObjectSpec spec_with(std::size_t elements, std::size_t each, const RLock& its_lock) {
   ObjectSpec spec{.kind = ObjectKind::array, .parameters = {elements, each}};
-  put_handle(spec, kLock, its_lock.handle());
+  ipc::put_handle(spec, kLock, its_lock.handle());
   return spec;
 }
 
 }  // namespace
 
 // Its lock is an object of its own.
-const ObjectKindInfo array_kind = {.layout_bytes = array_bytes,
-                                   .format = [](std::byte*, const ObjectSpec&) {},
-                                   .recover = [](std::byte*, const ObjectSpec&, Owner) {},
-                                   .wake_all = [](std::byte*, const ObjectSpec&) {}};
+const ipc::ObjectKindInfo ipc::array_kind = {.layout_bytes = array_bytes,
+                                             .format = [](std::byte*, const ObjectSpec&) {},
+                                             .recover = [](std::byte*, const ObjectSpec&, Owner) {},
+                                             .wake_all = [](std::byte*, const ObjectSpec&) {}};
 
 namespace detail {
 
@@ -55,7 +55,7 @@ ArrayBytes::ArrayBytes(const std::shared_ptr<Membership>& membership, std::size_
 
 ArrayBytes::ArrayBytes(const std::shared_ptr<Membership>& membership, const ObjectHandle& handle,
                        std::size_t element_size)
-    : object_(membership, handle, ObjectKind::array), lock_(membership, get_handle(object_.spec(), kLock)) {
+    : object_(membership, handle, ObjectKind::array), lock_(membership, ipc::get_handle(object_.spec(), kLock)) {
   const std::uint64_t actual = object_.spec().parameters[kElementSize];
   if (actual == element_size) return;
   throw Error(Errc::invalid_argument,

@@ -14,12 +14,12 @@ namespace {
 
 using Bytes = detail::ValueBytes::Bytes;
 
-ValueLayout& value_at(std::byte* layout) { return *reinterpret_cast<ValueLayout*>(layout); }
+ipc::ValueLayout& value_at(std::byte* layout) { return *reinterpret_cast<ipc::ValueLayout*>(layout); }
 
 std::size_t words_for(std::size_t size) { return (size + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t); }
 
 // Acquire and release: a reader of a word from a later write then also reads a later version.
-Bytes read_copy(const ValueLayout::Copy& copy, std::size_t words) {
+Bytes read_copy(const ipc::ValueLayout::Copy& copy, std::size_t words) {
   Bytes bytes{};
   for (std::size_t index = 0; index < words; ++index) {
     const std::uint64_t word = copy.at(index).load(std::memory_order_acquire);
@@ -28,7 +28,7 @@ Bytes read_copy(const ValueLayout::Copy& copy, std::size_t words) {
   return bytes;
 }
 
-void write_copy(ValueLayout::Copy& copy, const Bytes& bytes, std::size_t words) {
+void write_copy(ipc::ValueLayout::Copy& copy, const Bytes& bytes, std::size_t words) {
   for (std::size_t index = 0; index < words; ++index) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes.data() + index * sizeof(word), sizeof(word));
@@ -36,17 +36,17 @@ void write_copy(ValueLayout::Copy& copy, const Bytes& bytes, std::size_t words) 
   }
 }
 
-Bytes read_locked(const ValueLayout& layout, std::size_t words) {
+Bytes read_locked(const ipc::ValueLayout& layout, std::size_t words) {
   return read_copy(layout.copies.at(layout.version.load() % 2), words);
 }
 
-void write_locked(ValueLayout& layout, const Bytes& bytes, std::size_t words) {
+void write_locked(ipc::ValueLayout& layout, const Bytes& bytes, std::size_t words) {
   const std::uint64_t version = layout.version.load();
   write_copy(layout.copies.at((version + 1) % 2), bytes, words);
   layout.version.store(version + 1);
 }
 
-std::optional<Bytes> try_read(const ValueLayout& layout, std::size_t words) {
+std::optional<Bytes> try_read(const ipc::ValueLayout& layout, std::size_t words) {
   const std::uint64_t version = layout.version.load();
   const Bytes bytes = read_copy(layout.copies.at(version % 2), words);
   if (layout.version.load() != version) return std::nullopt;
@@ -55,14 +55,14 @@ std::optional<Bytes> try_read(const ValueLayout& layout, std::size_t words) {
 
 }  // namespace
 
-const ObjectKindInfo value_kind = {
+const ipc::ObjectKindInfo ipc::value_kind = {
     .layout_bytes =
         [](const ObjectSpec& spec) {
           require(spec.parameters[0] >= 1 && spec.parameters[0] <= detail::ValueBytes::kMost,
                   "a shared value must have 1 to 64 bytes", "use a SharedArray for more");
-          return sizeof(ValueLayout);
+          return sizeof(ipc::ValueLayout);
         },
-    .format = [](std::byte* layout, const ObjectSpec&) { new (layout) ValueLayout{}; },
+    .format = [](std::byte* layout, const ObjectSpec&) { new (layout) ipc::ValueLayout{}; },
     .recover = [](std::byte* layout, const ObjectSpec&, Owner dead) { recover(value_at(layout).lock, dead); },
     .wake_all = [](std::byte* layout, const ObjectSpec&) { wake_all(value_at(layout).lock); }};
 
@@ -81,7 +81,7 @@ ValueBytes::ValueBytes(std::shared_ptr<Membership> membership, const ObjectHandl
               "open it with the type that it was made with");
 }
 
-ValueLayout& ValueBytes::layout() const noexcept { return value_at(object_.layout()); }
+ipc::ValueLayout& ValueBytes::layout() const noexcept { return value_at(object_.layout()); }
 
 Bytes ValueBytes::load() const {
   static_cast<void>(object_.self());  // throws in a forked child
@@ -91,12 +91,12 @@ Bytes ValueBytes::load() const {
 }
 
 void ValueBytes::store(const Bytes& value) {
-  const CellGuard guard(layout().lock, object_.membership());
+  const ipc::CellGuard guard(layout().lock, object_.membership());
   write_locked(layout(), value, words_);
 }
 
 void ValueBytes::update(Change change, void* context) {
-  const CellGuard guard(layout().lock, object_.membership());
+  const ipc::CellGuard guard(layout().lock, object_.membership());
   Bytes value = read_locked(layout(), words_);
   change(context, value);
   static_cast<void>(object_.self());  // throws in a child forked by `change`: the lock is its parent's

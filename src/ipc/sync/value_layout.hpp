@@ -10,7 +10,7 @@
 #include "ipc/object/object_kind.hpp"
 #include "ipc/wake/cell_lock.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// 1. The value is `copies[version % 2]`. Writers hold the lock, write the other copy, and increase the version: that
 ///    store is the commit. A writer killed before it has changed nothing that anybody reads.
@@ -27,4 +27,4 @@ struct ValueLayout {
 };
 static_assert(std::is_standard_layout_v<ValueLayout>);
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -5,7 +5,7 @@
 
 #include "ipc/wake/futex.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 TimelineLayout& timelines_at(std::byte* layout) { return *reinterpret_cast<TimelineLayout*>(layout); }
@@ -48,4 +48,4 @@ void end_ownership(TimelineSlot& slot) noexcept {
   slot.owner.store(kNobody);
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -9,7 +9,7 @@
 #include "ipc/object/object_kind.hpp"
 #include "ipc/object/object_layout.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Number of timelines in a session: one for each stream, of any process, that stores its own progress.
 inline constexpr std::uint32_t kTimelines = 1024;
@@ -51,4 +51,4 @@ void lose_rest(TimelineSlot& slot) noexcept;
 /// Frees a timeline whose owner is dead or no longer needs it.
 void end_ownership(TimelineSlot& slot) noexcept;
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -10,7 +10,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -79,4 +79,4 @@ void TimelineTable::recover_without_keeper(const TimelinePoint& point) noexcept 
   if (state_of(point) == PointState::pending && !is_alive(point.pid)) lose_rest(at(point.slot));
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

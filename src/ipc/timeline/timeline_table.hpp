@@ -11,7 +11,7 @@
 #include "drover/ipc/membership.hpp"
 #include "ipc/timeline/timeline_layout.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// A moment on a timeline: when `word` of slot `slot` reaches `value`. Travels between processes as bytes.
 struct TimelinePoint {
@@ -66,4 +66,4 @@ class TimelineTable {
   SharedObject object_;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -11,7 +11,7 @@
 
 #include "ipc/wake/futex.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 constexpr int kFewestPauses = 16;
@@ -52,7 +52,7 @@ void sleep_on(Bell& bell, std::uint32_t announced, std::chrono::nanoseconds long
 
 // Keeps the bit while sleepers may remain. If nobody was asleep the bit is cleared, and whoever fell asleep in
 // between is woken (rule 4).
-void detail::wake_one(Bell& bell) noexcept {
+void impl::wake_one(Bell& bell) noexcept {
   std::uint32_t rung = bell.word.fetch_add(2) + 2;
   if (futex_wake(bell.word, 1) > 0) return;
   if (bell.word.compare_exchange_strong(rung, rung & ~1U)) futex_wake(bell.word, INT_MAX);
@@ -60,7 +60,7 @@ void detail::wake_one(Bell& bell) noexcept {
 
 // The exchange fails because of another ring, which wakes somebody, or of a sleeper, which checks after announcing
 // itself.
-void detail::wake_in_turn(Bell& bell, std::uint32_t seen) noexcept {
+void impl::wake_in_turn(Bell& bell, std::uint32_t seen) noexcept {
   while ((seen & 1U) != 0) {
     if (!bell.word.compare_exchange_weak(seen, (seen + 2) & ~1U)) continue;
     futex_wake(bell.word, 1);
@@ -68,7 +68,7 @@ void detail::wake_in_turn(Bell& bell, std::uint32_t seen) noexcept {
   }
 }
 
-void detail::wake_all(Bell& bell, std::uint32_t seen) noexcept {
+void impl::wake_all(Bell& bell, std::uint32_t seen) noexcept {
   if (bell.word.compare_exchange_strong(seen, (seen + 2) & ~1U)) {
     futex_wake(bell.word, INT_MAX);
   } else {
@@ -111,4 +111,4 @@ void Patience::slept(std::chrono::nanoseconds waited) noexcept {
   }
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

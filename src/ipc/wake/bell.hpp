@@ -11,7 +11,7 @@
 #include "ipc/object/object_layout.hpp"
 #include "ipc/wake/session_watch.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// In shared memory. Bit 0 is set while somebody may be asleep; the other bits count rings.
 ///
@@ -47,31 +47,31 @@ inline constexpr std::chrono::microseconds kLongestSpin{100};
 /// Sleeps until rung, at most `longest`. May return early.
 void sleep_on(Bell& bell, std::uint32_t announced, std::chrono::nanoseconds longest) noexcept;
 
-namespace detail {
+namespace impl {
 void wake_one(Bell& bell) noexcept;
 void wake_in_turn(Bell& bell, std::uint32_t seen) noexcept;
 void wake_all(Bell& bell, std::uint32_t seen) noexcept;
-}  // namespace detail
+}  // namespace impl
 
 /// Whether somebody may be asleep.
 [[nodiscard]] inline bool may_have_sleepers(const Bell& bell) noexcept { return (bell.word.load() & 1U) != 0; }
 
 /// Wakes one sleeper. One load when nobody sleeps.
 inline void wake_one(Bell& bell) noexcept {
-  if (may_have_sleepers(bell)) detail::wake_one(bell);
+  if (may_have_sleepers(bell)) impl::wake_one(bell);
 }
 
 /// Wakes one sleeper, unless one is already being woken. The woken thread must call `wake_in_turn` again if there is
 /// more than it takes. One load when nobody sleeps.
 inline void wake_in_turn(Bell& bell) noexcept {
   const std::uint32_t seen = bell.word.load();
-  if ((seen & 1U) != 0) detail::wake_in_turn(bell, seen);
+  if ((seen & 1U) != 0) impl::wake_in_turn(bell, seen);
 }
 
 /// Wakes all sleepers. One load when nobody sleeps.
 inline void wake_all(Bell& bell) noexcept {
   const std::uint32_t seen = bell.word.load();
-  if ((seen & 1U) != 0) detail::wake_all(bell, seen);
+  if ((seen & 1U) != 0) impl::wake_all(bell, seen);
 }
 
 /// Wakes all sleepers even if nobody seems to sleep: for recovery, and for bells that others wake in turn.
@@ -171,4 +171,4 @@ auto wait_on(Activity activity, Bell& bell,  // NOLINT(readability-function-size
   }
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

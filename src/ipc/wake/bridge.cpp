@@ -19,7 +19,7 @@
 #include "drover/base/error.hpp"
 #include "ipc/wake/sleep_on_many.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 // Never destroyed, because its thread never ends. A forked child lacks that thread, and locks that it held stay held,
@@ -167,4 +167,4 @@ void Bridge::sleep(const std::vector<std::shared_ptr<Watch::Entry>>& entries, st
   sleep_on_many(bells, announced, kLongestSleep);
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

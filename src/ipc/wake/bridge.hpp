@@ -10,7 +10,7 @@
 #include "drover/base/mutex.hpp"
 #include "ipc/wake/bell.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// What is watched: a bell, and the condition that it announces.
 struct BridgeTarget {
@@ -68,4 +68,4 @@ class Bridge {
   Bell turn_{};  // rung when the entries change
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

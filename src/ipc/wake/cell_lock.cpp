@@ -15,7 +15,7 @@
 #include "ipc/wake/futex.hpp"
 #include "ipc/wake/session_watch.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using lock_word::is_free;
@@ -163,4 +163,4 @@ void fail_not_holder(const CellLockLayout& cell, LockHolder self, const ObjectHa
               "release a lock in the thread that acquired it, once for each acquisition");
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

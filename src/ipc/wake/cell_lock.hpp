@@ -11,7 +11,7 @@
 #include "ipc/object/object_layout.hpp"
 #include "ipc/object/thread_tag.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 class Patience;
 
@@ -158,4 +158,4 @@ class CellGuard {
   LockHolder self_;
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

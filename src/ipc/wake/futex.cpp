@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <ctime>
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the low half of a word lies at its address");
@@ -40,4 +40,4 @@ long futex_wake(std::atomic<std::uint32_t>& word, int count) noexcept { return w
 
 long futex_wake(std::atomic<std::uint64_t>& word, int count) noexcept { return wake_at(&word, count); }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace drover {
+namespace drover::ipc {
 
 /// Sleeps while `word` is `expected`, at most `longest`. Returns false if that time passed. May return early.
 bool futex_sleep(std::atomic<std::uint32_t>& word, std::uint32_t expected, std::chrono::nanoseconds longest) noexcept;
@@ -17,4 +17,4 @@ bool futex_sleep(std::atomic<std::uint64_t>& word, std::uint64_t expected, std::
 long futex_wake(std::atomic<std::uint32_t>& word, int count) noexcept;
 long futex_wake(std::atomic<std::uint64_t>& word, int count) noexcept;
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -7,7 +7,7 @@
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Longest sleep without a check of the session.
 inline constexpr std::chrono::milliseconds kLongestSleep{100};
@@ -32,4 +32,4 @@ class SessionWatch {
   Deadline next_ = Deadline::after(kLongestSleep);
 };
 
-}  // namespace drover
+}  // namespace drover::ipc

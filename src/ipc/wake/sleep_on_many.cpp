@@ -10,7 +10,7 @@
 
 #include "base/sys.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 // As the kernel defines them; older headers lack them.
@@ -56,4 +56,4 @@ void sleep_on_many(std::span<Bell* const> bells, std::span<const std::uint32_t> 
   }
 }
 
-}  // namespace drover
+}  // namespace drover::ipc

@@ -7,7 +7,7 @@
 
 #include "ipc/wake/bell.hpp"
 
-namespace drover {
+namespace drover::ipc {
 
 /// Most bells of one sleep; with more, it is a short sleep on the first ones.
 inline constexpr std::size_t kMostBells = 128;
@@ -17,4 +17,4 @@ inline constexpr std::size_t kMostBells = 128;
 void sleep_on_many(std::span<Bell* const> bells, std::span<const std::uint32_t> announced,
                    std::chrono::nanoseconds longest) noexcept;
 
-}  // namespace drover
+}  // namespace drover::ipc

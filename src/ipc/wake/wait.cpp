@@ -32,7 +32,7 @@ class Waiting {
     for (int spins = 0; spins < kSpins; ++spins) {
       auto ready = ready_now();
       if (!ready.empty() || deadline_.has_passed()) return ready;
-      relax();
+      ipc::relax();
     }
     const ActivityMark mark("wait");
     return has_fds() ? wait_on_descriptors() : wait_on_bells();
@@ -64,34 +64,35 @@ class Waiting {
   }
 
   std::vector<std::size_t> wait_on_bells() {
-    std::vector<Bell*> bells;
+    std::vector<ipc::Bell*> bells;
     for (const WaitSource& source : sources_) bells.push_back(source.bell_);
     for (;;) {
       std::vector<std::uint32_t> announced;
-      for (Bell* const bell : bells) announced.push_back(announce_sleep(*bell));
+      for (ipc::Bell* const bell : bells) announced.push_back(ipc::announce_sleep(*bell));
       auto ready = ready_now();
       if (!ready.empty() || deadline_.has_passed()) {
         // The caller may not take anything, and another waiter may need the wake-up.
         for (const std::size_t place : ready) wake_one(*bells[place]);
         return ready;
       }
-      sleep_on_many(bells, announced, std::min<std::chrono::nanoseconds>(kLongestSleep, deadline_.remaining()));
+      ipc::sleep_on_many(bells, announced,
+                         std::min<std::chrono::nanoseconds>(ipc::kLongestSleep, deadline_.remaining()));
       try {
         check();
       } catch (...) {
-        for (Bell* const bell : bells) wake_always(*bell);  // another waiter may need the wake-up
+        for (ipc::Bell* const bell : bells) ipc::wake_always(*bell);  // another waiter may need the wake-up
         throw;
       }
     }
   }
 
   std::vector<std::size_t> wait_on_descriptors() {
-    std::vector<std::unique_ptr<Bridge::Watch>> watches;
+    std::vector<std::unique_ptr<ipc::Bridge::Watch>> watches;
     std::vector<pollfd> fds;
     for (const WaitSource& source : sources_) {
       if (source.fd_ < 0) {
-        watches.push_back(std::make_unique<Bridge::Watch>(
-            BridgeTarget{.bell = source.bell_, .is_ready = source.is_ready_, .membership = source.membership_}));
+        watches.push_back(std::make_unique<ipc::Bridge::Watch>(
+            ipc::BridgeTarget{.bell = source.bell_, .is_ready = source.is_ready_, .membership = source.membership_}));
       }
       fds.push_back({.fd = source.fd_ >= 0 ? source.fd_ : watches.back()->fd(), .events = POLLIN, .revents = 0});
     }

@@ -9,7 +9,7 @@
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 std::string user_text(const DeviceUser& user) {
@@ -152,4 +152,4 @@ void admit(const WorkerPlanOptions& options, const Machine& machine, const std::
   }
 }
 
-}  // namespace drover
+}  // namespace drover::pool

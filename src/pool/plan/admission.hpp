@@ -5,10 +5,10 @@
 
 #include "pool/plan/devices.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// Throws unless every device can take its workers: exclusive use, compute modes, MPS, memory budgets. See
 /// plan_workers.
 void admit(const WorkerPlanOptions& options, const Machine& machine, const std::vector<Chosen>& chosen);
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <map>
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using Cpus = std::vector<int>;
@@ -106,4 +106,4 @@ std::vector<CpuShare> share_cpus(const WorkerPlanOptions& options, const Machine
   return shares;
 }
 
-}  // namespace drover
+}  // namespace drover::pool

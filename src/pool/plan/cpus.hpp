@@ -5,7 +5,7 @@
 
 #include "pool/plan/devices.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// CPUs and threads of one worker.
 struct CpuShare {
@@ -20,4 +20,4 @@ struct CpuShare {
 [[nodiscard]] std::vector<CpuShare> share_cpus(const WorkerPlanOptions& options, const Machine& machine,
                                                const std::vector<Chosen>& chosen);
 
-}  // namespace drover
+}  // namespace drover::pool

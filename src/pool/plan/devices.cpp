@@ -9,7 +9,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr const char* kForms =
@@ -173,4 +173,4 @@ std::string filter_text(const Machine& machine) {
   return fmt::format(" (CUDA_VISIBLE_DEVICES={} hides all others)", found->second);
 }
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -6,7 +6,7 @@
 
 #include "drover/pool/worker_plan.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// The device of one worker; nullptr for a worker without one.
 using Chosen = const MachineDevice*;
@@ -20,4 +20,4 @@ using Chosen = const MachineDevice*;
 /// " (CUDA_VISIBLE_DEVICES=1 hides all others)"; empty if the variable is not set.
 [[nodiscard]] std::string filter_text(const Machine& machine);
 
-}  // namespace drover
+}  // namespace drover::pool

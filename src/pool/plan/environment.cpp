@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdlib>
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
@@ -106,4 +106,4 @@ void fill_environment(WorkerPlan& plan, const WorkerPlanOptions& options, const 
   if (is_bound && machine.set.contains(kOpenMpCpus)) plan.unset.emplace_back(kOpenMpCpus);
 }
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -6,7 +6,7 @@
 
 #include "pool/plan/cpus.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// The variables of this process that affect planning.
 [[nodiscard]] std::map<std::string, std::string> placement_variables();
@@ -16,4 +16,4 @@ namespace drover {
 /// other libraries follow it.
 void fill_environment(WorkerPlan& plan, const WorkerPlanOptions& options, const Machine& machine, int sharers);
 
-}  // namespace drover
+}  // namespace drover::pool

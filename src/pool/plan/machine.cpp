@@ -52,11 +52,11 @@ std::optional<Range> read_range(std::string_view& text) {
   return Range{*first, *last};
 }
 
-std::vector<int> read_list(const std::filesystem::path& path) {
+std::vector<int> read_cpu_list(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
-  return parse_cpu_list(line);
+  return pool::parse_cpu_list(line);
 }
 
 std::vector<int> both(const std::vector<int>& left, const std::vector<int>& right) {
@@ -102,7 +102,7 @@ std::string program_of(pid_t pid) {
 
 }  // namespace
 
-std::vector<int> parse_cpu_list(std::string_view text) {
+std::vector<int> pool::parse_cpu_list(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
   std::set<int> cpus;
   while (!text.empty()) {
@@ -116,7 +116,7 @@ std::vector<int> parse_cpu_list(std::string_view text) {
   return {cpus.begin(), cpus.end()};
 }
 
-std::vector<int> allowed_cpus() {
+std::vector<int> pool::allowed_cpus() {
   // The kernel rejects a set smaller than its own, and does not report its size.
   for (int most = CPU_SETSIZE; most <= kMostCpus; most *= 2) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<std::size_t>(most)),
@@ -137,13 +137,13 @@ std::vector<int> allowed_cpus() {
   throw_errno("sched_getaffinity", "the CPUs of the calling thread");
 }
 
-std::vector<std::vector<int>> group_by_core(const std::vector<int>& cpus, const std::string& sysfs) {
+std::vector<std::vector<int>> pool::group_by_core(const std::vector<int>& cpus, const std::string& sysfs) {
   std::vector<std::vector<int>> cores;
   std::set<int> done;
   for (const int cpu : cpus) {
     if (done.contains(cpu)) continue;
     const auto siblings = fmt::format("{}/devices/system/cpu/cpu{}/topology/thread_siblings_list", sysfs, cpu);
-    auto core = both(read_list(siblings), cpus);
+    auto core = both(read_cpu_list(siblings), cpus);
     std::erase_if(core, [&](int sibling) { return done.contains(sibling); });
     if (std::ranges::find(core, cpu) == core.end()) core = {cpu};
     done.insert(core.begin(), core.end());
@@ -152,18 +152,18 @@ std::vector<std::vector<int>> group_by_core(const std::vector<int>& cpus, const 
   return cores;
 }
 
-std::vector<std::vector<int>> group_by_node(const std::vector<int>& cpus, const std::string& sysfs) {
+std::vector<std::vector<int>> pool::group_by_node(const std::vector<int>& cpus, const std::string& sysfs) {
   std::vector<std::vector<int>> nodes;
   for (const auto& folder : node_folders(sysfs)) {
-    if (auto node = both(read_list(folder / "cpulist"), cpus); !node.empty()) nodes.push_back(std::move(node));
+    if (auto node = both(read_cpu_list(folder / "cpulist"), cpus); !node.empty()) nodes.push_back(std::move(node));
   }
   if (nodes.empty()) nodes.push_back(cpus);
   return nodes;
 }
 
-std::vector<int> cpus_near(const std::string& pci, const std::string& sysfs) {
+std::vector<int> pool::cpus_near(const std::string& pci, const std::string& sysfs) {
   if (pci.empty()) return {};
-  return read_list(fmt::format("{}/bus/pci/devices/{}/local_cpulist", sysfs, pci));
+  return read_cpu_list(fmt::format("{}/bus/pci/devices/{}/local_cpulist", sysfs, pci));
 }
 
 Machine look_at_machine(const std::string& sysfs) {
@@ -172,25 +172,25 @@ Machine look_at_machine(const std::string& sysfs) {
   for (const auto& info : backend.devices()) {
     machine.devices.push_back({.info = info,
                                .memory = memory_of(backend, info.index),
-                               .users = users_of(gpu_processes(info)),
-                               .near_cpus = cpus_near(info.pci, sysfs)});
+                               .users = pool::users_of(device::gpu_processes(info)),
+                               .near_cpus = pool::cpus_near(info.pci, sysfs)});
   }
-  machine.cpus = allowed_cpus();
-  machine.cores = group_by_core(machine.cpus, sysfs);
-  machine.nodes = group_by_node(machine.cpus, sysfs);
-  machine.set = placement_variables();
+  machine.cpus = pool::allowed_cpus();
+  machine.cores = pool::group_by_core(machine.cpus, sysfs);
+  machine.nodes = pool::group_by_node(machine.cpus, sysfs);
+  machine.set = pool::placement_variables();
   machine.process = ::getpid();
   return machine;
 }
 
-std::vector<DeviceUser> users_of(const std::vector<GpuProcess>& processes) {
+std::vector<DeviceUser> pool::users_of(const std::vector<device::GpuProcess>& processes) {
   std::vector<DeviceUser> users;
   for (const auto& process : processes)
     users.push_back({.pid = process.pid, .name = program_of(process.pid), .bytes = process.bytes});
   return users;
 }
 
-Machine without(Machine machine, const std::vector<pid_t>& processes) {
+Machine pool::without(Machine machine, const std::vector<pid_t>& processes) {
   const auto is_left_out = [&](const DeviceUser& user) { return std::ranges::count(processes, user.pid) != 0; };
   for (MachineDevice& device : machine.devices) {
     std::uint64_t theirs = 0;

@@ -8,7 +8,7 @@
 #include "device/gpu_processes.hpp"
 #include "drover/pool/worker_plan.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// Parses a list like "0-3,8,10-11" into ascending, unique numbers; empty if it is invalid.
 [[nodiscard]] std::vector<int> parse_cpu_list(std::string_view text);
@@ -28,9 +28,9 @@ namespace drover {
 [[nodiscard]] std::vector<int> cpus_near(const std::string& pci, const std::string& sysfs);
 
 /// Adds the names of programs, where these processes are visible from here.
-[[nodiscard]] std::vector<DeviceUser> users_of(const std::vector<GpuProcess>& processes);
+[[nodiscard]] std::vector<DeviceUser> users_of(const std::vector<device::GpuProcess>& processes);
 
 /// The machine without these processes: they use no device, and their memory is free.
 [[nodiscard]] Machine without(Machine machine, const std::vector<pid_t>& processes);
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -20,7 +20,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr std::size_t kLongestFolder = 80;  // socket paths in it have a limit of 107 bytes
@@ -202,4 +202,4 @@ void Mps::end() noexcept {
   if (failed) log(LogLevel::warn, fmt::format("cannot remove the folder {} of an MPS daemon", folder_.string()));
 }
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -14,7 +14,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/process/child_process.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// How an MPS daemon is started.
 struct MpsOptions {
@@ -65,4 +65,4 @@ class Mps {
   Fd life_;                              // our end of the guard's pipe
 };
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -41,9 +41,9 @@ Machine completed(Machine machine) {
 std::vector<WorkerPlan> plan_workers(const WorkerPlanOptions& options, const Machine& machine_seen) {
   check_numbers(options);
   const Machine machine = completed(machine_seen);
-  const auto chosen = choose_devices(options, machine);
-  admit(options, machine, chosen);
-  auto shares = share_cpus(options, machine, chosen);
+  const auto chosen = pool::choose_devices(options, machine);
+  pool::admit(options, machine, chosen);
+  auto shares = pool::share_cpus(options, machine, chosen);
   std::vector<WorkerPlan> plans(chosen.size());
   for (std::size_t i = 0; i < plans.size(); ++i) {
     auto& plan = plans[i];
@@ -54,7 +54,7 @@ std::vector<WorkerPlan> plan_workers(const WorkerPlanOptions& options, const Mac
     }
     plan.placement.cpus = std::move(shares[i].cpus);
     plan.threads = shares[i].threads;
-    fill_environment(plan, options, machine, static_cast<int>(std::ranges::count(chosen, chosen[i])));
+    pool::fill_environment(plan, options, machine, static_cast<int>(std::ranges::count(chosen, chosen[i])));
   }
   return plans;
 }

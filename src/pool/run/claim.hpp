@@ -13,7 +13,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace drover {
+namespace drover::pool {
 
 inline constexpr std::uint32_t kMostInBatch = 0xFFFF;
 
@@ -76,4 +76,4 @@ inline std::uint16_t take_back(std::atomic<std::uint64_t>& word, std::uint32_t s
   }
 }
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -11,7 +11,7 @@
 
 #include "drover/base/mutex.hpp"
 
-namespace drover::ctrl_c {
+namespace drover::pool::ctrl_c {
 namespace {
 
 constexpr std::size_t kMostPools = 64;  // further pools are not woken
@@ -82,4 +82,4 @@ void remove(int wake) noexcept {
 
 int count() noexcept { return pressed.load(); }
 
-}  // namespace drover::ctrl_c
+}  // namespace drover::pool::ctrl_c

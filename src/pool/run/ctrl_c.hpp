@@ -4,7 +4,7 @@
 // ends the program as if there were no pools; the keeper then kills the workers.
 #pragma once
 
-namespace drover::ctrl_c {
+namespace drover::pool::ctrl_c {
 
 /// Wakes a pool by its eventfd at each Ctrl-C. The first pool installs the handler, unless the program has its own.
 void add(int wake);
@@ -13,4 +13,4 @@ void remove(int wake) noexcept;
 /// Times that Ctrl-C was pressed since the first pool.
 [[nodiscard]] int count() noexcept;
 
-}  // namespace drover::ctrl_c
+}  // namespace drover::pool::ctrl_c

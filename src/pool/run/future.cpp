@@ -64,8 +64,8 @@ WaitResult FutureState::wait(Deadline deadline) {
   if (is_done()) return WaitResult::done;
   check_may_wait();
   const auto began = Clock::now();
-  static thread_local Patience patience = has_cores_to_spare() ? Patience() : Patience::none();
-  if (!deadline.has_passed() && spin_for(patience, began, deadline, [this] { return is_done(); }))
+  static thread_local ipc::Patience patience = ipc::has_cores_to_spare() ? ipc::Patience() : ipc::Patience::none();
+  if (!deadline.has_passed() && ipc::spin_for(patience, began, deadline, [this] { return is_done(); }))
     return WaitResult::done;
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   WaitResult result = WaitResult::done;
@@ -75,7 +75,7 @@ WaitResult FutureState::wait(Deadline deadline) {
       result = WaitResult::timed_out;
       break;
     }
-    futex_sleep(status_, status, std::min<std::chrono::nanoseconds>(deadline.remaining(), kLongestSleep));
+    ipc::futex_sleep(status_, status, std::min<std::chrono::nanoseconds>(deadline.remaining(), kLongestSleep));
   }
   sleepers_.fetch_sub(1, std::memory_order_relaxed);
   result == WaitResult::done ? patience.slept(Clock::now() - began) : patience.failed();
@@ -114,7 +114,7 @@ void FutureState::finish(std::exception_ptr error) noexcept {
     status_.store(kDone, std::memory_order_seq_cst);
     calls.swap(calls_);
   }
-  if (sleepers_.load(std::memory_order_seq_cst) > 0) futex_wake(status_, std::numeric_limits<int>::max());
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) ipc::futex_wake(status_, std::numeric_limits<int>::max());
   run_all(std::move(calls));
 }
 

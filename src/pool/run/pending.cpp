@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-namespace drover {
+namespace drover::pool {
 
 std::size_t PendingTasks::add_lane() {
   lanes_.emplace_back();
@@ -98,4 +98,4 @@ std::vector<TaskPtr> PendingTasks::take_all() {
   return all;
 }
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -12,7 +12,7 @@
 
 #include "drover/pool/task.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 using TaskPtr = std::shared_ptr<detail::TaskCall>;
 
@@ -57,4 +57,4 @@ class PendingTasks {
   std::size_t size_ = 0;
 };
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -18,7 +18,7 @@ constexpr std::size_t kInFlightPerWorker = 1024;
 Pool::Pool(const WorkerPlanOptions& workers, const PoolOptions& options) : Pool(Session::start(), workers, options) {}
 
 Pool::Pool(const Session& session, const WorkerPlanOptions& workers, const PoolOptions& options)
-    : core_(std::make_shared<PoolCore>(session, workers, options)) {
+    : core_(std::make_shared<pool::PoolCore>(session, workers, options)) {
   core_->start();
 }
 
@@ -29,7 +29,7 @@ void Pool::start_call(const std::shared_ptr<detail::TaskCall>& call) { core_->su
 std::size_t Pool::default_in_flight() const { return kInFlightPerWorker * std::max<std::size_t>(size(), 1); }
 
 const RegisteredTask* Pool::find(const std::string& name, const std::string& signature) {
-  const RegisteredTask& found = TaskTable::instance().find(name);
+  const RegisteredTask& found = pool::TaskTable::instance().find(name);
   if (found.signature != signature) {
     throw Error(
         Errc::invalid_argument,

@@ -11,7 +11,7 @@
 #include "pool/run/ctrl_c.hpp"
 #include "pool/watch/stall_report.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr std::chrono::seconds kEndPatience{30};
@@ -252,4 +252,4 @@ std::string PoolCore::stall_text() const {
   return to_string(make_stall_report(shared_.board.board(), how));
 }
 
-}  // namespace drover
+}  // namespace drover::pool

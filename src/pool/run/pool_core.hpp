@@ -25,7 +25,7 @@
 #include "pool/run/result_collector.hpp"
 #include "pool/run/worker_processes.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 class PoolCore : public std::enable_shared_from_this<PoolCore> {
  public:
@@ -70,4 +70,4 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   Mutex ending_;  // held by the thread that joins the others
 };
 
-}  // namespace drover
+}  // namespace drover::pool

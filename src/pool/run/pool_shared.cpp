@@ -9,7 +9,7 @@
 #include "drover/base/log.hpp"
 #include "pool/run/task_table.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 Fd make_wake_fd() {
@@ -84,4 +84,4 @@ void PoolShared::mark_broken(const std::exception_ptr& why) noexcept {
   wake_processes();
 }
 
-}  // namespace drover
+}  // namespace drover::pool

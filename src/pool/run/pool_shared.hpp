@@ -11,7 +11,7 @@
 #include "pool/run/scheduler.hpp"
 #include "pool/watch/board.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// The constants of a pool, and its mutex with everything it guards. Futures are completed only while the mutex is
 /// free, because their callbacks may call the pool.
@@ -45,4 +45,4 @@ struct PoolShared {
   Recovery recovery DROVER_GUARDED_BY(mutex);
 };
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -8,7 +8,7 @@
 #include "drover/base/error.hpp"
 #include "pool/run/relocation_rule.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 void PoolState::add_slots(const std::vector<WorkerPlan>& plans, std::size_t count, const WorkerPlanOptions& options,
                           const OwnBoard& board) {
@@ -120,4 +120,4 @@ void PoolState::update(Board& board) const {
   board.restarts.store(statistics.restarts, std::memory_order_relaxed);
 }
 
-}  // namespace drover
+}  // namespace drover::pool

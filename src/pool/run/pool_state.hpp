@@ -15,7 +15,7 @@
 #include "pool/run/worker_slot.hpp"
 #include "pool/watch/board.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// Why tasks of an ended pool are cancelled.
 inline constexpr const char* kEndedBeforeItBegan = "the pool was ended before it began";
@@ -69,4 +69,4 @@ struct PoolState {
   Clock::time_point kill_at = Clock::time_point::max();
 };
 
-}  // namespace drover
+}  // namespace drover::pool

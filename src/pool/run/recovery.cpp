@@ -10,7 +10,7 @@
 #include "drover/base/log.hpp"
 #include "pool/run/claim.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr int kMostFailedStarts = 3;
@@ -171,4 +171,4 @@ void Recovery::keep_home(const WorkerSlot& slot, const TaskPtr& task) {
   state_.refuse_unserved();
 }
 
-}  // namespace drover
+}  // namespace drover::pool

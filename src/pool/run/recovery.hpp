@@ -8,7 +8,7 @@
 #include "drover/pool/pool.hpp"
 #include "pool/run/pool_state.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// The error of a task that exceeded its timeout.
 [[nodiscard]] std::exception_ptr timeout_error(const detail::TaskCall& task, const std::string& what);
@@ -36,4 +36,4 @@ class Recovery {
   std::string_view pool_name_;
 };
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace drover {
+namespace drover::pool {
 
 bool is_worth_relocating(const RelocationFacts& facts) noexcept {
   constexpr double kNanosecondsPerByte = 1e9 / kRelocationBytesPerSecond;
@@ -19,4 +19,4 @@ bool sees_other_devices(const WorkerPlan& plan, const WorkerPlanOptions& options
   return info.backend == BackendKind::host || (options.sees_all && !info.is_mig_instance);
 }
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -5,7 +5,7 @@
 
 #include "drover/pool/worker_plan.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// A low estimate of the bandwidth between devices, so that a task is moved only when it surely pays.
 inline constexpr double kRelocationBytesPerSecond = 10e9;
@@ -26,4 +26,4 @@ struct RelocationFacts {
 /// Whether a worker has a device of its own and can open tensors on all others but MIG instances.
 [[nodiscard]] bool sees_other_devices(const WorkerPlan& plan, const WorkerPlanOptions& options) noexcept;
 
-}  // namespace drover
+}  // namespace drover::pool

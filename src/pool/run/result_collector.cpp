@@ -12,7 +12,7 @@
 #include "pool/run/callback_thread.hpp"
 #include "pool/values/remote_failure.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr std::size_t kMostAtOnce = 256;
@@ -27,7 +27,7 @@ constexpr std::chrono::microseconds kGather{40};
 // from the workers.
 void gather() {
   for (const auto end = Clock::now() + kGather; Clock::now() < end;) {
-    for (int pause = 0; pause < kLongestSpinGap; ++pause) relax();
+    for (int pause = 0; pause < ipc::kLongestSpinGap; ++pause) ipc::relax();
   }
 }
 
@@ -99,7 +99,7 @@ ResultCollector::WaitPlan ResultCollector::plan_wait() {
   }
   const bool is_unbalanced = is_idle && (is_behind || pool_.state.pending.size() > 0);
   return {.patience = is_unbalanced ? std::chrono::nanoseconds(kRebalanceEvery) : kLongestWait,
-          .gathers = !is_idle && tiny >= kManyTiny && has_cores_to_spare()};
+          .gathers = !is_idle && tiny >= kManyTiny && ipc::has_cores_to_spare()};
 }
 
 bool ResultCollector::collect_some(std::vector<Message>& messages) {
@@ -218,4 +218,4 @@ void ResultCollector::complete(Arrival& arrival) const {
   }
 }
 
-}  // namespace drover
+}  // namespace drover::pool

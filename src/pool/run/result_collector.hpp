@@ -12,7 +12,7 @@
 #include "pool/run/pool_shared.hpp"
 #include "pool/run/wire.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// Takes messages from the result queue of a pool, matches them with tasks, dispatches more tasks, and completes
 /// futures.
@@ -56,4 +56,4 @@ class ResultCollector {
   std::atomic<bool> is_stopping_{false};
 };
 
-}  // namespace drover
+}  // namespace drover::pool

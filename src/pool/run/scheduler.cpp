@@ -12,7 +12,7 @@
 #include "pool/run/relocation_rule.hpp"
 #include "pool/run/task_table.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 // Work queued ahead in each worker, so that it does not wait for messages. Less of it spreads tasks better.
@@ -298,4 +298,4 @@ void Scheduler::learn_time(const WorkerSlot& slot, const detail::TaskCall& task,
   learn(lane_mean_[task.lane]);
 }
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -10,7 +10,7 @@
 #include "pool/run/pool_state.hpp"
 #include "pool/run/wire.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// Sends tasks to workers and takes them back. Not synchronised: the pool's mutex guards it together with the state.
 class Scheduler {
@@ -57,4 +57,4 @@ class Scheduler {
   std::vector<double> lane_mean_;  // the same by lane, of tasks that were not relocated
 };
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -21,15 +21,15 @@ std::uint64_t hashed(std::uint64_t hash, std::string_view text) {
 }  // namespace
 
 const RegisteredTask& detail::register_task(const std::string& name, std::string signature, TaskBody body) {
-  return TaskTable::instance().add(name, std::move(signature), std::move(body));
+  return pool::TaskTable::instance().add(name, std::move(signature), std::move(body));
 }
 
-TaskTable& TaskTable::instance() {
-  static auto* const table = new TaskTable;  // never destroyed, because destructors of globals may submit tasks
+pool::TaskTable& pool::TaskTable::instance() {
+  static auto* const table = new pool::TaskTable;  // never destroyed, because destructors of globals may submit tasks
   return *table;
 }
 
-const RegisteredTask& TaskTable::add(const std::string& name, std::string signature, TaskBody body) {
+const RegisteredTask& pool::TaskTable::add(const std::string& name, std::string signature, TaskBody body) {
   require(!name.empty(), "a task has an empty name", "drover::task(\"sum\", function)");
   const MutexLock lock(mutex_);
   if (is_closed_) {
@@ -46,7 +46,7 @@ const RegisteredTask& TaskTable::add(const std::string& name, std::string signat
   return at->second;
 }
 
-void TaskTable::close() {
+void pool::TaskTable::close() {
   const MutexLock lock(mutex_);
   if (!taken_twice_.empty()) {
     throw Error(Errc::invalid_argument, fmt::format("two tasks are named '{}'", taken_twice_),
@@ -61,7 +61,7 @@ void TaskTable::close() {
   }
 }
 
-const RegisteredTask& TaskTable::find(const std::string& name) const {
+const RegisteredTask& pool::TaskTable::find(const std::string& name) const {
   const MutexLock lock(mutex_);
   if (const auto at = tasks_.find(name); at != tasks_.end()) return at->second;
   std::vector<std::string_view> names;
@@ -74,7 +74,7 @@ const RegisteredTask& TaskTable::find(const std::string& name) const {
               "register it before main: const auto t = drover::task(\"...\", function)");
 }
 
-const RegisteredTask* TaskTable::at(std::uint32_t index) const noexcept {
+const RegisteredTask* pool::TaskTable::at(std::uint32_t index) const noexcept {
   return index < in_order_.size() ? in_order_[index] : nullptr;
 }
 

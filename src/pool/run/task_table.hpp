@@ -9,7 +9,7 @@
 #include "drover/base/mutex.hpp"
 #include "drover/pool/task.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// Filled before main, read after. Thread-safe.
 class TaskTable {
@@ -40,4 +40,4 @@ class TaskTable {
   std::uint64_t fingerprint_ = 0;                // set by `close`
 };
 
-}  // namespace drover
+}  // namespace drover::pool

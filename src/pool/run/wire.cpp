@@ -6,7 +6,7 @@
 #include "drover/base/error.hpp"
 #include "drover/tensor/send.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr std::size_t kAlignment = 8;
@@ -81,4 +81,4 @@ void WireReader::skip_tensors(std::size_t count) {
   static_cast<void>(bytes(count * kTensorRecordBytes));
 }
 
-}  // namespace drover
+}  // namespace drover::pool

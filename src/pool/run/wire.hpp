@@ -18,7 +18,7 @@
 #include "drover/tensor/memory.hpp"
 #include "drover/tensor/tensor.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// The beginning of a message to a worker.
 struct BatchHeader {
@@ -124,4 +124,4 @@ class WireReader {
   std::size_t next_lease_ = 0;
 };
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -39,38 +39,38 @@ std::uint64_t number_of(const std::string& text) {
   return number;
 }
 
-void add_call(WireWriter& to, const Call& call) {
+void add_call(pool::WireWriter& to, const Call& call) {
   if (!call.is_open()) {
-    to.add(TaskHeader{.task = kNoTask});
+    to.add(pool::TaskHeader{.task = kNoTask});
     return;
   }
   const Encoder& arguments = call.arguments();
-  to.add(TaskHeader{.task = call.task().index,
-                    .bytes = static_cast<std::uint32_t>(arguments.bytes().size()),
-                    .tensors = static_cast<std::uint32_t>(arguments.tensors().size())});
+  to.add(pool::TaskHeader{.task = call.task().index,
+                          .bytes = static_cast<std::uint32_t>(arguments.bytes().size()),
+                          .tensors = static_cast<std::uint32_t>(arguments.tensors().size())});
   to.append(std::as_bytes(std::span(arguments.bytes())));
   to.append(arguments.tensors());
 }
 
 // Never unmapped, because a stack may be requested until the process exits.
-OwnBoard& open_board(Fd file) {
-  static OwnBoard* board = nullptr;
-  board = new OwnBoard(OwnBoard::open(std::move(file)));
+pool::OwnBoard& open_board(Fd file) {
+  static pool::OwnBoard* board = nullptr;
+  board = new pool::OwnBoard(pool::OwnBoard::open(std::move(file)));
   return *board;
 }
 
-MemoryOptions memory_options(const PoolWorkerArguments& arguments) {
+MemoryOptions memory_options(const pool::PoolWorkerArguments& arguments) {
   MemoryOptions options;
   if (arguments.memory_budget != 0) options.budgets[arguments.place] = arguments.memory_budget;
   return options;
 }
 
 // Word by word, because others read it concurrently. `titled` marks it as complete.
-void show_title(BoardWorker& board, std::string_view title) noexcept {
-  std::array<char, BoardWorker::kTitleWords * sizeof(std::uint64_t)> text{};
+void show_title(pool::BoardWorker& board, std::string_view title) noexcept {
+  std::array<char, pool::BoardWorker::kTitleWords * sizeof(std::uint64_t)> text{};
   title.copy(text.data(), text.size() - 1);
   board.titled.store(0, std::memory_order_relaxed);
-  for (std::size_t i = 0; i < BoardWorker::kTitleWords; ++i) {
+  for (std::size_t i = 0; i < pool::BoardWorker::kTitleWords; ++i) {
     std::uint64_t word = 0;
     std::memcpy(&word, &text.at(i * sizeof(word)), sizeof(word));
     board.task_title.at(i).store(word, std::memory_order_release);
@@ -79,22 +79,22 @@ void show_title(BoardWorker& board, std::string_view title) noexcept {
 }
 
 const RegisteredTask& task_at(std::uint32_t index) {
-  const RegisteredTask* const task = TaskTable::instance().at(index);
+  const RegisteredTask* const task = pool::TaskTable::instance().at(index);
   if (task == nullptr) throw Error(Errc::corrupt, fmt::format("no task has the index {}", index));
   return *task;
 }
 
 }  // namespace
 
-void send_calls(Queue& inbox, const Call& init, const Call& teardown) {
-  WireWriter writer;
-  writer.add(BatchHeader{});
+void pool::send_calls(Queue& inbox, const Call& init, const Call& teardown) {
+  pool::WireWriter writer;
+  writer.add(pool::BatchHeader{});
   add_call(writer, init);
   add_call(writer, teardown);
   static_cast<void>(inbox.put(writer.bytes(), writer.leases()));
 }
 
-std::vector<std::string> PoolWorkerArguments::to_arguments() const {
+std::vector<std::string> pool::PoolWorkerArguments::to_arguments() const {
   return {fmt::format("{}", slot),
           fmt::format("{}", starts),
           inbox.to_string(),
@@ -107,7 +107,7 @@ std::vector<std::string> PoolWorkerArguments::to_arguments() const {
           opens_device ? "1" : "0"};
 }
 
-PoolWorkerArguments PoolWorkerArguments::parse(const std::vector<std::string>& arguments) {
+pool::PoolWorkerArguments pool::PoolWorkerArguments::parse(const std::vector<std::string>& arguments) {
   constexpr std::size_t kCount = 10;
   require(arguments.size() == kCount, "invalid arguments of a pool worker", "let drover::Pool start its workers");
   return {.slot = number_of(arguments[0]),
@@ -126,7 +126,7 @@ PoolWorkerArguments PoolWorkerArguments::parse(const std::vector<std::string>& a
 class WorkerLoop {
  public:
   explicit WorkerLoop(Worker& worker)
-      : arguments_(PoolWorkerArguments::parse(worker.arguments())),
+      : arguments_(pool::PoolWorkerArguments::parse(worker.arguments())),
         inbox_(worker.session(), arguments_.inbox),
         results_(worker.session(), arguments_.results),
         board_(open_board(worker.session().fetch(arguments_.board)).worker(arguments_.slot)),
@@ -153,15 +153,15 @@ class WorkerLoop {
     // The application sets it too, but possibly after the first task has begun.
     board_.pid.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
     detail::activity_slot = &board_.activity;
-    answer_stack_requests(board_);
+    pool::answer_stack_requests(board_);
     self_.is_interrupted_ = [&board = board_] {
       const std::uint64_t asked = board.interrupt.load(std::memory_order_acquire);
       return asked != 0 && asked == board.task.load(std::memory_order_relaxed);
     };
     self_.show_title_ = [&board = board_](std::string_view title) { show_title(board, title); };
     current_worker = &self_;
-    TaskTable::instance().close();
-    if (TaskTable::instance().fingerprint() != arguments_.fingerprint) {
+    pool::TaskTable::instance().close();
+    if (pool::TaskTable::instance().fingerprint() != arguments_.fingerprint) {
       throw Error(
           Errc::invalid_argument, "this worker has other tasks than the application",
           "register tasks unconditionally, before main, so that every process of the program has the same; do "
@@ -169,7 +169,7 @@ class WorkerLoop {
     }
     open_device();
     read_calls();
-    send(ResultHeader{.kind = ResultKind::ready}, {});
+    send(pool::ResultHeader{.kind = pool::ResultKind::ready}, {});
     show(WorkerState::idle);
   }
 
@@ -178,7 +178,7 @@ class WorkerLoop {
     if (!arguments_.place.is_device) return;
     Backend& backend = backend_of(arguments_.place.backend);
     const auto info = backend.devices().at(static_cast<std::size_t>(arguments_.place.index));
-    set_text(board_.device, uuid_text(info));
+    pool::set_text(board_.device, uuid_text(info));
     if (uuid_text(info) != arguments_.uuid) {
       throw Error(Errc::not_found,
                   fmt::format("{} is {} in this worker, but should be {}", to_string(arguments_.place),
@@ -191,14 +191,14 @@ class WorkerLoop {
   void read_calls() {
     Message message;
     if (inbox_.get(message) != GetResult::got) return;
-    WireReader reader(message);
-    static_cast<void>(reader.header<BatchHeader>());
-    const auto init = reader.header<TaskHeader>();
+    pool::WireReader reader(message);
+    static_cast<void>(reader.header<pool::BatchHeader>());
+    const auto init = reader.header<pool::TaskHeader>();
     if (init.task != kNoTask) {
       const auto bytes = reader.bytes(init.bytes);
       call(task_at(init.task), bytes, reader.tensors(init.tensors, self_.memory_));
     }
-    const auto teardown = reader.header<TaskHeader>();
+    const auto teardown = reader.header<pool::TaskHeader>();
     if (teardown.task == kNoTask) return;
     teardown_ = &task_at(teardown.task);
     const auto bytes = reader.bytes(teardown.bytes);
@@ -213,20 +213,20 @@ class WorkerLoop {
   }
 
   void run_batch(Message& message) {
-    WireReader reader(message);
-    const auto batch = reader.header<BatchHeader>();
-    if (begin_batch(board_.claim, board_.fence, batch.sequence, static_cast<std::uint16_t>(batch.count))) {
-      while (claim_next(board_.claim)) run_next(reader);
+    pool::WireReader reader(message);
+    const auto batch = reader.header<pool::BatchHeader>();
+    if (pool::begin_batch(board_.claim, board_.fence, batch.sequence, static_cast<std::uint16_t>(batch.count))) {
+      while (pool::claim_next(board_.claim)) run_next(reader);
     }
     show(WorkerState::idle);
   }
 
   void show(WorkerState state) noexcept {
     board_.state.store(state, std::memory_order_relaxed);
-    board_.since.store(board_now(), std::memory_order_relaxed);
+    board_.since.store(pool::board_now(), std::memory_order_relaxed);
   }
 
-  [[nodiscard]] std::vector<Tensor> open_tensors(WireReader& reader, const TaskHeader& header) const {
+  [[nodiscard]] std::vector<Tensor> open_tensors(pool::WireReader& reader, const pool::TaskHeader& header) const {
     auto tensors = reader.tensors(header.tensors, self_.memory_);
     if (header.relocates == 0) return tensors;
     for (auto& tensor : tensors) {
@@ -235,23 +235,23 @@ class WorkerLoop {
     return tensors;
   }
 
-  void run_next(WireReader& reader) {
-    const auto header = reader.header<TaskHeader>();
-    const std::uint64_t began = board_now();
+  void run_next(pool::WireReader& reader) {
+    const auto header = reader.header<pool::TaskHeader>();
+    const std::uint64_t began = pool::board_now();
     board_.name.store(header.task, std::memory_order_relaxed);
     board_.since.store(began, std::memory_order_relaxed);
     board_.task.store(header.number, std::memory_order_release);
     board_.state.store(WorkerState::running, std::memory_order_relaxed);
     Encoder result;
     // While tensors are copied here the task has not begun, and a failure is not its own.
-    ResultHeader outcome{.number = header.number,
-                         .kind = header.relocates != 0 ? ResultKind::unmoved : ResultKind::failure};
+    pool::ResultHeader outcome{.number = header.number,
+                               .kind = header.relocates != 0 ? pool::ResultKind::unmoved : pool::ResultKind::failure};
     bool is_device_lost = false;
     try {
-      const ThrowTrace trace;
+      const pool::ThrowTrace trace;
       const auto bytes = reader.bytes(header.bytes);
       const auto tensors = open_tensors(reader, header);
-      outcome.kind = ResultKind::failure;
+      outcome.kind = pool::ResultKind::failure;
       Decoder from(bytes, tensors);
       task_at(header.task).body(from, result);
       // The receiver of the result may read what the task wrote to its arguments, and a fault belongs to this task.
@@ -262,18 +262,18 @@ class WorkerLoop {
       writer_.add(outcome);
       writer_.append(std::as_bytes(std::span(result.bytes())));
       writer_.append(result.tensors());
-      outcome.kind = ResultKind::value;
+      outcome.kind = pool::ResultKind::value;
     } catch (...) {
       result = {};
-      is_device_lost = write_failure(result, ThrowTrace::last());
+      is_device_lost = pool::write_failure(result, pool::ThrowTrace::last());
       outcome.leaves = is_device_lost ? 1 : 0;
     }
-    const std::uint64_t ended = board_now();
+    const std::uint64_t ended = pool::board_now();
     outcome.nanoseconds = ended - began;
     board_.task.store(0, std::memory_order_relaxed);
     board_.since.store(ended, std::memory_order_relaxed);
     board_.state.store(WorkerState::sending, std::memory_order_relaxed);
-    if (outcome.kind != ResultKind::unmoved) board_.done.fetch_add(1, std::memory_order_relaxed);
+    if (outcome.kind != pool::ResultKind::unmoved) board_.done.fetch_add(1, std::memory_order_relaxed);
     send(outcome, result);
     if (is_device_lost) {
       throw Error(Errc::device_fault,
@@ -283,12 +283,12 @@ class WorkerLoop {
   }
 
   // A value is in the writer already, except for its header.
-  void send(ResultHeader header, const Encoder& result) {
+  void send(pool::ResultHeader header, const Encoder& result) {
     header.slot = static_cast<std::uint16_t>(arguments_.slot);
     header.starts = arguments_.starts;
     header.bytes = static_cast<std::uint32_t>(result.bytes().size());
     header.tensors = static_cast<std::uint16_t>(result.tensors().size());
-    if (header.kind == ResultKind::value) {
+    if (header.kind == pool::ResultKind::value) {
       writer_.set(0, header);
     } else {
       writer_.clear();
@@ -301,25 +301,25 @@ class WorkerLoop {
     }
   }
 
-  PoolWorkerArguments arguments_;
+  pool::PoolWorkerArguments arguments_;
   Queue inbox_;
   Queue results_;
-  BoardWorker& board_;
+  pool::BoardWorker& board_;
   PoolWorker self_;
-  WireWriter writer_;
+  pool::WireWriter writer_;
   const RegisteredTask* teardown_ = nullptr;
   std::vector<std::byte> teardown_bytes_;
   std::vector<Tensor> teardown_tensors_;
 };
 
-const Entry& pool_worker_entry() {
+const Entry& pool::pool_worker_entry() {
   static const Entry made = entry("drover.pool", [](Worker& worker) { WorkerLoop(worker).run(); });
   return made;
 }
 
 namespace {
 // Registered before main, in every process of a program with pools.
-const Entry& registered = pool_worker_entry();
+const Entry& registered = pool::pool_worker_entry();
 }  // namespace
 
 PoolWorker& this_worker() {

@@ -13,7 +13,7 @@
 #include "drover/session/worker.hpp"
 #include "drover/tensor/memory.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// The arguments of a worker process.
 struct PoolWorkerArguments {
@@ -39,4 +39,4 @@ struct PoolWorkerArguments {
 /// Sends the first message to a worker: its initialiser and teardown.
 void send_calls(Queue& inbox, const Call& init, const Call& teardown);
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -25,7 +25,7 @@
 #include "pool/watch/stack_sampler.hpp"
 #include "pool/watch/stall_report.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr QueueOptions kInbox{.capacity = 256, .bytes = std::uint64_t{16} << 20U, .waits_alone = true};
@@ -339,4 +339,4 @@ void WorkerProcesses::report_stall(Clock::time_point now) {
   }
 }
 
-}  // namespace drover
+}  // namespace drover::pool

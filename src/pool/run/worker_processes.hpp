@@ -13,7 +13,7 @@
 #include "pool/run/pool_shared.hpp"
 #include "pool/run/result_collector.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// Starts, watches, reaps and kills worker processes, and enforces the limits of tasks and workers.
 class WorkerProcesses {
@@ -54,4 +54,4 @@ class WorkerProcesses {
   Clock::time_point reported_stall_;
 };
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -16,7 +16,7 @@
 #include "pool/run/pending.hpp"
 #include "pool/watch/board_layout.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// Tasks that a worker was sent in one message.
 struct Batch {
@@ -79,4 +79,4 @@ struct WorkerSlot {
   }
 };
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -8,7 +8,7 @@
 
 #include "drover/pool/codec.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// Called by a worker in a handler: writes the current exception. Returns whether it made the device of the worker
 /// unusable, so that the worker cannot continue.
@@ -18,4 +18,4 @@ bool write_failure(Encoder& to, const std::string& stack);
 [[nodiscard]] std::exception_ptr read_failure(std::span<const std::byte> bytes, const std::string& task,
                                               const std::string& worker);
 
-}  // namespace drover
+}  // namespace drover::pool

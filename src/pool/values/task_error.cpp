@@ -77,7 +77,7 @@ TaskError::TaskError(const RemoteFailure& remote)
             "register its type with drover::register_exception to catch it by that type"),
       RemoteException(remote) {}
 
-bool write_failure(Encoder& to, const std::string& stack) {
+bool pool::write_failure(Encoder& to, const std::string& stack) {
   std::string type = "an exception of unknown type";
   std::string message;
   std::string remedy;
@@ -105,8 +105,8 @@ bool write_failure(Encoder& to, const std::string& stack) {
          code == static_cast<std::int64_t>(Errc::device_lost);
 }
 
-std::exception_ptr read_failure(std::span<const std::byte> bytes, const std::string& task,
-                                const std::string& worker) {
+std::exception_ptr pool::read_failure(std::span<const std::byte> bytes, const std::string& task,
+                                      const std::string& worker) {
   Decoder from(bytes);
   RemoteFailure remote{.type = std::string(from.read_text()), .task = task, .worker = worker};
   remote.message = from.read_text();

@@ -12,7 +12,7 @@
 
 #include "process/inspect/symbols.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr std::size_t kMostFrames = 48;
@@ -41,15 +41,15 @@ std::string ThrowTrace::last() {
   trace.depth = 0;
   if (addresses.empty()) return {};
   std::string text;
-  for (const auto& line : Symbolizer(::getpid()).describe_stack(addresses)) {
-    if (line.starts_with("drover::WorkerLoop")) break;  // the frames from here on are the same for all tasks
+  for (const auto& line : process::Symbolizer(::getpid()).describe_stack(addresses)) {
+    if (line.starts_with("drover::pool::WorkerLoop")) break;  // the frames from here on are the same for all tasks
     text += "    " + line + "\n";
   }
   if (!text.empty()) text.pop_back();
   return text;
 }
 
-}  // namespace drover
+}  // namespace drover::pool
 
 // Intercepts every throw of the program, and calls the function of the standard library. Outside of tasks it costs a
 // load and a branch. Weak, because a program that links the standard library statically has that function already;
@@ -59,8 +59,9 @@ extern "C" [[noreturn]] void drover_throw(void* exception, void* type, void (*de
 extern "C" [[noreturn, gnu::weak]] void drover_throw(void* exception, void* type, void (*destroy)(void*)) {
   using Throw = void (*)(void*, void*, void (*)(void*));
   static const auto next = reinterpret_cast<Throw>(::dlsym(RTLD_NEXT, "__cxa_throw"));
-  if (drover::trace.is_wanted)
-    drover::trace.depth = ::backtrace(drover::trace.frames.data(), static_cast<int>(drover::trace.frames.size()));
+  if (drover::pool::trace.is_wanted)
+    drover::pool::trace.depth =
+        ::backtrace(drover::pool::trace.frames.data(), static_cast<int>(drover::pool::trace.frames.size()));
   if (next != nullptr) next(exception, type, destroy);
   std::abort();
 }

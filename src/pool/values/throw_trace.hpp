@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace drover {
+namespace drover::pool {
 
 /// While it exists, this thread records the stack of each exception that it throws.
 class ThrowTrace {
@@ -17,4 +17,4 @@ class ThrowTrace {
   [[nodiscard]] static std::string last();
 };
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -12,13 +12,13 @@
 #include "drover/base/error.hpp"
 #include "process/inspect/proc_files.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 template <std::size_t Bytes>
 std::string text_of(const BoardText<Bytes>& text) {
   const BoardText<Bytes> copy = text;  // others may write concurrently
-  return printable({copy.data(), ::strnlen(copy.data(), copy.size())}, Bytes);
+  return process::printable({copy.data(), ::strnlen(copy.data(), copy.size())}, Bytes);
 }
 
 std::chrono::nanoseconds time_since(std::uint64_t moment, Clock::time_point now) {
@@ -79,19 +79,6 @@ std::uint64_t board_now() noexcept {
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
 }
 
-std::string_view to_string(WorkerState state) noexcept {
-  switch (state) {
-    case WorkerState::none: return "none";
-    case WorkerState::starting: return "starting";
-    case WorkerState::idle: return "idle";
-    case WorkerState::running: return "running";
-    case WorkerState::sending: return "sending";
-    case WorkerState::ending: return "ending";
-    case WorkerState::dead: return "dead";
-  }
-  return "unknown";
-}
-
 WorkerReading read_worker(const Board& board, std::size_t slot, Clock::time_point now) {
   const BoardWorker& from = board.workers.at(slot);
   WorkerReading worker{.slot = slot,
@@ -131,6 +118,23 @@ BoardReading read_board(const Board& board, Clock::time_point now) {
     if (worker.state != WorkerState::none) reading.workers.push_back(std::move(worker));
   }
   return reading;
+}
+
+}  // namespace drover::pool
+
+namespace drover {
+
+std::string_view to_string(WorkerState state) noexcept {
+  switch (state) {
+    case WorkerState::none: return "none";
+    case WorkerState::starting: return "starting";
+    case WorkerState::idle: return "idle";
+    case WorkerState::running: return "running";
+    case WorkerState::sending: return "sending";
+    case WorkerState::ending: return "ending";
+    case WorkerState::dead: return "dead";
+  }
+  return "unknown";
 }
 
 }  // namespace drover

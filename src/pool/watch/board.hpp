@@ -10,7 +10,7 @@
 #include "drover/pool/board_reading.hpp"
 #include "pool/watch/board_layout.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// A board, as mapped by its pool or one of its workers.
 class OwnBoard {
@@ -49,4 +49,4 @@ void set_text(BoardText<Bytes>& to, std::string_view text) noexcept {
 /// Takes a snapshot of one worker. Requires: slot < kMostBoardWorkers.
 [[nodiscard]] WorkerReading read_worker(const Board& board, std::size_t slot, Clock::time_point now = Clock::now());
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -13,7 +13,7 @@
 #include "base/activity.hpp"
 #include "drover/pool/board_reading.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 inline constexpr std::uint64_t kBoardMagic = 0x447261'6F42'7644ULL;
 inline constexpr std::uint32_t kBoardVersion = 2;
@@ -81,4 +81,4 @@ struct Board {
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<WorkerState>::is_always_lock_free);
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -13,7 +13,7 @@
 #include "drover/base/fd.hpp"
 #include "process/inspect/proc_files.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr std::size_t kMostMessages = 65536;
@@ -31,12 +31,12 @@ std::optional<GpuFault> fault_in(std::string_view line) {
   const auto rest = line.substr(at + kXid.size());
   const auto close = rest.find("): ");
   if (close == std::string_view::npos) return std::nullopt;
-  const auto code = leading_number<int>(rest.substr(close + 3));
+  const auto code = process::leading_number<int>(rest.substr(close + 3));
   if (!code) return std::nullopt;
   return GpuFault{.code = *code,
-                  .pci = printable(rest.substr(0, close), 16),
-                  .when = std::chrono::microseconds(leading_number<std::int64_t>(head).value_or(0)),
-                  .text = printable(line.substr(at), kMostText)};
+                  .pci = process::printable(rest.substr(0, close), 16),
+                  .when = std::chrono::microseconds(process::leading_number<std::int64_t>(head).value_or(0)),
+                  .text = process::printable(line.substr(at), kMostText)};
 }
 
 }  // namespace
@@ -95,4 +95,4 @@ bool condemns_gpu(int code) noexcept {
   return std::ranges::find(kCodes, code) != kCodes.end();
 }
 
-}  // namespace drover
+}  // namespace drover::pool

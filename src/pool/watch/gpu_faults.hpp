@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace drover {
+namespace drover::pool {
 
 /// One message of the driver: "NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, GPU has fallen off the bus."
 struct GpuFault {
@@ -29,4 +29,4 @@ struct GpuFault {
 /// Whether a GPU that reported it needs a reset. Programs cause the other codes.
 [[nodiscard]] bool condemns_gpu(int code) noexcept;
 
-}  // namespace drover
+}  // namespace drover::pool

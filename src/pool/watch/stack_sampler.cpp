@@ -41,8 +41,8 @@ constexpr std::size_t kMostTextBytes = 16384;
 constexpr std::size_t kMostTextLines = 100;
 constexpr std::size_t kMostTextColumns = 400;
 
-std::atomic<BoardWorker*> answering{nullptr};
-static_assert(std::atomic<BoardWorker*>::is_always_lock_free);
+std::atomic<pool::BoardWorker*> answering{nullptr};
+static_assert(std::atomic<pool::BoardWorker*>::is_always_lock_free);
 
 struct TextSource {
   StackTextWriter write;
@@ -68,15 +68,15 @@ std::uint64_t interrupted_at([[maybe_unused]] const void* context) noexcept {
 }
 
 // Runs in the handler. The frames above the interrupted address are the handler's own.
-void write_stack(BoardWorker& slot, std::uint64_t interrupted) noexcept {
-  std::array<void*, BoardWorker::kMostFrames + kExtraFrames> frames{};
+void write_stack(pool::BoardWorker& slot, std::uint64_t interrupted) noexcept {
+  std::array<void*, pool::BoardWorker::kMostFrames + kExtraFrames> frames{};
   const int depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
   const std::span<void* const> all(frames.data(), static_cast<std::size_t>(std::max(depth, 0)));
   const auto first =
       std::ranges::find_if(all, [&](void* frame) { return reinterpret_cast<std::uint64_t>(frame) == interrupted; });
   std::uint32_t count = 0;
   const auto add = [&](std::uint64_t address) {
-    if (count == BoardWorker::kMostFrames) return;
+    if (count == pool::BoardWorker::kMostFrames) return;
     std::atomic_ref<std::uint64_t>(slot.stack.at(count)).store(address, std::memory_order_relaxed);
     ++count;
   };
@@ -97,7 +97,7 @@ void write_text() noexcept {
 
 extern "C" void drover_answer_stack(int /*signal*/, siginfo_t* info, void* context) {
   const int error = errno;
-  BoardWorker* const slot = answering.load(std::memory_order_acquire);
+  pool::BoardWorker* const slot = answering.load(std::memory_order_acquire);
   if (slot != nullptr && info->si_code == SI_QUEUE) {
     const auto number = static_cast<std::uint32_t>(info->si_value.sival_int);
     if (slot->stack_asked.load(std::memory_order_acquire) == number) {
@@ -132,11 +132,11 @@ int send_with_number(pid_t pid, pid_t tid, std::uint32_t number) noexcept {
   info.si_pid = ::getpid();
   info.si_uid = ::getuid();
   info.si_value.sival_int = static_cast<int>(number);
-  return static_cast<int>(::syscall(SYS_rt_tgsigqueueinfo, pid, tid, stack_signal(), &info));
+  return static_cast<int>(::syscall(SYS_rt_tgsigqueueinfo, pid, tid, pool::stack_signal(), &info));
 }
 
 // Calls that fail with EINTR after a handler has run, even with SA_RESTART (signal(7)).
-std::string_view interruptible_call(const ThreadFacts& thread) {
+std::string_view interruptible_call(const process::ThreadFacts& thread) {
   constexpr std::array<std::string_view, 18> kCalls = {
       "nanosleep",  "clock_nanosleep", "poll",          "ppoll",           "select",       "pselect6",
       "epoll_wait", "epoll_pwait",     "epoll_pwait2",  "semop",           "semtimedop",   "msgrcv",
@@ -146,53 +146,54 @@ std::string_view interruptible_call(const ThreadFacts& thread) {
 }
 
 // Compares the inode of the memory file of `slot`, because its name is not unique.
-bool has_board_open(pid_t pid, const BoardWorker& slot, const std::filesystem::path& proc) {
+bool has_board_open(pid_t pid, const pool::BoardWorker& slot, const std::filesystem::path& proc) {
   const auto address = reinterpret_cast<std::uint64_t>(&slot);
-  const auto pieces = read_mapped_pieces(::getpid());
+  const auto pieces = process::read_mapped_pieces(::getpid());
   const auto board = std::ranges::find_if(
-      pieces, [&](const MappedPiece& each) { return address >= each.begin && address < each.end; });
+      pieces, [&](const process::MappedPiece& each) { return address >= each.begin && address < each.end; });
   if (board == pieces.end() || board->inode == 0) return false;
   const auto folder = proc / std::to_string(pid) / "fd";
-  const auto name = std::string("/memfd:") + kBoardFileName;
-  const auto files = numbers_in(folder);
+  const auto name = std::string("/memfd:") + pool::kBoardFileName;
+  const auto files = process::numbers_in(folder);
   return std::ranges::any_of(files, [&](int number) {
     const auto path = folder / std::to_string(number);
     struct stat status{};
-    return read_proc_link(path).starts_with(name) && ::stat(path.c_str(), &status) == 0 &&
+    return process::read_proc_link(path).starts_with(name) && ::stat(path.c_str(), &status) == 0 &&
            status.st_ino == board->inode;
   });
 }
 
-std::uint64_t signal_bit() noexcept { return std::uint64_t{1} << static_cast<unsigned>(stack_signal() - 1); }
+std::uint64_t signal_bit() noexcept { return std::uint64_t{1} << static_cast<unsigned>(pool::stack_signal() - 1); }
 
-char state_of(const ProcessFacts& facts, pid_t tid) {
-  const auto thread = std::ranges::find(facts.threads, tid, &ThreadFacts::tid);
+char state_of(const process::ProcessFacts& facts, pid_t tid) {
+  const auto thread = std::ranges::find(facts.threads, tid, &process::ThreadFacts::tid);
   return thread == facts.threads.end() ? facts.state : thread->state;
 }
 
 // Why no thread of the process can answer; empty if one can.
-std::string reason_for_silence(const ProcessFacts& facts, pid_t tid) {
+std::string reason_for_silence(const process::ProcessFacts& facts, pid_t tid) {
   if (facts.is_zombie()) return "it has ended";
   const char state = state_of(facts, tid);
-  if (state == 'T' || state == 't') return fmt::format("it is {}", state_text(state));
+  if (state == 'T' || state == 't') return fmt::format("it is {}", process::state_text(state));
   return (facts.caught_signals & signal_bit()) == 0 ? "it does not answer such requests" : "";
 }
 
 // Why this thread cannot answer, or must not be disturbed; empty if neither.
-std::string reason_not_to_disturb(const ProcessFacts& facts, pid_t tid) {
-  if (const char state = state_of(facts, tid); state == 'D') return fmt::format("it is {}", state_text(state));
+std::string reason_not_to_disturb(const process::ProcessFacts& facts, pid_t tid) {
+  if (const char state = state_of(facts, tid); state == 'D')
+    return fmt::format("it is {}", process::state_text(state));
   if (tid == facts.pid && (facts.blocked_signals & signal_bit()) != 0) return "its main thread blocks the signal";
-  const auto thread = std::ranges::find(facts.threads, tid, &ThreadFacts::tid);
+  const auto thread = std::ranges::find(facts.threads, tid, &process::ThreadFacts::tid);
   const auto spared = thread == facts.threads.end() ? std::string_view() : interruptible_call(*thread);
   if (!spared.empty()) return fmt::format("asleep in {}, not disturbed", spared);
   return {};
 }
 
-StackSample failed(std::string problem) { return {.addresses = {}, .problem = std::move(problem), .text = {}}; }
+pool::StackSample failed(std::string problem) { return {.addresses = {}, .problem = std::move(problem), .text = {}}; }
 
-std::vector<std::uint64_t> copy_stack(BoardWorker& slot) {
+std::vector<std::uint64_t> copy_stack(pool::BoardWorker& slot) {
   std::vector<std::uint64_t> addresses;
-  const auto depth = std::min<std::size_t>(slot.stack_depth.load(), BoardWorker::kMostFrames);
+  const auto depth = std::min<std::size_t>(slot.stack_depth.load(), pool::BoardWorker::kMostFrames);
   for (std::size_t i = 0; i < depth; ++i) {
     addresses.push_back(std::atomic_ref<std::uint64_t>(slot.stack.at(i)).load(std::memory_order_relaxed));
   }
@@ -204,12 +205,12 @@ std::vector<std::string> read_text(pid_t pid, const std::filesystem::path& proc)
   const auto folder = proc / std::to_string(pid) / "fd";
   const auto name = std::string("/memfd:") + kTextFileName;
   std::vector<std::string> lines;
-  for (const int number : numbers_in(folder)) {
+  for (const int number : process::numbers_in(folder)) {
     const auto path = folder / std::to_string(number);
-    if (!read_proc_link(path).starts_with(name)) continue;
-    std::istringstream text(read_proc_text(path, kMostTextBytes).value_or(""));
+    if (!process::read_proc_link(path).starts_with(name)) continue;
+    std::istringstream text(process::read_proc_text(path, kMostTextBytes).value_or(""));
     for (std::string line; lines.size() < kMostTextLines && std::getline(text, line);) {
-      lines.push_back(printable(line, kMostTextColumns));
+      lines.push_back(process::printable(line, kMostTextColumns));
     }
     break;
   }
@@ -220,7 +221,7 @@ std::vector<std::string> read_text(pid_t pid, const std::filesystem::path& proc)
 void run_helper(std::promise<pid_t>& ready) {
   sigset_t all_others{};
   ::sigfillset(&all_others);
-  ::sigdelset(&all_others, stack_signal());
+  ::sigdelset(&all_others, pool::stack_signal());
   ::pthread_sigmask(SIG_SETMASK, &all_others, nullptr);
   ready.set_value(own_thread());
   while (true) ::pause();
@@ -228,7 +229,7 @@ void run_helper(std::promise<pid_t>& ready) {
 
 }  // namespace
 
-int stack_signal() noexcept { return SIGRTMIN + 3; }
+int pool::stack_signal() noexcept { return SIGRTMIN + 3; }
 
 int stack_text_file() {
   static const int file = [] {  // never closed, because handlers write to it
@@ -240,7 +241,7 @@ int stack_text_file() {
 }
 
 void set_stack_text_writer(StackTextWriter write, int argument) {
-  BoardWorker* const slot = answering.load(std::memory_order_acquire);
+  pool::BoardWorker* const slot = answering.load(std::memory_order_acquire);
   require(slot != nullptr && text_source.load() == nullptr,
           "a worker of a pool can set one writer for stacks of an interpreter",
           "call set_stack_text_writer in PoolOptions::init, once");
@@ -254,7 +255,7 @@ void set_stack_text_writer(StackTextWriter write, int argument) {
   slot->stack_helper.store(static_cast<std::uint32_t>(helper.load()), std::memory_order_release);
 }
 
-void answer_stack_requests(BoardWorker& slot) {
+void pool::answer_stack_requests(pool::BoardWorker& slot) {
   // The first call loads a library and allocates, which a handler may not.
   std::array<void*, 4> warm_up{};
   static_cast<void>(::backtrace(warm_up.data(), static_cast<int>(warm_up.size())));
@@ -264,23 +265,23 @@ void answer_stack_requests(BoardWorker& slot) {
   action.sa_sigaction = drover_answer_stack;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
   ::sigfillset(&action.sa_mask);
-  if (sys::call("sigaction", ::sigaction, stack_signal(), static_cast<const struct sigaction*>(&action),
+  if (sys::call("sigaction", ::sigaction, pool::stack_signal(), static_cast<const struct sigaction*>(&action),
                 static_cast<struct sigaction*>(nullptr)) != 0) {
     throw_errno("sigaction", "the signal that requests stacks");
   }
 }
 
-StackSample sample_stack(pid_t pid, pid_t tid, BoardWorker& slot, Deadline deadline,
-                         const std::filesystem::path& proc) {
+pool::StackSample pool::sample_stack(pid_t pid, pid_t tid, pool::BoardWorker& slot, Deadline deadline,
+                                     const std::filesystem::path& proc) {
   if (tid == 0) tid = pid;
-  const auto facts = read_process_facts(pid, proc);
+  const auto facts = process::read_process_facts(pid, proc);
   if (!facts) return failed("it is gone");
   if (auto reason = reason_for_silence(*facts, tid); !reason.empty()) return failed(std::move(reason));
   auto spared = reason_not_to_disturb(*facts, tid);
   const auto other = static_cast<pid_t>(slot.stack_helper.load(std::memory_order_acquire));
   if (!spared.empty()) {
     const bool has_helper =
-        other != 0 && (std::ranges::find(facts->threads, other, &ThreadFacts::tid) != facts->threads.end());
+        other != 0 && (std::ranges::find(facts->threads, other, &process::ThreadFacts::tid) != facts->threads.end());
     if (!has_helper) return failed(std::move(spared));
     tid = other;
   }

@@ -17,7 +17,7 @@
 #include "drover/base/clock.hpp"
 #include "pool/watch/board_layout.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// The signal that requests stacks: SIGRTMIN+3.
 [[nodiscard]] int stack_signal() noexcept;
@@ -42,4 +42,4 @@ struct StackSample {
 [[nodiscard]] StackSample sample_stack(pid_t pid, pid_t tid, BoardWorker& slot, Deadline deadline,
                                        const std::filesystem::path& proc = "/proc");
 
-}  // namespace drover
+}  // namespace drover::pool

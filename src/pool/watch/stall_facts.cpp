@@ -9,7 +9,7 @@
 #include "process/inspect/proc_files.hpp"
 #include "process/inspect/symbols.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr std::size_t kMostStacks = 16;
@@ -26,7 +26,7 @@ void add_stack(Board& board, WorkerFacts& facts, const StallOptions& options, De
   facts.stack_problem = sample.problem;
   facts.stack_text = sample.text;
   if (!sample.addresses.empty()) {
-    facts.stack = Symbolizer(facts.worker.pid, options.proc).describe_stack(sample.addresses);
+    facts.stack = process::Symbolizer(facts.worker.pid, options.proc).describe_stack(sample.addresses);
   }
 }
 
@@ -47,18 +47,19 @@ void add_stacks(Board& board, std::vector<WorkerFacts>& workers, const StallOpti
   }
 }
 
-std::vector<ProcessFacts> find_gpu_users(const StallFacts& facts, const std::filesystem::path& proc) {
+std::vector<process::ProcessFacts> find_gpu_users(const StallFacts& facts, const std::filesystem::path& proc) {
   std::set<pid_t> ours = {facts.board.application};
   for (const auto& each : facts.workers) ours.insert(each.worker.pid);
-  std::vector<ProcessFacts> users;
-  for (const pid_t pid : numbers_in(proc)) {
+  std::vector<process::ProcessFacts> users;
+  for (const pid_t pid : process::numbers_in(proc)) {
     if (ours.contains(pid)) continue;
     const auto folder = proc / std::to_string(pid) / "fd";
-    const auto files = numbers_in(folder);
-    const bool has_gpu = std::ranges::any_of(
-        files, [&](int file) { return read_proc_link(folder / std::to_string(file)).starts_with("/dev/nvidia"); });
+    const auto files = process::numbers_in(folder);
+    const bool has_gpu = std::ranges::any_of(files, [&](int file) {
+      return process::read_proc_link(folder / std::to_string(file)).starts_with("/dev/nvidia");
+    });
     if (!has_gpu) continue;
-    if (auto found = read_process_facts(pid, proc)) users.push_back(std::move(*found));
+    if (auto found = process::read_process_facts(pid, proc)) users.push_back(std::move(*found));
   }
   return users;
 }
@@ -75,13 +76,13 @@ std::vector<GpuFault> faults_since(std::chrono::nanoseconds age, const std::file
 
 StallFacts collect_stall_facts(Board& board, const StallOptions& options) {
   StallFacts facts{.board = read_board(board), .devices = options.devices, .patience = options.patience};
-  facts.application = read_process_facts(facts.board.application, options.proc);
+  facts.application = process::read_process_facts(facts.board.application, options.proc);
   for (const auto& worker : facts.board.workers) {
     WorkerFacts each{.worker = worker};
-    if (worker.pid > 0) each.process = read_process_facts(worker.pid, options.proc);
+    if (worker.pid > 0) each.process = process::read_process_facts(worker.pid, options.proc);
     if (each.process && each.process->has_gpu_open()) {
-      const auto parent = read_process_facts(each.process->parent, options.proc);
-      each.is_forked_after_cuda = parent && is_likely_forked_after_cuda(*each.process, *parent);
+      const auto parent = process::read_process_facts(each.process->parent, options.proc);
+      each.is_forked_after_cuda = parent && process::is_likely_forked_after_cuda(*each.process, *parent);
     }
     facts.workers.push_back(std::move(each));
   }
@@ -93,4 +94,4 @@ StallFacts collect_stall_facts(Board& board, const StallOptions& options) {
   return facts;
 }
 
-}  // namespace drover
+}  // namespace drover::pool

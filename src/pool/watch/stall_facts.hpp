@@ -14,27 +14,27 @@
 #include "pool/watch/gpu_faults.hpp"
 #include "process/inspect/process_facts.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// One worker: its board entry, the state of its process, and its stack.
 struct WorkerFacts {
-  WorkerReading worker;                 ///< from the board
-  std::optional<ProcessFacts> process;  ///< nullopt if it is gone
-  bool is_forked_after_cuda = false;    ///< likely
-  std::vector<std::string> stack;       ///< of its main thread, innermost first
-  std::string stack_problem;            ///< why there is no stack
-  std::vector<std::string> stack_text;  ///< stacks of its interpreter, if it has one
+  WorkerReading worker;                          ///< from the board
+  std::optional<process::ProcessFacts> process;  ///< nullopt if it is gone
+  bool is_forked_after_cuda = false;             ///< likely
+  std::vector<std::string> stack;                ///< of its main thread, innermost first
+  std::string stack_problem;                     ///< why there is no stack
+  std::vector<std::string> stack_text;           ///< stacks of its interpreter, if it has one
 };
 
 /// A plain value, which tests fill by hand.
 struct StallFacts {
-  BoardReading board;                       ///< the pool
-  std::optional<ProcessFacts> application;  ///< the owner of the pool; nullopt if it is gone
-  std::vector<WorkerFacts> workers;         ///< all of them
-  std::vector<DeviceInfo> devices;          ///< as known before; a driver call could hang now
-  std::vector<GpuFault> faults;             ///< since the pool was made
-  std::vector<ProcessFacts> gpu_users;      ///< other processes with a GPU open, visible to this user
-  std::chrono::nanoseconds patience{};      ///< time in the same state that counts as a stall
+  BoardReading board;                                ///< the pool
+  std::optional<process::ProcessFacts> application;  ///< the owner of the pool; nullopt if it is gone
+  std::vector<WorkerFacts> workers;                  ///< all of them
+  std::vector<DeviceInfo> devices;                   ///< as known before; a driver call could hang now
+  std::vector<GpuFault> faults;                      ///< since the pool was made
+  std::vector<process::ProcessFacts> gpu_users;      ///< other processes with a GPU open, visible to this user
+  std::chrono::nanoseconds patience{};               ///< time in the same state that counts as a stall
 };
 
 /// How to collect facts.
@@ -50,4 +50,4 @@ struct StallOptions {
 /// only to request stacks.
 [[nodiscard]] StallFacts collect_stall_facts(Board& board, const StallOptions& options = {});
 
-}  // namespace drover
+}  // namespace drover::pool

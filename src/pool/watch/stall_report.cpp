@@ -7,7 +7,7 @@
 
 #include "base/duration.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr std::size_t kMostFramesShown = 12;
@@ -29,7 +29,7 @@ std::string cause_text(const StallCause& cause, const char* indent) {
 }
 
 std::string task_text(const WorkerReading& worker) {
-  std::string text(to_string(worker.state));
+  std::string text(drover::to_string(worker.state));
   if (worker.task != 0) text += fmt::format(" task {}", worker.task);
   if (!worker.task_name.empty()) text += fmt::format(" \"{}\"", worker.task_name);
   text += " for " + format_duration(worker.since);
@@ -85,8 +85,8 @@ StallReport make_stall_report(Board& board, const StallOptions& options) {
   return judge_stall(collect_stall_facts(board, options));
 }
 
-std::string process_text(const ProcessFacts& process) {
-  std::string text = state_text(process.state);
+std::string process_text(const process::ProcessFacts& process) {
+  std::string text = process::state_text(process.state);
   if (process.is_zombie()) return text;
   if (!process.threads.empty()) {
     const auto& main = process.threads.front();
@@ -115,4 +115,4 @@ std::string to_string(const StallReport& report) {
   return text;
 }
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -8,7 +8,7 @@
 #include "pool/watch/stall_facts.hpp"
 #include "pool/watch/stall_rules.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// A worker that has been in the same state for long.
 struct StalledWorker {
@@ -18,11 +18,11 @@ struct StalledWorker {
 
 /// The stall of a pool.
 struct StallReport {
-  BoardReading board;                       ///< the pool
-  std::optional<ProcessFacts> application;  ///< its owner; nullopt if it is gone
-  std::vector<StalledWorker> workers;       ///< the stalled workers
-  std::vector<StallCause> causes;           ///< causes of the pool as a whole
-  std::vector<GpuFault> faults;             ///< Xids since the pool was made
+  BoardReading board;                                ///< the pool
+  std::optional<process::ProcessFacts> application;  ///< its owner; nullopt if it is gone
+  std::vector<StalledWorker> workers;                ///< the stalled workers
+  std::vector<StallCause> causes;                    ///< causes of the pool as a whole
+  std::vector<GpuFault> faults;                      ///< Xids since the pool was made
 
   /// Whether a cause is not harmless.
   [[nodiscard]] bool is_alarming() const noexcept;
@@ -38,9 +38,9 @@ struct StallReport {
 [[nodiscard]] std::string to_string(const StallReport& report);
 
 /// "sleeping in futex (kernel: futex_wait_queue), 5 threads".
-[[nodiscard]] std::string process_text(const ProcessFacts& process);
+[[nodiscard]] std::string process_text(const process::ProcessFacts& process);
 
 /// The innermost frames of a stack, one per line after `indent`.
 [[nodiscard]] std::string stack_text(const std::vector<std::string>& stack, const std::string& indent);
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -9,7 +9,7 @@
 
 #include "base/duration.hpp"
 
-namespace drover::stall {
+namespace drover::pool::stall {
 namespace {
 
 // A call that has just begun is not the cause: a busy worker may be in some call at any moment.
@@ -41,7 +41,7 @@ std::string gpu_users_text(const StallFacts& facts) {
   return text;
 }
 
-const ThreadFacts* main_thread(const WorkerFacts& worker) {
+const process::ThreadFacts* main_thread(const WorkerFacts& worker) {
   return worker.process && !worker.process->threads.empty() ? &worker.process->threads.front() : nullptr;
 }
 
@@ -55,8 +55,8 @@ const GpuFault* worst_fault(const StallFacts& facts, const DeviceInfo& device) {
   return worst;
 }
 
-std::string where_in_kernel(const ProcessFacts& process) {
-  const auto stuck = std::ranges::find(process.threads, 'D', &ThreadFacts::state);
+std::string where_in_kernel(const process::ProcessFacts& process) {
+  const auto stuck = std::ranges::find(process.threads, 'D', &process::ThreadFacts::state);
   if (stuck == process.threads.end() || stuck->wait_channel.empty()) return "";
   return fmt::format(" in {}", stuck->wait_channel);
 }
@@ -169,7 +169,7 @@ std::optional<StallCause> reader_stuck(const StallFacts& facts, const WorkerFact
       .id = "reader-stuck",
       .text = fmt::format("it waits to send a result: the queue is full because the application (process {}, {}) "
                           "does not take results",
-                          pid, state_text(facts.application->state)),
+                          pid, process::state_text(facts.application->state)),
       .remedy = facts.application->is_stopped()
                     ? fmt::format("resume the application with `kill -CONT {}`", pid)
                     : "take results while tasks are submitted; the application's stack shows what blocks it"};
@@ -263,7 +263,7 @@ std::optional<StallCause> busy(const StallFacts& /*facts*/, const WorkerFacts& w
 std::optional<StallCause> sleeps(const StallFacts& /*facts*/, const WorkerFacts& worker) {
   const auto* const thread = main_thread(worker);
   if (worker.worker.state != WorkerState::running || thread == nullptr || !worker.process) return std::nullopt;
-  const auto count = std::ranges::count(worker.process->threads, 'R', &ThreadFacts::state);
+  const auto count = std::ranges::count(worker.process->threads, 'R', &process::ThreadFacts::state);
   if (count > 0) {
     return StallCause{.id = "busy",
                       .text = fmt::format("busy, not stuck: {} other threads of its process compute", count),
@@ -289,7 +289,7 @@ std::optional<StallCause> application_stopped(const StallFacts& facts) {
   if (!facts.application || !facts.application->is_stopped()) return std::nullopt;
   return StallCause{.id = "application-stopped",
                     .text = fmt::format("the application (process {}) is {}: it sends no tasks and takes no results",
-                                        facts.board.application, state_text(facts.application->state)),
+                                        facts.board.application, process::state_text(facts.application->state)),
                     .remedy = fmt::format("resume it with `kill -CONT {}`", facts.board.application)};
 }
 
@@ -352,4 +352,4 @@ std::vector<StallCause> causes_of_pool(const StallFacts& facts) {
   return causes;
 }
 
-}  // namespace drover::stall
+}  // namespace drover::pool::stall

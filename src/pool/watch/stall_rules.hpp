@@ -7,7 +7,7 @@
 
 #include "pool/watch/stall_facts.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 /// The likely cause of a stall.
 struct StallCause {
@@ -51,4 +51,4 @@ std::optional<StallCause> idle_with_tasks(const StallFacts& facts);
 [[nodiscard]] std::vector<StallCause> causes_of_pool(const StallFacts& facts);
 
 }  // namespace stall
-}  // namespace drover
+}  // namespace drover::pool

@@ -20,7 +20,7 @@
 #include "process/inspect/process_facts.hpp"
 #include "process/inspect/process_table.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 constexpr std::chrono::seconds kDebuggerTimeToDie{1};
@@ -128,4 +128,4 @@ ForeignStacks read_foreign_stacks(pid_t pid, Deadline deadline) {
   return read_foreign_stacks(pid, find_stack_tool(environment("PATH").value_or("/usr/bin:/bin")), deadline);
 }
 
-}  // namespace drover
+}  // namespace drover::process

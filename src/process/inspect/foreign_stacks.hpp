@@ -10,7 +10,7 @@
 
 #include "drover/base/clock.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// The output of a debugger, or the reason why there is none.
 struct ForeignStacks {
@@ -35,4 +35,4 @@ struct StackTool {
 /// Uses the tool found in PATH.
 [[nodiscard]] ForeignStacks read_foreign_stacks(pid_t pid, Deadline deadline);
 
-}  // namespace drover
+}  // namespace drover::process

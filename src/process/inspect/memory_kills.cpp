@@ -10,7 +10,7 @@
 
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 // Reads a small kernel file; empty if it cannot be read.
@@ -91,4 +91,4 @@ KillReason judge_kill(const detail::MemoryKills& before, const detail::MemoryKil
   return before.of_group && after.of_group ? KillReason::unknown : KillReason::out_of_memory;
 }
 
-}  // namespace drover
+}  // namespace drover::process

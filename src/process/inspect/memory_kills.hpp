@@ -5,7 +5,7 @@
 
 #include "drover/process/child_process.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// The files that hold the counts; an empty path if there is none.
 struct MemoryKillFiles {
@@ -25,4 +25,4 @@ struct MemoryKillFiles {
 /// Infers why a process died of SIGKILL from the counts before it started and after it ended.
 [[nodiscard]] KillReason judge_kill(const detail::MemoryKills& before, const detail::MemoryKills& after) noexcept;
 
-}  // namespace drover
+}  // namespace drover::process

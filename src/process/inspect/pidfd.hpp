@@ -11,7 +11,7 @@
 
 #include "drover/base/clock.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// Opens a process by its id, closed on exec; -1 and errno on failure. Readable once the process has ended.
 inline int pidfd_open(pid_t pid) noexcept { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
@@ -35,4 +35,4 @@ inline int pidfd_send_signal(int pidfd, int signal) noexcept {
   return pidfd_wait(pidfd, Deadline::after(std::chrono::nanoseconds(0)));
 }
 
-}  // namespace drover
+}  // namespace drover::process

@@ -12,7 +12,7 @@
 #include "base/sys.hpp"
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::process {
 
 Fd open_to_read(const std::filesystem::path& path) {
   const auto open_file = [](const char* name) { return ::open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); };
@@ -75,4 +75,4 @@ std::string printable(std::string_view text, std::size_t most) {
   return shown;
 }
 
-}  // namespace drover
+}  // namespace drover::process

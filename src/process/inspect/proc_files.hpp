@@ -14,7 +14,7 @@
 
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// Opens a file for reading, closed on exec, without blocking and without acquiring a controlling terminal. Not open
 /// on failure, with the reason in errno.
@@ -45,4 +45,4 @@ template <class Number>
   return number;
 }
 
-}  // namespace drover
+}  // namespace drover::process

@@ -14,7 +14,7 @@
 #include "process/inspect/proc_files.hpp"
 #include "process/inspect/symbols.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 constexpr std::size_t kMostCommand = 160;
@@ -204,4 +204,4 @@ const char* state_text(char state) noexcept {
   }
 }
 
-}  // namespace drover
+}  // namespace drover::process

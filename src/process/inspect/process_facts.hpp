@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace drover {
+namespace drover::process {
 
 /// One thread.
 struct ThreadFacts {
@@ -88,4 +88,4 @@ using SameFile = std::function<std::optional<bool>(pid_t first, int first_file, 
 /// The name of a system call in which threads commonly wait; "#999" for others.
 [[nodiscard]] std::string system_call_name(long number);
 
-}  // namespace drover
+}  // namespace drover::process

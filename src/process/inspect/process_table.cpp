@@ -14,7 +14,7 @@
 #include "base/sys.hpp"
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 // The nth space-separated field, counted from 0.
@@ -94,4 +94,4 @@ bool was_started_with(pid_t pid, std::string_view assignment) {
   return at != std::string::npos;
 }
 
-}  // namespace drover
+}  // namespace drover::process

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace drover {
+namespace drover::process {
 
 /// One process.
 struct ProcessRecord {
@@ -37,4 +37,4 @@ struct ProcessRecord {
 /// may not be read, as that of another user. May block on a process that is stuck in the kernel (state D).
 [[nodiscard]] bool was_started_with(pid_t pid, std::string_view assignment);
 
-}  // namespace drover
+}  // namespace drover::process

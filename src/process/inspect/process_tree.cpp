@@ -36,12 +36,12 @@ constexpr std::chrono::microseconds kPause{200};
 // program still run and may close descriptors that are not theirs.
 class Quarry {
  public:
-  explicit Quarry(const ProcessRecord& record) : record_(record) {}
+  explicit Quarry(const process::ProcessRecord& record) : record_(record) {}
 
   void signal(int number) const noexcept {
     const Fd pidfd = open();
     if (!is_the_one()) return;
-    if (pidfd_send_signal(pidfd.get(), number) == 0 || errno == ESRCH) return;
+    if (process::pidfd_send_signal(pidfd.get(), number) == 0 || errno == ESRCH) return;
     if (::kill(record_.pid, number) == 0 || errno == ESRCH)
       return;  // out of descriptors, or another thread closed it
     log(LogLevel::warn, "a descendant cannot be killed; another user may own it; it is process", record_.pid);
@@ -49,28 +49,28 @@ class Quarry {
   // False if the deadline passes first.
   [[nodiscard]] bool wait(Deadline deadline) const noexcept {
     const Fd pidfd = open();
-    return !pidfd.is_open() || !is_the_one() || pidfd_wait(pidfd.get(), deadline);
+    return !pidfd.is_open() || !is_the_one() || process::pidfd_wait(pidfd.get(), deadline);
   }
   // Reaps an orphan that this process adopted when its parent died.
   void reap_if_adopted() const noexcept {
     if (record_.parent == ::getpid()) return;
-    const auto now = read_process(record_.pid);
+    const auto now = process::read_process(record_.pid);
     if (now && now->start == record_.start && now->parent == ::getpid() && now->has_ended()) {
       ::waitpid(record_.pid, nullptr, WNOHANG);
     }
   }
-  [[nodiscard]] const ProcessRecord& record() const noexcept { return record_; }
+  [[nodiscard]] const process::ProcessRecord& record() const noexcept { return record_; }
 
  private:
-  [[nodiscard]] Fd open() const noexcept { return Fd(sys::call("pidfd_open", pidfd_open, record_.pid)); }
+  [[nodiscard]] Fd open() const noexcept { return Fd(sys::call("pidfd_open", process::pidfd_open, record_.pid)); }
   // Whether the id, and hence a pidfd opened before this check, still refers to the process in the table rather than
   // to a later one with the same id.
   [[nodiscard]] bool is_the_one() const {
-    const auto now = read_process(record_.pid);
+    const auto now = process::read_process(record_.pid);
     return now && now->start == record_.start;
   }
 
-  ProcessRecord record_;
+  process::ProcessRecord record_;
 };
 
 // What to search for.
@@ -114,7 +114,7 @@ class TreeHunt {
       is_unsure_ = false;
       const auto table = look();
       is_blind_ = !table;
-      const auto tree = table ? members(*table) : std::vector<ProcessRecord>();
+      const auto tree = table ? members(*table) : std::vector<process::ProcessRecord>();
       is_anybody_there = std::ranges::any_of(tree, [](const auto& member) { return !member.has_ended(); });
       looks_to_go = stop(tree) && stop_roots() && !is_blind_ && !is_unsure_ ? looks_to_go - 1 : 2;
       if (patience.has_passed()) break;
@@ -124,7 +124,7 @@ class TreeHunt {
   }
 
   // Whether all of them were known and already stopped.
-  bool stop(const std::vector<ProcessRecord>& tree) {
+  bool stop(const std::vector<process::ProcessRecord>& tree) {
     bool is_settled = true;
     for (const auto& member : tree) {
       if (member.has_ended()) continue;
@@ -144,9 +144,9 @@ class TreeHunt {
   [[nodiscard]] bool stop_roots() const {
     bool is_settled = true;
     for (const auto& [pid, pidfd] : trails_.roots) {
-      const auto root = read_process(pid);
+      const auto root = process::read_process(pid);
       if (pidfd < 0 || !root || root->stands_still()) continue;
-      static_cast<void>(pidfd_send_signal(pidfd, SIGSTOP));
+      static_cast<void>(process::pidfd_send_signal(pidfd, SIGSTOP));
       is_settled = false;
     }
     return is_settled;
@@ -154,32 +154,33 @@ class TreeHunt {
 
   void kill_roots() const noexcept {
     for (const auto& [pid, pidfd] : trails_.roots) {
-      if (pidfd >= 0) static_cast<void>(pidfd_send_signal(pidfd, SIGKILL));
+      if (pidfd >= 0) static_cast<void>(process::pidfd_send_signal(pidfd, SIGKILL));
     }
   }
 
-  [[nodiscard]] bool is_known(const ProcessRecord& record) const {
+  [[nodiscard]] bool is_known(const process::ProcessRecord& record) const {
     const auto known = found_.find(record.pid);
     return known != found_.end() && known->second.record().start == record.start;
   }
 
   // Reading the environment of a process that is stuck in the kernel would block. Retries for a moment, in which a
   // process that only waits for a disk leaves the kernel.
-  [[nodiscard]] bool is_marked(const ProcessRecord& record) {
+  [[nodiscard]] bool is_marked(const process::ProcessRecord& record) {
     if (trails_.marks.empty() || record.has_ended() || record.start < trails_.earliest_start) return false;
     if (record.state == 'D') {
       is_unsure_ = is_unsure_ || !doubt_.has_passed();
       return false;
     }
-    return std::ranges::any_of(trails_.marks, [&](const auto& mark) { return was_started_with(record.pid, mark); });
+    return std::ranges::any_of(trails_.marks,
+                               [&](const auto& mark) { return process::was_started_with(record.pid, mark); });
   }
 
   // If a root was reaped during the scan, an unrelated process may have got its id or session id: discards the scan.
-  [[nodiscard]] std::optional<std::vector<ProcessRecord>> look() {
+  [[nodiscard]] std::optional<std::vector<process::ProcessRecord>> look() {
     for (;;) {
-      auto table = read_processes();
+      auto table = process::read_processes();
       const auto reaped = std::erase_if(trails_.roots, [](const auto& root) {
-        return root.second >= 0 && pidfd_send_signal(root.second, 0) != 0 && errno == ESRCH;
+        return root.second >= 0 && process::pidfd_send_signal(root.second, 0) != 0 && errno == ESRCH;
       });
       if (reaped == 0) return table;
     }
@@ -187,17 +188,17 @@ class TreeHunt {
 
   // All descendants of the roots and of what was found before, the members of the roots' sessions, and the processes
   // with their marks; without the roots.
-  [[nodiscard]] std::vector<ProcessRecord> members(const std::vector<ProcessRecord>& table) {
-    std::multimap<pid_t, const ProcessRecord*> children;
+  [[nodiscard]] std::vector<process::ProcessRecord> members(const std::vector<process::ProcessRecord>& table) {
+    std::multimap<pid_t, const process::ProcessRecord*> children;
     for (const auto& record : table) children.emplace(record.parent, &record);
     std::set<pid_t> seen = {::getpid()};
-    std::vector<ProcessRecord> tree;
+    std::vector<process::ProcessRecord> tree;
     std::vector<pid_t> parents;
     for (const auto& [pid, pidfd] : trails_.roots) {
       seen.insert(pid);
       parents.push_back(pid);
     }
-    const auto add = [&](const ProcessRecord& record) {
+    const auto add = [&](const process::ProcessRecord& record) {
       if (!seen.insert(record.pid).second) return;
       tree.push_back(record);
       parents.push_back(record.pid);
@@ -228,8 +229,8 @@ WaitResult kill_trees(std::span<const TreeRoot> roots, Deadline deadline) {
   for (const auto& root : roots) {
     require(root.pid > 1 && root.pid != ::getpid(), "the root of a process tree to kill must be another process");
     // It was reaped, so its id and session id may belong to an unrelated process by now; its mark is still unique.
-    const bool is_reaped = pidfd_send_signal(root.pidfd, SIGSTOP) != 0 && errno == ESRCH;
-    const auto record = is_reaped ? std::nullopt : read_process(root.pid);
+    const bool is_reaped = process::pidfd_send_signal(root.pidfd, SIGSTOP) != 0 && errno == ESRCH;
+    const auto record = is_reaped ? std::nullopt : process::read_process(root.pid);
     if (!is_reaped) trails.roots.emplace(root.pid, root.pidfd);
     if (root.mark.empty()) continue;
     trails.marks.push_back(root.mark);
@@ -238,7 +239,7 @@ WaitResult kill_trees(std::span<const TreeRoot> roots, Deadline deadline) {
   if (trails.roots.empty() && trails.marks.empty()) return WaitResult::done;
   TreeHunt hunt(std::move(trails));
   bool is_done = hunt.run(deadline);
-  for (const auto& root : roots) is_done = pidfd_wait(root.pidfd, deadline) && is_done;
+  for (const auto& root : roots) is_done = process::pidfd_wait(root.pidfd, deadline) && is_done;
   hunt.reap_adopted();
   return is_done ? WaitResult::done : WaitResult::timed_out;
 }

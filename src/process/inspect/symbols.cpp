@@ -19,7 +19,7 @@
 #include "base/sys.hpp"
 #include "process/inspect/proc_files.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 constexpr std::size_t kMostMapsBytes = std::size_t{16} << 20U;
@@ -257,4 +257,4 @@ std::vector<std::string> Symbolizer::describe_stack(const std::vector<std::uint6
   return lines;
 }
 
-}  // namespace drover
+}  // namespace drover::process

@@ -15,7 +15,7 @@
 
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// A mapped range of a process: one line of /proc/PID/maps.
 struct MappedPiece {
@@ -98,4 +98,4 @@ class Symbolizer {
   std::map<std::string, std::unique_ptr<SymbolTable>> tables_;  // nullptr: has no symbols
 };
 
-}  // namespace drover
+}  // namespace drover::process

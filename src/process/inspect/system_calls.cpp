@@ -7,7 +7,7 @@
 
 #include "process/inspect/process_facts.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 struct Named {
@@ -72,4 +72,4 @@ std::string system_call_name(long number) {
   return found == kCalls.end() ? "#" + std::to_string(number) : found->name;
 }
 
-}  // namespace drover
+}  // namespace drover::process

@@ -64,9 +64,9 @@ ChildProcess ChildProcess::spawn(const SpawnOptions& options) {
 }
 
 std::optional<ChildProcess> ChildProcess::spawn_by_spawner(const SpawnOptions& options) {
-  const auto spawner = current_spawner();
+  const auto spawner = process::current_spawner();
   if (!spawner) return std::nullopt;
-  const auto memory_kills_before = memory_kills();
+  const auto memory_kills_before = process::memory_kills();
   auto spawned = spawner->spawn(options);
   if (!spawned) return std::nullopt;
   ChildProcess child(spawned->pid, std::move(spawned->pidfd));
@@ -77,8 +77,8 @@ std::optional<ChildProcess> ChildProcess::spawn_by_spawner(const SpawnOptions& o
 }
 
 ChildProcess ChildProcess::spawn_by_clone(const SpawnOptions& options) {
-  const auto memory_kills_before = memory_kills();
-  Spawned spawned = drover::spawn(options);
+  const auto memory_kills_before = process::memory_kills();
+  process::Spawned spawned = drover::process::spawn(options);
   ChildProcess child(spawned.pid, std::move(spawned.pidfd));
   child.pipes_ = std::move(spawned.pipes);
   child.memory_kills_before_ = memory_kills_before;
@@ -154,8 +154,8 @@ ExitStatus ChildProcess::reap_own() {
 // by this process is known.
 ExitStatus ChildProcess::reap_remote() {
   siginfo_t info{};
-  const bool is_told = remote_status::receive(remote_.get(), info);
-  if (is_told) remote_status::let_reap(remote_.get());
+  const bool is_told = process::remote_status::receive(remote_.get(), info);
+  if (is_told) process::remote_status::let_reap(remote_.get());
   remote_.reset();
   if (!is_told && (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0)) {
     return was_killed_by_us_ ? ExitStatus::killed(SIGKILL, false, KillReason::parent) : ExitStatus::unknown();
@@ -164,15 +164,15 @@ ExitStatus ChildProcess::reap_remote() {
 }
 
 KillReason ChildProcess::reason_of_kill() const {
-  return was_killed_by_us_ ? KillReason::parent : judge_kill(memory_kills_before_, memory_kills());
+  return was_killed_by_us_ ? KillReason::parent : process::judge_kill(memory_kills_before_, process::memory_kills());
 }
 
 void ChildProcess::kill(int signal) {
   if (pid_ == 0 || ended_) return;
   check_process();
   // A signal after its end did not end it.
-  if (signal == SIGKILL) was_killed_by_us_ = was_killed_by_us_ || !pidfd_has_ended(pidfd_.get());
-  if (sys::call("pidfd_send_signal", pidfd_send_signal, pidfd_.get(), signal) != 0 && errno != ESRCH) {
+  if (signal == SIGKILL) was_killed_by_us_ = was_killed_by_us_ || !process::pidfd_has_ended(pidfd_.get());
+  if (sys::call("pidfd_send_signal", process::pidfd_send_signal, pidfd_.get(), signal) != 0 && errno != ESRCH) {
     throw_errno("pidfd_send_signal", fmt::format("process {}", pid_));
   }
 }
@@ -184,7 +184,7 @@ WaitResult ChildProcess::kill_trees(std::span<ChildProcess* const> children, Dea
   for (ChildProcess* const child : children) {
     if (child->pid_ == 0 || child->ended_) continue;
     child->check_process();
-    child->was_killed_by_us_ = child->was_killed_by_us_ || !pidfd_has_ended(child->pidfd_.get());
+    child->was_killed_by_us_ = child->was_killed_by_us_ || !process::pidfd_has_ended(child->pidfd_.get());
     roots.push_back({.pid = child->pid_, .pidfd = child->pidfd_.get(), .mark = {}});
   }
   return drover::kill_trees(roots, deadline);
@@ -194,12 +194,12 @@ WaitResult ChildProcess::kill_trees(std::span<ChildProcess* const> children, Dea
 // child, its pid may belong to another process by now.
 void ChildProcess::end() noexcept {
   if (pid_ == 0 || ended_ || parent_ != ::getpid()) return;
-  static_cast<void>(pidfd_send_signal(pidfd_.get(), SIGKILL));
-  if (!pidfd_wait(pidfd_.get(), Deadline::after(kChildTimeToDie))) {
+  static_cast<void>(process::pidfd_send_signal(pidfd_.get(), SIGKILL));
+  if (!process::pidfd_wait(pidfd_.get(), Deadline::after(kChildTimeToDie))) {
     log(LogLevel::error, "a killed child process does not end and is left behind, stuck in the kernel; it is process",
         pid_);
   } else if (remote_.is_open()) {
-    remote_status::let_reap(remote_.get());
+    process::remote_status::let_reap(remote_.get());
     remote_.reset();
     static_cast<void>(::waitpid(pid_, nullptr, WNOHANG));  // an adopted orphan
   } else {

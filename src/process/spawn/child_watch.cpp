@@ -16,7 +16,7 @@
 #include "process/spawn/child_watch_loop.hpp"
 #include "process/spawn/thread_place.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 // For a reader of this process's output that is slow or does not read.
@@ -101,4 +101,4 @@ std::string ChildWatch::finish(pid_t pid) { return loop_->finish(pid, Deadline::
 
 void ChildWatch::forget(pid_t pid) { loop_->forget(pid); }
 
-}  // namespace drover
+}  // namespace drover::process

@@ -12,7 +12,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/process/child_process.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// What to watch of a child.
 struct WatchedChild {
@@ -57,4 +57,4 @@ class ChildWatch {
   pid_t process_;
 };
 
-}  // namespace drover
+}  // namespace drover::process

@@ -17,7 +17,7 @@
 #include "process/inspect/pidfd.hpp"
 #include "process/spawn/standard_streams.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 constexpr std::size_t kPiece = 64 * std::size_t{1024};  // usual capacity of a pipe
@@ -271,4 +271,4 @@ std::string ChildWatch::Loop::finish(pid_t pid, Deadline deadline) {
   return tail;
 }
 
-}  // namespace drover
+}  // namespace drover::process

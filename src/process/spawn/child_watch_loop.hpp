@@ -20,7 +20,7 @@
 #include "process/spawn/line_cutter.hpp"
 #include "process/spawn/line_writer.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// See ChildWatch. One thread calls `run`, any thread the rest.
 class ChildWatch::Loop {
@@ -89,4 +89,4 @@ class ChildWatch::Loop {
   Deadline stop_deadline_ DROVER_GUARDED_BY(mutex_) = Deadline::never();
 };
 
-}  // namespace drover
+}  // namespace drover::process

@@ -24,7 +24,7 @@
 #include "process/inspect/process_table.hpp"
 #include "process/spawn/line_writer.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 constexpr std::chrono::seconds kTimeToKill{5};
@@ -131,4 +131,4 @@ void end_with_everything_below(const std::string& reason) noexcept {
   for (;;) ::kill(::getpid(), SIGKILL);
 }
 
-}  // namespace drover
+}  // namespace drover::process

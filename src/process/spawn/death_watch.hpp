@@ -8,7 +8,7 @@
 
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// A thread that waits for the end of other processes and then kills this one and its descendants. It notices any
 /// death at once, even one before the watch began, since a pidfd stays readable. It lives as long as the process and
@@ -34,4 +34,4 @@ class DeathWatch {
 /// Kills all descendants, reports the reason, kills the process group if this process leads one, and then itself.
 [[noreturn]] void end_with_everything_below(const std::string& reason) noexcept;
 
-}  // namespace drover
+}  // namespace drover::process

@@ -10,7 +10,7 @@
 #include "drover/base/mutex.hpp"
 #include "drover/process/child_process.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// How to start processes of this program in a role.
 struct StartCommand {
@@ -19,30 +19,30 @@ struct StartCommand {
   std::string keeper;                  ///< path of the keeper program
 };
 
-namespace detail {
+namespace impl {
 inline std::atomic<bool> is_initialised{false};
 inline Mutex command_mutex;
 inline StartCommand command DROVER_GUARDED_BY(command_mutex);
-}  // namespace detail
+}  // namespace impl
 
 /// Called by drover::init once it is known that this process has no role.
-inline void set_initialised() noexcept { detail::is_initialised = true; }
+inline void set_initialised() noexcept { impl::is_initialised = true; }
 
 /// Whether drover::init was called. Without it this program, started again in a role, would run its own main.
-[[nodiscard]] inline bool was_initialised() noexcept { return detail::is_initialised; }
+[[nodiscard]] inline bool was_initialised() noexcept { return impl::is_initialised; }
 
 /// Sets the command of a program that another executable hosts.
 inline void set_start_command(StartCommand command) {
-  const MutexLock lock(detail::command_mutex);
-  detail::command = std::move(command);
+  const MutexLock lock(impl::command_mutex);
+  impl::command = std::move(command);
 }
 
 /// The command that was set; by default this executable without arguments.
 [[nodiscard]] inline StartCommand start_command() {
-  const MutexLock lock(detail::command_mutex);
-  if (!detail::command.executable.empty()) return detail::command;
+  const MutexLock lock(impl::command_mutex);
+  if (!impl::command.executable.empty()) return impl::command;
   const std::string own = own_executable();
   return {.executable = own, .arguments = {}, .keeper = own};
 }
 
-}  // namespace drover
+}  // namespace drover::process

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-namespace drover {
+namespace drover::process {
 
 std::string limit_name(int resource) {
   constexpr std::array<std::pair<int, const char*>, 16> kNames = {{{RLIMIT_AS, "RLIMIT_AS"},
@@ -32,4 +32,4 @@ std::string limit_name(int resource) {
   return fmt::format("limit {}", resource);
 }
 
-}  // namespace drover
+}  // namespace drover::process

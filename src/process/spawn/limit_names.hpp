@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace drover {
+namespace drover::process {
 
 /// "RLIMIT_NOFILE", or "limit 99" for an unknown one.
 [[nodiscard]] std::string limit_name(int resource);
 
-}  // namespace drover
+}  // namespace drover::process

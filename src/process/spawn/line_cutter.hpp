@@ -8,7 +8,7 @@
 
 #include "drover/base/mutex.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// Splits a byte stream into lines "[NAME] text\n" of at most PIPE_BUF bytes, so that a line is never interleaved
 /// with other output. A longer line continues on the next, with three dots at the end of one and the start of the
@@ -64,4 +64,4 @@ class LineCutter {
   std::string line_;  // incomplete, with its prefix
 };
 
-}  // namespace drover
+}  // namespace drover::process

@@ -14,7 +14,7 @@
 #include "base/log_line.hpp"
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 // Opens the file again, because O_NONBLOCK belongs to the open file description, which other processes share.
@@ -81,4 +81,4 @@ void LineWriter::drop() noexcept {
   bytes_ = 0;
 }
 
-}  // namespace drover
+}  // namespace drover::process

@@ -11,7 +11,7 @@
 
 #include "drover/base/log.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// Like write(2), but fails with EAGAIN where it would block, if the kind of file allows that. Leaves the flags of
 /// the open file alone, since other processes share them. The calling thread must block or ignore SIGPIPE.
@@ -55,4 +55,4 @@ class LineWriter {
   std::uint64_t put_ = 0;
 };
 
-}  // namespace drover
+}  // namespace drover::process

@@ -13,7 +13,7 @@
 #include "drover/base/clock.hpp"
 #include "drover/base/log.hpp"
 
-namespace drover::remote_status {
+namespace drover::process::remote_status {
 namespace {
 
 // A template answers in microseconds unless it is forking, starved of CPU time or stopped.
@@ -59,4 +59,4 @@ void let_reap(int socket) noexcept {
   while (receive_some(socket, bytes) > 0) continue;  // earlier messages
 }
 
-}  // namespace drover::remote_status
+}  // namespace drover::process::remote_status

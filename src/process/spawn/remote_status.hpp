@@ -10,7 +10,7 @@
 /// or `refused` (from the template, followed by a text), then `ended` (from the template). The template leaves the
 /// child unreaped, so that its id is not reused, until it receives `reap` or the application closes its end; then it
 /// closes its own.
-namespace drover::remote_status {
+namespace drover::process::remote_status {
 
 inline constexpr char kStarted = 'K';  ///< StartedMessage
 inline constexpr char kRefused = 'N';  ///< followed by the reason
@@ -37,4 +37,4 @@ struct EndedMessage {
 /// Asks the template to reap the child; returns once it has or cannot.
 void let_reap(int socket) noexcept;
 
-}  // namespace drover::remote_status
+}  // namespace drover::process::remote_status

@@ -35,7 +35,7 @@
 extern "C" int drover_clone(int (*function)(void*), void* stack, int flags, void* argument, ...) __asm__("__clone");
 #endif
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 // Stack of the child until exec. It needs a fraction of this.
@@ -123,4 +123,4 @@ Spawned spawn(const SpawnOptions& options) {
   return spawned;
 }
 
-}  // namespace drover
+}  // namespace drover::process

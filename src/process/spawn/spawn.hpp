@@ -8,7 +8,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/process/spawn_options.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// A started process that has no owner yet.
 struct Spawned {
@@ -22,4 +22,4 @@ struct Spawned {
 /// docs/decisions/008-clone-instead-of-posix-spawn.md.
 [[nodiscard]] Spawned spawn(const SpawnOptions& options);
 
-}  // namespace drover
+}  // namespace drover::process

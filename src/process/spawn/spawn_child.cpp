@@ -15,7 +15,7 @@
 
 #define DROVER_BARE __attribute__((no_sanitize("address", "thread", "undefined")))
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 constexpr int kHighestSignal = 64;
@@ -130,4 +130,4 @@ DROVER_BARE int run_spawn_plan(void* shared) noexcept {
   fail(plan, SpawnStep::program, errno);
 }
 
-}  // namespace drover
+}  // namespace drover::process

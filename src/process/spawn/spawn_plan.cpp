@@ -16,7 +16,7 @@
 #include "process/spawn/limit_names.hpp"
 #include "process/spawn/standard_streams.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 constexpr unsigned kHighestDescriptor = std::numeric_limits<unsigned>::max();
@@ -251,4 +251,4 @@ void SpawnPreparation::prepare_faults() {
   ask(SpawnStep::program, true);
 }
 
-}  // namespace drover
+}  // namespace drover::process

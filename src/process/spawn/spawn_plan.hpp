@@ -13,7 +13,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/process/spawn_options.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// The steps of a child, in this order; a failure names its step.
 enum class SpawnStep : std::size_t {
@@ -94,4 +94,4 @@ void apply_spawn_plan(SpawnPlan& plan) noexcept;
 /// The entry point of the child; never returns. `shared` is a SpawnPlan.
 int run_spawn_plan(void* shared) noexcept;
 
-}  // namespace drover
+}  // namespace drover::process

@@ -8,7 +8,7 @@
 #include "drover/base/mutex.hpp"
 #include "process/spawn/spawn.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// Starts some children in its own way. Thread-safe.
 class Spawner {
@@ -23,7 +23,7 @@ class Spawner {
   [[nodiscard]] virtual std::optional<Spawned> spawn(const SpawnOptions& options) = 0;
 };
 
-namespace detail {
+namespace impl {
 struct SpawnerSlot {
   Mutex mutex;
   std::shared_ptr<Spawner> current DROVER_GUARDED_BY(mutex);  // shared: may be replaced while it starts a child
@@ -33,20 +33,20 @@ inline SpawnerSlot& spawner_slot() {
   static auto* const slot = new SpawnerSlot;  // never destroyed: a global's destructor may start a child
   return *slot;
 }
-}  // namespace detail
+}  // namespace impl
 
 /// Sets the spawner that is asked for every child; nullptr for none.
 inline void set_spawner(std::shared_ptr<Spawner> spawner) {
-  auto& slot = detail::spawner_slot();
+  auto& slot = impl::spawner_slot();
   const MutexLock lock(slot.mutex);
   slot.current.swap(spawner);
 }
 
 /// The spawner that was set, or nullptr.
 [[nodiscard]] inline std::shared_ptr<Spawner> current_spawner() {
-  auto& slot = detail::spawner_slot();
+  auto& slot = impl::spawner_slot();
   const MutexLock lock(slot.mutex);
   return slot.current;
 }
 
-}  // namespace drover
+}  // namespace drover::process

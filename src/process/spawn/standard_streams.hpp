@@ -8,7 +8,7 @@
 
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// Whether descriptor `number` (0, 1 or 2) is a standard stream. If the program has closed that, the number may
 /// belong to another file, which is closed on exec.
@@ -32,4 +32,4 @@ inline void fill_standard_streams() noexcept {
   return lifted.is_open() ? std::move(lifted) : std::move(fd);
 }
 
-}  // namespace drover
+}  // namespace drover::process

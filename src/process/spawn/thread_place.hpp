@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace drover {
+namespace drover::process {
 
 /// CPU affinity and niceness of a thread.
 struct ThreadPlace {
@@ -28,4 +28,4 @@ struct ThreadPlace {
   return place;
 }
 
-}  // namespace drover
+}  // namespace drover::process

@@ -27,7 +27,7 @@
 #include "process/template/template_server.hpp"
 #include "process/template/template_wire.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 // Reserved in the template for the arguments and variables that its children show in /proc.
@@ -237,4 +237,4 @@ void RunningTemplate::kill() noexcept {
   static_cast<void>(pidfd_wait(process_.pidfd(), Deadline::after(kTemplateTimeToDie)));
 }
 
-}  // namespace drover
+}  // namespace drover::process

@@ -18,7 +18,7 @@
 #include "process/template/template_facts.hpp"
 #include "process/template/template_wire.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// The entry of TemplateCommand::starts that a child matches, and the number of its further arguments.
 struct OrderedStart {
@@ -75,4 +75,4 @@ class RunningTemplate {
   std::atomic<bool> has_logged_ = false;
 };
 
-}  // namespace drover
+}  // namespace drover::process

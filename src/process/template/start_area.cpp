@@ -9,7 +9,7 @@
 #include <iterator>
 #include <string_view>
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 constexpr int kArgumentsBegin = 45;  // after the name; see proc(5), field 48 and the next three
@@ -61,4 +61,4 @@ void StartArea::fill(Range range, const std::vector<std::string>& texts, bool cu
   std::memset(at, 0, static_cast<std::size_t>(range.end - at));
 }
 
-}  // namespace drover
+}  // namespace drover::process

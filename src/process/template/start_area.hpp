@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace drover {
+namespace drover::process {
 
 /// The memory in which the kernel stored the arguments and variables of this process. A forked process has its
 /// parent's there, and /proc/PID/cmdline and environ show them, until it overwrites them with its own.
@@ -28,4 +28,4 @@ class StartArea {
   Range variables_;
 };
 
-}  // namespace drover
+}  // namespace drover::process

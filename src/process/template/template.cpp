@@ -16,8 +16,8 @@ Template::Template(TemplateCommand command) {
 
 Template::~Template() { state_->end(); }
 
-void Template::use() { set_spawner(state_); }
-void Template::use_none() { set_spawner(nullptr); }
+void Template::use() { process::set_spawner(state_); }
+void Template::use_none() { process::set_spawner(nullptr); }
 void Template::start() { static_cast<void>(state_->running()); }
 bool Template::wait_ready(Deadline deadline) { return state_->wait_ready(deadline); }
 std::string Template::notes() const { return state_->notes(); }

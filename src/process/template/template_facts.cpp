@@ -12,7 +12,7 @@
 #include <map>
 #include <utility>
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 constexpr std::array<std::string_view, 20> kLoadPrefixes = {
@@ -92,4 +92,4 @@ mode_t creation_mask() {
   return 022;
 }
 
-}  // namespace drover
+}  // namespace drover::process

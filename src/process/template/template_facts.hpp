@@ -10,7 +10,7 @@
 
 #include "process/spawn/spawn_plan.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// Attributes that a process inherits from its parent and that cannot be set later.
 struct TemplateFacts {
@@ -43,4 +43,4 @@ struct TemplateFacts {
 /// The umask of this process, read without changing it.
 [[nodiscard]] mode_t creation_mask();
 
-}  // namespace drover
+}  // namespace drover::process

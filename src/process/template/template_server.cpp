@@ -22,7 +22,7 @@
 #include "process/template/start_area.hpp"
 #include "process/template/template_wire.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 constexpr int kNothingStarted = 127;
@@ -149,4 +149,4 @@ std::optional<TemplateOrderTaken> TemplateServer::take() const {
   return std::nullopt;
 }
 
-}  // namespace drover
+}  // namespace drover::process

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace drover {
+namespace drover::process {
 
 /// Descriptor numbers in a template.
 inline constexpr int kTemplateControl = 3;      ///< source of orders
@@ -65,4 +65,4 @@ class TemplateServer {
   int control_;
 };
 
-}  // namespace drover
+}  // namespace drover::process

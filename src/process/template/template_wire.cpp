@@ -17,7 +17,7 @@
 #include "drover/base/error.hpp"
 #include "process/spawn/standard_streams.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 constexpr std::uint64_t kVersion = 1;
@@ -225,4 +225,4 @@ std::pair<Fd, Fd> message_sockets() {
   return {above_standard_streams(Fd(ends[0])), above_standard_streams(Fd(ends[1]))};
 }
 
-}  // namespace drover
+}  // namespace drover::process

@@ -12,7 +12,7 @@
 #include "drover/base/fd.hpp"
 #include "process/spawn/spawn_plan.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// An order for a child. Its descriptors are sent beside it: first the working folder, then one for each of
 /// `targets`.
@@ -52,4 +52,4 @@ inline constexpr std::size_t kMostMessageBytes = 4096;  ///< per message
 /// A connected pair of message sockets.
 [[nodiscard]] std::pair<Fd, Fd> message_sockets();
 
-}  // namespace drover
+}  // namespace drover::process

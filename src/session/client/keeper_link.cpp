@@ -13,7 +13,7 @@
 #include "process/spawn/standard_streams.hpp"
 #include "session/wire/connection.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 constexpr std::chrono::milliseconds kKeeperTimeToDie{500};
@@ -32,7 +32,7 @@ pid_t check_keeper(const Fd& socket) {
 }
 
 std::uint64_t start_of(pid_t pid) {
-  const auto process = read_process(pid);
+  const auto process = process::read_process(pid);
   return process ? process->start : 0;
 }
 
@@ -40,7 +40,7 @@ std::uint64_t start_of(pid_t pid) {
 
 KeeperLink::KeeperLink(Fd socket, std::chrono::milliseconds patience)
     : channel_(Fd{}), patience_(patience), keeper_pid_(check_keeper(socket)), keeper_start_(start_of(keeper_pid_)) {
-  channel_ = Channel(above_standard_streams(std::move(socket)));
+  channel_ = Channel(process::above_standard_streams(std::move(socket)));
 }
 
 // A keeper that refuses a connection sends the reason and closes, so its message is read even if a send fails.
@@ -101,7 +101,7 @@ void KeeperLink::undo(const Reply& reply) {
   }
 }
 
-bool KeeperLink::is_hung_up() const noexcept { return drover::is_hung_up(channel_.fd()); }
+bool KeeperLink::is_hung_up() const noexcept { return drover::session::is_hung_up(channel_.fd()); }
 
 void KeeperLink::set_session(const std::string* name, const PageView* page) noexcept {
   name_ = name;
@@ -131,10 +131,10 @@ Error KeeperLink::lost_error() const {
 
 // The kernel closes the connections of a dying process shortly before its pidfd reports the death.
 bool KeeperLink::lives() const noexcept {
-  const Fd pidfd(pidfd_open(keeper_pid_));
-  const auto process = read_process(keeper_pid_);
+  const Fd pidfd(process::pidfd_open(keeper_pid_));
+  const auto process = process::read_process(keeper_pid_);
   if (!pidfd.is_open() || !process || process->start != keeper_start_) return false;
-  return !pidfd_wait(pidfd.get(), Deadline::after(kKeeperTimeToDie));
+  return !process::pidfd_wait(pidfd.get(), Deadline::after(kKeeperTimeToDie));
 }
 
 Error KeeperLink::silent_error() const {
@@ -155,4 +155,4 @@ std::vector<KeptInfo> ask_kept(const std::function<Answer(const Request&)>& ask)
   }
 }
 
-}  // namespace drover
+}  // namespace drover::session

@@ -15,7 +15,7 @@
 #include "session/wire/protocol.hpp"
 #include "session/wire/session_page.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// A reply and the descriptor that came with it.
 struct Answer {
@@ -71,4 +71,4 @@ class KeeperLink {
 /// Lists the kept entries by name; calls `ask` once for each.
 [[nodiscard]] std::vector<KeptInfo> ask_kept(const std::function<Answer(const Request&)>& ask);
 
-}  // namespace drover
+}  // namespace drover::session

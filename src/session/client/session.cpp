@@ -28,8 +28,8 @@ constexpr std::chrono::milliseconds kPause{2};
 constexpr std::chrono::milliseconds kWaitForOther{50};  // for a keeper that another process is starting
 
 std::string participant_name(const SessionOptions& options) {
-  if (options.participant_name.empty()) return program_name();
-  require(is_display_name(options.participant_name),
+  if (options.participant_name.empty()) return session::program_name();
+  require(session::is_display_name(options.participant_name),
           "the name of a participant has 1 to 63 bytes and no control characters");
   return options.participant_name;
 }
@@ -40,7 +40,7 @@ void check_options(const SessionOptions& options) {
           "the idle limit of a session must be between 0 (never) and a year");
 }
 
-std::optional<Fd> connect_within(const SessionFolder& folder, const std::string& name, Deadline deadline) {
+std::optional<Fd> connect_within(const session::SessionFolder& folder, const std::string& name, Deadline deadline) {
   for (;;) {
     if (auto connection = folder.connect(name)) return connection;
     if (deadline.has_passed()) return std::nullopt;
@@ -50,14 +50,15 @@ std::optional<Fd> connect_within(const SessionFolder& folder, const std::string&
 
 // A keeper may end during the connection, and several processes may start one at the same time. The lock of the name
 // decides; the others join.
-std::shared_ptr<SessionState> join_or_start(const SessionFolder& folder, const std::string& name,
-                                            const SessionOptions& options) {
+std::shared_ptr<session::SessionState> join_or_start(const session::SessionFolder& folder, const std::string& name,
+                                                     const SessionOptions& options) {
   const Deadline deadline = Deadline::after(options.patience);
   std::chrono::milliseconds wait{0};
   for (;;) {
     if (auto connection = connect_within(folder, name, Deadline::after(wait))) {
       try {
-        return std::make_shared<SessionState>(std::move(*connection), participant_name(options), options.patience);
+        return std::make_shared<session::SessionState>(std::move(*connection), participant_name(options),
+                                                       options.patience);
       } catch (const Error& error) {
         if (error.code() != Errc::peer_lost || deadline.has_passed()) throw;
       }
@@ -66,7 +67,8 @@ std::shared_ptr<SessionState> join_or_start(const SessionFolder& folder, const s
       throw Error(Errc::timed_out, fmt::format("session '{}' in {} could not be joined in time", name, folder.path()),
                   "check if its keeper is stopped; `drover session end --force` ends it");
     }
-    wait = start_named_keeper({.name = name, .idle_limit = options.idle_limit}, deadline) == NamedStart::taken
+    wait = session::start_named_keeper({.name = name, .idle_limit = options.idle_limit}, deadline) ==
+                   session::NamedStart::taken
                ? kWaitForOther
                : std::chrono::milliseconds(0);
   }
@@ -81,7 +83,7 @@ bool is_control_socket(int fd) {
 // The connection that this process inherited; the first caller uses it.
 struct Inheritance {
   Mutex mutex;
-  std::weak_ptr<SessionState> state DROVER_GUARDED_BY(mutex);
+  std::weak_ptr<session::SessionState> state DROVER_GUARDED_BY(mutex);
   bool is_taken DROVER_GUARDED_BY(mutex) = false;    // the connection was taken
   bool has_joined DROVER_GUARDED_BY(mutex) = false;  // through it
 
@@ -109,23 +111,23 @@ Fd take_inherited() {
 
 }  // namespace
 
-Session::Session(std::shared_ptr<SessionState> state) noexcept : state_(std::move(state)) {}
+Session::Session(std::shared_ptr<session::SessionState> state) noexcept : state_(std::move(state)) {}
 
 Session Session::start(const SessionOptions& options) {
   const TraceSpan span("session.start");
   check_options(options);
-  StartedKeeper keeper = start_keeper(Deadline::after(options.patience));
-  auto state =
-      std::make_shared<SessionState>(std::move(keeper.connection), participant_name(options), options.patience);
+  session::StartedKeeper keeper = session::start_keeper(Deadline::after(options.patience));
+  auto state = std::make_shared<session::SessionState>(std::move(keeper.connection), participant_name(options),
+                                                       options.patience);
   state->own_keeper(std::move(keeper.process));
   return Session(std::move(state));
 }
 
 Session Session::open(const std::string& name, const SessionOptions& options) {
   const TraceSpan span("session.open");
-  check_session_name(name);
+  session::check_session_name(name);
   check_options(options);
-  return Session(join_or_start(SessionFolder::open(), name, options));
+  return Session(join_or_start(session::SessionFolder::open(), name, options));
 }
 
 Session Session::inherited() {
@@ -143,7 +145,8 @@ Session Session::inherited() {
   const TraceSpan span("session.join");
   Fd connection = take_inherited();
   inheritance.is_taken = true;
-  auto state = std::make_shared<SessionState>(std::move(connection), program_name(), SessionOptions{}.patience);
+  auto state = std::make_shared<session::SessionState>(std::move(connection), session::program_name(),
+                                                       SessionOptions{}.patience);
   inheritance.has_joined = true;
   inheritance.state = state;
   return Session(std::move(state));
@@ -160,23 +163,24 @@ Population Session::population() const noexcept { return state_->population(); }
 void Session::check() const { state_->check(); }
 
 Fd Session::invite(const std::string& participant_name) {
-  require(is_display_name(participant_name), "the name of a participant has 1 to 63 bytes and no control characters");
-  return state_->ask_for_file({.type = RequestType::invite, .name = participant_name});
+  require(session::is_display_name(participant_name),
+          "the name of a participant has 1 to 63 bytes and no control characters");
+  return state_->ask_for_file({.type = session::RequestType::invite, .name = participant_name});
 }
 
 SlabId Session::deposit(const Fd& slab, const std::string& label, std::uint64_t bytes) {
   require(slab.is_open(), "cannot deposit an empty descriptor");
-  require(is_display_name(label), "the label of a slab has 1 to 63 bytes and no control characters");
-  const Request request{.type = RequestType::deposit, .number = bytes, .name = label};
+  require(session::is_display_name(label), "the label of a slab has 1 to 63 bytes and no control characters");
+  const session::Request request{.type = session::RequestType::deposit, .number = bytes, .name = label};
   return SlabId{state_->ask(request, slab.get()).reply.number};
 }
 
 Fd Session::fetch(SlabId slab) {
-  return state_->ask_for_file({.type = RequestType::fetch, .number = static_cast<std::uint64_t>(slab)});
+  return state_->ask_for_file({.type = session::RequestType::fetch, .number = static_cast<std::uint64_t>(slab)});
 }
 
 void Session::withdraw(SlabId slab) {
-  state_->ask({.type = RequestType::withdraw, .number = static_cast<std::uint64_t>(slab)});
+  state_->ask({.type = session::RequestType::withdraw, .number = static_cast<std::uint64_t>(slab)});
 }
 
 std::vector<KeptInfo> Session::kept() const { return state_->kept(); }

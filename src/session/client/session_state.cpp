@@ -17,15 +17,15 @@
 #include "ipc/registry/object_kinds.hpp"
 #include "session/wire/process_identity.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 // More than a keeper needs for killing its workers.
 constexpr std::chrono::seconds kKeeperGrace{10};
 
 void check_inside(const Reply& reply, std::size_t slab_bytes) {
-  const std::size_t bytes = sizeof(ObjectHeader) + info_of(reply.spec.kind).layout_bytes(reply.spec);
-  if (bytes <= slab_bytes && reply.handle.offset <= slab_bytes - bytes && reply.handle.offset % kCacheLine == 0)
+  const std::size_t bytes = sizeof(ipc::ObjectHeader) + ipc::info_of(reply.spec.kind).layout_bytes(reply.spec);
+  if (bytes <= slab_bytes && reply.handle.offset <= slab_bytes - bytes && reply.handle.offset % ipc::kCacheLine == 0)
     return;
   throw Error(Errc::corrupt,
               fmt::format("the shared object {} of {} bytes lies outside its memory file of {} bytes",
@@ -66,7 +66,7 @@ SessionState::~SessionState() {
 OpenObject SessionState::create(const ObjectSpec& spec) {
   static_cast<void>(require_self());
   const MutexLock lock(mutex_);
-  if (info_of(spec.kind).is_single) {
+  if (ipc::info_of(spec.kind).is_single) {
     const auto at = std::ranges::find_if(openings_, [&](const auto& each) { return each.first.kind == spec.kind; });
     if (at != openings_.end()) return open_again(at->second);
   }
@@ -130,9 +130,9 @@ void SessionState::close(const ObjectHandle& handle) noexcept {
 // last one closes its slab.
 void SessionState::keep(std::string_view name, std::span<const std::byte> record, std::string_view description,
                         std::span<Lease> leases) {
-  Request request{.type = RequestType::keep, .kept = make_kept_entry(name, record, description)};
+  Request request{.type = RequestType::keep, .kept = ipc::make_kept_entry(name, record, description)};
   static_cast<void>(require_self());
-  const KeepableLeases keepable(leases, *this);
+  const ipc::KeepableLeases keepable(leases, *this);
   request.kept.leases = keepable.names();
   {
     const MutexLock lock(mutex_);
@@ -143,8 +143,8 @@ void SessionState::keep(std::string_view name, std::span<const std::byte> record
 }
 
 Recalled SessionState::recall(std::string_view name) {
-  const Request request{.type = RequestType::recall, .kept = make_kept_entry(name, {}, {})};
-  return recall_leases(shared_from_this(), [&] { return ask(request).reply.kept; });
+  const Request request{.type = RequestType::recall, .kept = ipc::make_kept_entry(name, {}, {})};
+  return ipc::recall_leases(shared_from_this(), [&] { return ask(request).reply.kept; });
 }
 
 std::vector<KeptInfo> SessionState::kept() {
@@ -152,7 +152,7 @@ std::vector<KeptInfo> SessionState::kept() {
 }
 
 void SessionState::drop(std::string_view name) {
-  ask({.type = RequestType::drop, .kept = make_kept_entry(name, {}, {})});
+  ask({.type = RequestType::drop, .kept = ipc::make_kept_entry(name, {}, {})});
 }
 
 void SessionState::check() const {
@@ -209,4 +209,4 @@ void SessionState::await_keeper() noexcept {
   }
 }
 
-}  // namespace drover
+}  // namespace drover::session

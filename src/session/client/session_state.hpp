@@ -21,7 +21,7 @@
 #include "session/client/keeper_link.hpp"
 #include "session/wire/session_page.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// Joins on construction and leaves on destruction. Counts the openings of each object, so that the keeper sees only
 /// the first and the last, and maps each memory file once. Does nothing in a forked child.
@@ -85,4 +85,4 @@ class SessionState final : public Membership, public std::enable_shared_from_thi
   std::unique_ptr<ChildProcess> keeper_;
 };
 
-}  // namespace drover
+}  // namespace drover::session

@@ -13,7 +13,7 @@
 #include "session/keeper/keeper_arguments.hpp"
 #include "session/wire/protocol.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 constexpr const char* kKeeperVariable = "DROVER_KEEPER";
@@ -25,12 +25,12 @@ std::string keeper_program() {
     throw Error(Errc::invalid_argument, fmt::format("{}={} is no path", kKeeperVariable, program),
                 "give the path of the program, such as /usr/local/bin/drover; PATH is not searched");
   }
-  if (!was_initialised()) {
+  if (!process::was_initialised()) {
     throw Error(Errc::invalid_argument,
                 "cannot start a session: this program would be its keeper but has not called drover::init",
                 "call drover::init(argc, argv) first thing in main, or let DROVER_KEEPER name the drover tool");
   }
-  return start_command().keeper;
+  return process::start_command().keeper;
 }
 
 SpawnOptions keeper_options(const KeeperArguments& arguments, const Channel& theirs) {
@@ -102,4 +102,4 @@ NamedStart start_named_keeper(const KeeperSettings& settings, Deadline deadline)
   throw Error(*hello.reply.failure, hello.reply.text, hello.reply.remedy);
 }
 
-}  // namespace drover
+}  // namespace drover::session

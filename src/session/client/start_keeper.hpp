@@ -7,7 +7,7 @@
 #include "drover/process/child_process.hpp"
 #include "session/keeper/keeper.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// The keeper of an unnamed session.
 struct StartedKeeper {
@@ -30,4 +30,4 @@ enum class [[nodiscard]] NamedStart {
 /// Starts the keeper of a named session as a daemon. Throws like `start_keeper`.
 NamedStart start_named_keeper(const KeeperSettings& settings, Deadline deadline);
 
-}  // namespace drover
+}  // namespace drover::session

@@ -6,7 +6,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::session {
 
 std::uint64_t Deposits::add(Fd slab, std::string label, std::uint64_t bytes) {
   ++last_;
@@ -33,4 +33,4 @@ std::uint64_t Deposits::bytes() const noexcept {
   return sum;
 }
 
-}  // namespace drover
+}  // namespace drover::session

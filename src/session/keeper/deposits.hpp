@@ -9,7 +9,7 @@
 
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// A deposited slab.
 struct DepositedSlab {
@@ -45,4 +45,4 @@ class Deposits {
   std::uint64_t last_ = 0;
 };
 
-}  // namespace drover
+}  // namespace drover::session

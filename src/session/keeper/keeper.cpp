@@ -19,7 +19,7 @@
 #include "drover/process/process_tree.hpp"
 #include "session/wire/process_identity.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 // Killed workers need a moment to die, but one that is stuck in the kernel must not keep the session alive.
@@ -406,4 +406,4 @@ Outgoing Keeper::end(const Client& client, const Request& request) {
   return {.reply = reply_to(request), .owned_fd = {}};
 }
 
-}  // namespace drover
+}  // namespace drover::session

@@ -15,7 +15,7 @@
 #include "session/wire/connection.hpp"
 #include "session/wire/protocol.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// Settings of a keeper.
 struct KeeperSettings {
@@ -90,7 +90,7 @@ class Keeper {
   std::optional<SessionDoor> door_;  // of a named session
   SessionTables tables_;
   ParticipantTable& participants_ = tables_.participants();
-  ObjectTable& objects_ = tables_.objects();
+  ipc::ObjectTable& objects_ = tables_.objects();
   std::map<std::uint64_t, Client> clients_;
   std::uint64_t last_client_ = 0;
   std::optional<Clock::time_point> idle_since_;
@@ -98,4 +98,4 @@ class Keeper {
   bool must_kill_workers_ = false;
 };
 
-}  // namespace drover
+}  // namespace drover::session

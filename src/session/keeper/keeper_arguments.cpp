@@ -7,7 +7,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 constexpr std::string_view kRole = "--drover-role=keeper";
@@ -55,4 +55,4 @@ KeeperArguments parse_keeper_arguments(std::span<char* const> arguments) {
   return parsed;
 }
 
-}  // namespace drover
+}  // namespace drover::session

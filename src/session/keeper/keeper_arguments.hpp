@@ -7,7 +7,7 @@
 
 #include "session/keeper/keeper.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// The descriptor through which a keeper reports success or failure to its starter.
 inline constexpr int kKeeperChannel = 3;
@@ -24,4 +24,4 @@ struct KeeperArguments {
 /// Parses main's arguments. Throws `Errc::invalid_argument`, with the argument, for an unknown or invalid one.
 [[nodiscard]] KeeperArguments parse_keeper_arguments(std::span<char* const> arguments);
 
-}  // namespace drover
+}  // namespace drover::session

@@ -10,7 +10,7 @@
 #include "drover/base/error.hpp"
 #include "session/wire/protocol.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 // Readers discard what they read between the two changes of the version.
@@ -128,4 +128,4 @@ void ParticipantTable::show(const ParticipantInfo& info) noexcept {
   slot.state = static_cast<std::uint32_t>(info.state);
 }
 
-}  // namespace drover
+}  // namespace drover::session

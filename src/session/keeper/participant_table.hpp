@@ -14,7 +14,7 @@
 #include "drover/session/session.hpp"
 #include "session/wire/session_page.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// The keeper's record of one participant.
 struct Participant {
@@ -71,4 +71,4 @@ class ParticipantTable {
   std::uint64_t last_incarnation_ = 0;
 };
 
-}  // namespace drover
+}  // namespace drover::session

@@ -10,7 +10,7 @@
 #include "base/sys.hpp"
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 constexpr unsigned kKindShift = 56;
@@ -47,4 +47,4 @@ std::vector<PollKey> Poller::wait(Deadline deadline) {
   return keys;
 }
 
-}  // namespace drover
+}  // namespace drover::session

@@ -7,7 +7,7 @@
 #include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// The meaning of a descriptor in a Poller: a kind, and a number that is never reused within it.
 struct PollKey {
@@ -37,4 +37,4 @@ class Poller {
   Fd epoll_;
 };
 
-}  // namespace drover
+}  // namespace drover::session

@@ -21,7 +21,7 @@
 #include "session/wire/connection.hpp"
 #include "session/wire/protocol.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 // Each participant needs two descriptors, each slab one.
@@ -75,7 +75,7 @@ void ignore_signals_of_calls() {
 }
 
 void keep(const KeeperArguments& arguments, Fd& starter) {
-  set_log_sink(&log_nonblocking);  // a slow reader of standard error must not block the loop
+  set_log_sink(&process::log_nonblocking);  // a slow reader of standard error must not block the loop
   ignore_signals_of_calls();
   raise_file_limit();
   Keeper keeper(arguments.settings, starter.duplicate());
@@ -88,7 +88,7 @@ void keep(const KeeperArguments& arguments, Fd& starter) {
 
 int run_keeper(int argc, char** argv) {
   Fd starter(kKeeperChannel);
-  fill_standard_streams();
+  process::fill_standard_streams();
   try {
     ::fcntl(starter.get(), F_SETFD, FD_CLOEXEC);
     const KeeperArguments arguments = parse_keeper_arguments({argv, static_cast<std::size_t>(argc)});
@@ -102,4 +102,4 @@ int run_keeper(int argc, char** argv) {
   }
 }
 
-}  // namespace drover
+}  // namespace drover::session

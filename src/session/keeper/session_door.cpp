@@ -14,7 +14,7 @@
 #include "session/wire/connection.hpp"
 #include "session/wire/protocol.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 // For a machine that has no open file left.
@@ -100,4 +100,4 @@ void SessionDoor::reopen() {
   if (listener_.is_open()) poller_.add(listener_.get(), {.kind = PollKey::Kind::listener});
 }
 
-}  // namespace drover
+}  // namespace drover::session

@@ -10,7 +10,7 @@
 #include "session/keeper/poller.hpp"
 #include "session/wire/session_folder.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// Holds the lock of a session's name and accepts connections at its socket. Its listener is an entry of the poller.
 /// Not synchronised.
@@ -46,4 +46,4 @@ class SessionDoor {
   std::optional<Deadline> pause_;
 };
 
-}  // namespace drover
+}  // namespace drover::session

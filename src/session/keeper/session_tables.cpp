@@ -8,7 +8,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 [[noreturn]] void throw_wrong_count(const IncomingMessage& message, const std::string& what) {
@@ -126,8 +126,8 @@ Outgoing SessionTables::drop_kept(const Request& request) {
 
 Outgoing SessionTables::next_kept(const Request& request) const {
   Reply reply = reply_to(request);
-  if (const KeptEntry* const next = kept_.next(request.kept.info.name)) reply.kept.info = next->info;
+  if (const ipc::KeptEntry* const next = kept_.next(request.kept.info.name)) reply.kept.info = next->info;
   return {.reply = reply, .owned_fd = {}};
 }
 
-}  // namespace drover
+}  // namespace drover::session

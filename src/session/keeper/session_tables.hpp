@@ -11,7 +11,7 @@
 #include "session/wire/connection.hpp"
 #include "session/wire/protocol.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// A reply and the descriptor that goes with it: a borrowed one, an owned one, or none.
 struct Outgoing {
@@ -26,7 +26,7 @@ struct Outgoing {
 class SessionTables {
  public:
   [[nodiscard]] ParticipantTable& participants() noexcept { return participants_; }
-  [[nodiscard]] ObjectTable& objects() noexcept { return objects_; }
+  [[nodiscard]] ipc::ObjectTable& objects() noexcept { return objects_; }
 
   /// Performs a request that a participant may make; throws `Errc::corrupt` for any other. Files of the message that
   /// the request does not take stay in it.
@@ -51,9 +51,9 @@ class SessionTables {
   [[nodiscard]] Outgoing recall(const Request& request) const;
 
   ParticipantTable participants_;
-  ObjectTable objects_;
-  KeptTable kept_{objects_};
+  ipc::ObjectTable objects_;
+  ipc::KeptTable kept_{objects_};
   Deposits deposits_;
 };
 
-}  // namespace drover
+}  // namespace drover::session

@@ -12,7 +12,7 @@
 #include "drover/base/error.hpp"
 #include "session/wire/protocol.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 constexpr std::size_t kMostFds =
@@ -102,7 +102,7 @@ int Connection::send(const std::string& bytes, int fd) noexcept {
   return sent < 0 ? errno : 0;
 }
 
-bool Connection::is_hung_up() const noexcept { return drover::is_hung_up(socket_.get()); }
+bool Connection::is_hung_up() const noexcept { return drover::session::is_hung_up(socket_.get()); }
 
 void name_senders(const Fd& socket) {
   const int on = 1;
@@ -127,4 +127,4 @@ bool is_hung_up(int socket) noexcept {
   return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-}  // namespace drover
+}  // namespace drover::session

@@ -12,7 +12,7 @@
 
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// The sender of a message or the peer of a socket, as reported by the kernel.
 struct Credentials {
@@ -67,4 +67,4 @@ void name_senders(const Fd& socket);
 /// Whether the peer of a socket has closed its end.
 [[nodiscard]] bool is_hung_up(int socket) noexcept;
 
-}  // namespace drover
+}  // namespace drover::session

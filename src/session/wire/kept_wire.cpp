@@ -6,7 +6,7 @@
 
 #include "drover/base/error.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 // Name, description, record and leases follow, in this order.
@@ -42,7 +42,7 @@ void append(std::string& bytes, const Wire& wire) {
   bytes.append(reinterpret_cast<const char*>(&wire), sizeof(wire));
 }
 
-WireLease write_lease(const SentLease& sent) {
+WireLease write_lease(const ipc::SentLease& sent) {
   return {.generation = sent.slab.generation,
           .offset = sent.slab.offset,
           .slab = sent.slab.slab,
@@ -70,10 +70,10 @@ class Reader {
   std::string take_text(std::size_t size) {
     const auto bytes = take(size);
     std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    if (!is_printable(text)) throw_corrupt("has control characters");
+    if (!ipc::is_printable(text)) throw_corrupt("has control characters");
     return text;
   }
-  SentLease take_lease() {
+  ipc::SentLease take_lease() {
     const auto wire = take<WireLease>();
     return {
         .slab = {.kind = ObjectKind::slab, .slab = wire.slab, .offset = wire.offset, .generation = wire.generation},
@@ -87,7 +87,7 @@ class Reader {
 
 }  // namespace
 
-std::string encode_kept(const KeptEntry& entry) {
+std::string encode_kept(const ipc::KeptEntry& entry) {
   std::string bytes;
   append(bytes, WireKept{.name_bytes = static_cast<std::uint32_t>(entry.info.name.size()),
                          .description_bytes = static_cast<std::uint32_t>(entry.info.description.size()),
@@ -99,18 +99,18 @@ std::string encode_kept(const KeptEntry& entry) {
   bytes += entry.info.name;
   bytes += entry.info.description;
   bytes.append(reinterpret_cast<const char*>(entry.record.data()), entry.record.size());
-  for (const SentLease& lease : entry.leases) append(bytes, write_lease(lease));
+  for (const ipc::SentLease& lease : entry.leases) append(bytes, write_lease(lease));
   return bytes;
 }
 
-KeptEntry parse_kept(std::span<const std::byte> bytes) {
+ipc::KeptEntry parse_kept(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   const auto head = reader.take<WireKept>();
   if (head.name_bytes > kMostKeptNameBytes || head.description_bytes > kMostKeptDescriptionBytes ||
       head.record_bytes > kMostKeptRecordBytes || head.leases > kMostKeptLeases) {
     throw_corrupt("is beyond the limits");
   }
-  KeptEntry entry;
+  ipc::KeptEntry entry;
   entry.info.name = reader.take_text(head.name_bytes);
   entry.info.description = reader.take_text(head.description_bytes);
   entry.info.bytes = head.info_bytes;
@@ -123,4 +123,4 @@ KeptEntry parse_kept(std::span<const std::byte> bytes) {
   return entry;
 }
 
-}  // namespace drover
+}  // namespace drover::session

@@ -17,7 +17,7 @@
 #include "process/inspect/pidfd.hpp"
 #include "session/wire/protocol.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 constexpr int kFieldsBetween = 19;  // after the name: state is field 3, start time field 22
@@ -54,16 +54,16 @@ std::optional<std::uint64_t> parse_start_time(std::string_view stat) {
 }
 
 Fd open_pidfd(pid_t pid) {
-  Fd pidfd(sys::call("pidfd_open", pidfd_open, pid));
+  Fd pidfd(sys::call("pidfd_open", process::pidfd_open, pid));
   if (pidfd.is_open()) return pidfd;
   if (errno != ESRCH) throw_errno("pidfd_open", fmt::format("process {}", pid));
   throw Error(Errc::peer_lost, fmt::format("process {} ended before it could join the session", pid));
 }
 
-bool has_ended(const Fd& pidfd) noexcept { return pidfd_has_ended(pidfd.get()); }
+bool has_ended(const Fd& pidfd) noexcept { return process::pidfd_has_ended(pidfd.get()); }
 
 void kill_process(const Fd& pidfd) noexcept {
-  if (pidfd_send_signal(pidfd.get(), SIGKILL) != 0 && errno != ESRCH)
+  if (process::pidfd_send_signal(pidfd.get(), SIGKILL) != 0 && errno != ESRCH)
     log(LogLevel::warn, "cannot kill a worker; error", errno);
 }
 
@@ -76,4 +76,4 @@ std::string program_name() {
   return name;
 }
 
-}  // namespace drover
+}  // namespace drover::session

@@ -10,7 +10,7 @@
 
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// The start time of a process in clock ticks since boot; nullopt if it is gone.
 [[nodiscard]] std::optional<std::uint64_t> process_start_time(pid_t pid);
@@ -32,4 +32,4 @@ void kill_process(const Fd& pidfd) noexcept;
 /// characters.
 [[nodiscard]] std::string program_name();
 
-}  // namespace drover
+}  // namespace drover::session

@@ -9,7 +9,7 @@
 
 #include "session/wire/kept_wire.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 constexpr std::array kTypeNames = {"hello",   "join",  "create",   "open",   "close",    "invite",
@@ -152,7 +152,7 @@ bool answers_with_kept(const Reply& reply) {
 
 // The variable part.
 template <class Wire>
-KeptEntry read_kept(std::span<const std::byte> bytes, bool has_kept) {
+ipc::KeptEntry read_kept(std::span<const std::byte> bytes, bool has_kept) {
   if (has_kept) return parse_kept(bytes.subspan(sizeof(Wire)));
   if (bytes.size() != sizeof(Wire)) throw_wrong_length(bytes.size(), sizeof(Wire));
   return {};
@@ -199,7 +199,7 @@ Request parse_request(std::span<const std::byte> bytes) {
   if (names_object(request.type)) request.handle = read_handle(wire.handle);
   request.number = wire.number;
   request.name = read_text(wire.name);
-  if (!is_printable(request.name)) throw_corrupt("has control characters in a name");
+  if (!ipc::is_printable(request.name)) throw_corrupt("has control characters in a name");
   request.kept = read_kept<WireRequest>(bytes, asks_about_kept(request.type));
   return request;
 }
@@ -253,7 +253,7 @@ Reply failure_reply(const Request& request, const Error& error) {
 }
 
 bool is_display_name(const std::string& text) noexcept {
-  return !text.empty() && text.size() <= kMostNameBytes && is_printable(text);
+  return !text.empty() && text.size() <= kMostNameBytes && ipc::is_printable(text);
 }
 
-}  // namespace drover
+}  // namespace drover::session

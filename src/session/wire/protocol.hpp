@@ -11,7 +11,7 @@
 #include "drover/ipc/membership.hpp"
 #include "ipc/ledger/kept_entry.hpp"
 
-namespace drover {
+namespace drover::session {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x52565244;  // "DRVR"
 inline constexpr std::uint16_t kProtocolVersion = 2;
@@ -56,7 +56,7 @@ struct Request {
   std::uint64_t number = 0;  ///< join: start time of the process; deposit: bytes; fetch, withdraw: slab; list:
                              ///< previous slab; end: 1 to force
   std::string name;          ///< join, invite: of the participant; deposit: label
-  KeptEntry kept;            ///< keep; recall, drop: its name; kept: previous name, empty for the first
+  ipc::KeptEntry kept;       ///< keep; recall, drop: its name; kept: previous name, empty for the first
 };
 
 /// Counts and sizes of a session.
@@ -80,7 +80,7 @@ struct Reply {
   ObjectSpec spec;                       ///< create, open
   ObjectHandle handle;                   ///< create, open
   SessionCounts counts;                  ///< describe; list: size of the slab
-  KeptEntry kept;  ///< recall: record and leases; kept: description, with an empty name after the last
+  ipc::KeptEntry kept;  ///< recall: record and leases; kept: description, with an empty name after the last
 };
 
 /// Encode a message: a fixed part with zeros in unused fields, followed by the kept entry if the type has one. Cut
@@ -110,4 +110,4 @@ extern const std::size_t most_request_bytes;
 /// Whether a text is valid as the name of a participant or a label: 1 to kMostNameBytes, no control characters.
 [[nodiscard]] bool is_display_name(const std::string& text) noexcept;
 
-}  // namespace drover
+}  // namespace drover::session

@@ -25,7 +25,7 @@
 #include "session/wire/connection.hpp"
 #include "session/wire/protocol.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 constexpr int kBacklog = 128;
@@ -265,4 +265,4 @@ void SessionFolder::remove_entry(const std::string& entry) const noexcept {
   }
 }
 
-}  // namespace drover
+}  // namespace drover::session

@@ -9,7 +9,7 @@
 
 #include "drover/base/fd.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// Throws `Errc::invalid_argument`, with the rules, unless `name` is a valid name of a session: 1 to 63 letters,
 /// digits, '-', '_' and '.', the first a letter or digit.
@@ -61,4 +61,4 @@ class SessionFolder {
   std::string path_;
 };
 
-}  // namespace drover
+}  // namespace drover::session

@@ -11,7 +11,7 @@
 #include "drover/base/error.hpp"
 #include "session/wire/protocol.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 constexpr unsigned kCountBits = 12;
@@ -57,10 +57,6 @@ std::optional<ParticipantInfo> read_slot(const ParticipantSlot& slot, Owner numb
 
 }  // namespace
 
-std::string_view to_string(ParticipantState state) noexcept {
-  return state == ParticipantState::present ? "present" : "silent";
-}
-
 std::uint64_t pack(const Population& population) noexcept {
   return (population.present & kCountMask) | ((population.starting & kCountMask) << kCountBits) |
          (population.departed << (2 * kCountBits));
@@ -102,6 +98,14 @@ bool PageView::is_ending() const noexcept { return page().phase.load() == Sessio
 
 std::chrono::nanoseconds PageView::age() const noexcept {
   return Clock::now().time_since_epoch() - std::chrono::nanoseconds(page().started_ns);
+}
+
+}  // namespace drover::session
+
+namespace drover {
+
+std::string_view to_string(ParticipantState state) noexcept {
+  return state == ParticipantState::present ? "present" : "silent";
 }
 
 }  // namespace drover

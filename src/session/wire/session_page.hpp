@@ -14,7 +14,7 @@
 #include "drover/ipc/membership.hpp"
 #include "drover/session/session.hpp"
 
-namespace drover {
+namespace drover::session {
 
 inline constexpr std::uint32_t kPageMagic = 0x47505244;  // "DRPG"
 inline constexpr std::uint16_t kPageVersion = 1;
@@ -84,4 +84,4 @@ class PageView {
   Mapping memory_;
 };
 
-}  // namespace drover
+}  // namespace drover::session

@@ -10,12 +10,12 @@
 
 namespace drover {
 
-EntryTable& EntryTable::instance() {
-  static auto* const table = new EntryTable;  // used before and after the lifetime of other globals
+session::EntryTable& session::EntryTable::instance() {
+  static auto* const table = new session::EntryTable;  // used before and after the lifetime of other globals
   return *table;
 }
 
-void EntryTable::add(const std::string& name, EntryBody body) {
+void session::EntryTable::add(const std::string& name, EntryBody body) {
   require(!name.empty() && body, "an entry needs a name and a function");
   const MutexLock lock(mutex_);
   if (is_closed_) {
@@ -26,7 +26,7 @@ void EntryTable::add(const std::string& name, EntryBody body) {
   if (!entries_.emplace(name, std::move(body)).second && taken_twice_.empty()) taken_twice_ = name;
 }
 
-void EntryTable::close() {
+void session::EntryTable::close() {
   const MutexLock lock(mutex_);
   is_closed_ = true;
   if (taken_twice_.empty()) return;
@@ -34,7 +34,7 @@ void EntryTable::close() {
               "give each entry a unique name");
 }
 
-const EntryBody& EntryTable::find(const std::string& name) const {
+const EntryBody& session::EntryTable::find(const std::string& name) const {
   const MutexLock lock(mutex_);
   if (const auto found = entries_.find(name); found != entries_.end()) return found->second;
   std::vector<std::string> names;
@@ -47,7 +47,7 @@ const EntryBody& EntryTable::find(const std::string& name) const {
 }
 
 Entry entry(const std::string& name, EntryBody body) {
-  EntryTable::instance().add(name, std::move(body));
+  session::EntryTable::instance().add(name, std::move(body));
   return Entry(name);
 }
 

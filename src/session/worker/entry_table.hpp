@@ -7,7 +7,7 @@
 #include "drover/base/mutex.hpp"
 #include "drover/session/worker.hpp"
 
-namespace drover {
+namespace drover::session {
 
 /// Filled before main, read afterwards. Thread-safe.
 class EntryTable {
@@ -30,4 +30,4 @@ class EntryTable {
   bool is_closed_ DROVER_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace drover
+}  // namespace drover::session

@@ -61,15 +61,15 @@ StandardStream stream_of(const WorkerOutput& output) {
 
 SpawnOptions spawn_options(const ProcessOptions& options, const std::string& name) {
   SpawnOptions spawn;
-  StartCommand command = start_command();
+  process::StartCommand command = process::start_command();
   spawn.executable = std::move(command.executable);
   spawn.arguments = std::move(command.arguments);
-  std::ranges::move(
-      to_arguments({.entry = options.entry, .name = name, .parent = ::getpid(), .arguments = options.arguments}),
-      std::back_inserter(spawn.arguments));
+  std::ranges::move(session::to_arguments(
+                        {.entry = options.entry, .name = name, .parent = ::getpid(), .arguments = options.arguments}),
+                    std::back_inserter(spawn.arguments));
   spawn.environment = options.environment;
   spawn.unset = options.unset;
-  spawn.environment.emplace_back("DROVER_SESSION_FD", std::to_string(kWorkerSession));
+  spawn.environment.emplace_back("DROVER_SESSION_FD", std::to_string(session::kWorkerSession));
   spawn.placement = options.placement;
   spawn.streams = {
       .input = StandardStream::null(), .output = stream_of(options.output), .error = stream_of(options.output)};
@@ -100,7 +100,8 @@ std::string indented(const std::string& text) {
 
 class Process::State {
  public:
-  State(std::string name, ChildProcess child, Channel report, std::shared_ptr<ChildWatch> watch, std::string file)
+  State(std::string name, ChildProcess child, Channel report, std::shared_ptr<process::ChildWatch> watch,
+        std::string file)
       : name_(std::move(name)),
         child_(std::move(child)),
         report_(std::move(report)),
@@ -141,7 +142,7 @@ class Process::State {
   // Reaps it after the clean-up, which needs its pipes and id.
   std::optional<ExitStatus> wait(Deadline deadline) {
     if (status_) return status_;
-    if (!pidfd_wait(child_.pidfd(), deadline)) return std::nullopt;
+    if (!process::pidfd_wait(child_.pidfd(), deadline)) return std::nullopt;
     take_reports(Deadline::after(std::chrono::seconds(0)));
     tail_ = watch_->finish(child_.pid());
     status_ = child_.wait(Deadline::never());
@@ -150,7 +151,8 @@ class Process::State {
 
   WaitResult wait_ready(Deadline deadline) {
     for (;;) {
-      const bool has_ended = status_ || pidfd_has_ended(child_.pidfd());  // before the reports, so that none is lost
+      const bool has_ended =
+          status_ || process::pidfd_has_ended(child_.pidfd());  // before the reports, so that none is lost
       take_reports(Deadline::after(std::chrono::seconds(0)));
       if (is_ready_) return WaitResult::done;
       if (has_ended) {
@@ -182,8 +184,8 @@ class Process::State {
     const auto result = report_.receive(message, deadline);
     is_silent_ = result == ReceiveResult::peer_lost;
     if (result != ReceiveResult::message) return false;
-    if (message.bytes.starts_with(kReady)) is_ready_ = true;
-    if (message.bytes.starts_with(kFailure)) failure_ = message.bytes.substr(1);
+    if (message.bytes.starts_with(session::kReady)) is_ready_ = true;
+    if (message.bytes.starts_with(session::kFailure)) failure_ = message.bytes.substr(1);
     return true;
   }
   void take_reports(Deadline deadline) {
@@ -199,7 +201,7 @@ class Process::State {
   std::string name_;
   ChildProcess child_;
   Channel report_;
-  std::shared_ptr<ChildWatch> watch_;  // shared by all workers
+  std::shared_ptr<process::ChildWatch> watch_;  // shared by all workers
   std::string file_;
   pid_t process_;  // process that started it
   std::string tail_;
@@ -211,18 +213,20 @@ class Process::State {
 
 Process Process::start(Session session, const ProcessOptions& options) {
   const TraceSpan span("process.start");
-  require(was_initialised(), "cannot start a worker: this program has not called drover::init",
+  require(process::was_initialised(), "cannot start a worker: this program has not called drover::init",
           "call drover::init(argc, argv) first in main");
-  static_cast<void>(EntryTable::instance().find(options.entry));
+  static_cast<void>(session::EntryTable::instance().find(options.entry));
   const auto name = options.name.empty() ? next_name() : options.name;
   const Fd invitation = session.invite(name);
-  const Fd self = open_pidfd(::getpid());
+  const Fd self = session::open_pidfd(::getpid());
   auto [ours, theirs] = Channel::make_pair();
   SpawnOptions spawn = spawn_options(options, name);
   const auto mark = next_mark();
   spawn.environment.emplace_back(kMarkVariable, mark);
-  spawn.inherit = {{invitation.get(), kWorkerSession}, {theirs.fd(), kWorkerReport}, {self.get(), kWorkerParent}};
-  auto watch = ChildWatch::instance();
+  spawn.inherit = {{invitation.get(), session::kWorkerSession},
+                   {theirs.fd(), session::kWorkerReport},
+                   {self.get(), session::kWorkerParent}};
+  auto watch = process::ChildWatch::instance();
   ChildProcess child = watch->spawn(spawn);
   Fd output = child.take_pipe(STDOUT_FILENO);
   Fd error = child.take_pipe(STDERR_FILENO);

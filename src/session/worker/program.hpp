@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace drover {
+namespace drover::session {
 
 /// How to start this program again if its executable is not enough: "python3 -m package".
 struct Program {
@@ -22,4 +22,4 @@ void init(const Program& program);
 /// with the program's name, followed by "--drover-role=worker". Requires: `init` was called.
 [[nodiscard]] int play_role(std::vector<std::string> arguments);
 
-}  // namespace drover
+}  // namespace drover::session

@@ -28,7 +28,7 @@
 #include "session/wire/process_identity.hpp"
 #include "session/worker/entry_table.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 constexpr std::string_view kEntry = "--entry=";
@@ -85,7 +85,7 @@ std::string current_failure() {
 }
 
 // From here on the worker dies with its parent and with the keeper, and so do its descendants: it adopts orphans.
-void tie_to_parent(DeathWatch& watch, pid_t parent) {
+void tie_to_parent(process::DeathWatch& watch, pid_t parent) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   watch.depend_on_parent(take(kWorkerParent), parent,
                          fmt::format("a worker ends because its parent, process {}, has ended", parent));
@@ -94,7 +94,7 @@ void tie_to_parent(DeathWatch& watch, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
 }
 
-Session join(DeathWatch& watch) {
+Session join(process::DeathWatch& watch) {
   const Session session = Session::inherited();
   ::unsetenv("DROVER_SESSION_FD");  // programs started by the worker are not in the session
   const pid_t keeper = session.keeper_pid();
@@ -106,10 +106,10 @@ Session join(DeathWatch& watch) {
 }
 
 void work(const WorkerArguments& told, Report& report) {
-  DeathWatch watch([&report](const std::string& reason) { report.say(kFailure, reason); });
+  process::DeathWatch watch([&report](const std::string& reason) { report.say(kFailure, reason); });
   tie_to_parent(watch, told.parent);
   EntryTable::instance().close();
-  set_initialised();
+  process::set_initialised();
   const EntryBody& body = EntryTable::instance().find(told.entry);
   Worker worker(told.name, told.arguments, join(watch));
   report.say(kReady, "");
@@ -158,4 +158,4 @@ int run_worker(std::span<char* const> arguments) {
   }
 }
 
-}  // namespace drover
+}  // namespace drover::session

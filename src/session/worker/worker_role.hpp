@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace drover {
+namespace drover::session {
 
 /// The first argument of a process in a role: "--drover-role=worker".
 inline constexpr std::string_view kRoleArgument = "--drover-role=";
@@ -42,4 +42,4 @@ struct WorkerArguments {
 /// Runs a worker; returns its exit status.
 [[nodiscard]] int run_worker(std::span<char* const> arguments);
 
-}  // namespace drover
+}  // namespace drover::session

@@ -201,22 +201,22 @@ class ExportedTensor {
   ExportedTensor(Tensor tensor, std::unique_ptr<Stream> stream)
       : tensor_(std::move(tensor)), stream_(std::move(stream)) {
     if (!tensor_.place().is_device) return;
-    entry_ = std::make_unique<ExportedBlocks::Entry>(TensorAccess::storage(tensor_));
+    entry_ = std::make_unique<tensor::ExportedBlocks::Entry>(tensor::TensorAccess::storage(tensor_));
   }
   ExportedTensor(const ExportedTensor&) = delete;
   ExportedTensor& operator=(const ExportedTensor&) = delete;
   ~ExportedTensor() {
-    if (TensorAccess::membership(tensor_.memory()).self() == kNobody) {
+    if (tensor::TensorAccess::membership(tensor_.memory()).self() == kNobody) {
       static_cast<void>(entry_.release());  // NOLINT(bugprone-unused-return-value): leaked on purpose
       return;
     }
-    if (stream_ != nullptr) DeferredReleases::instance().release(tensor_, std::move(stream_));
+    if (stream_ != nullptr) tensor::DeferredReleases::instance().release(tensor_, std::move(stream_));
   }
 
  private:
   const Tensor tensor_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<ExportedBlocks::Entry> entry_;
+  std::unique_ptr<tensor::ExportedBlocks::Entry> entry_;
 };
 
 std::unique_ptr<Stream> begin_export(const Tensor& tensor, DlpackStream stream) {
@@ -230,7 +230,7 @@ std::unique_ptr<Stream> begin_export(const Tensor& tensor, DlpackStream stream) 
                 "pass 1 for the default stream, 2 for the per-thread default stream, the address of a CUstream, or "
                 "-1 for none");
   }
-  Device& device = TensorAccess::storage(tensor)->work_at(tensor.place())->device();
+  Device& device = tensor::TensorAccess::storage(tensor)->work_at(tensor.place())->device();
   auto borrowed = device.borrow_stream(static_cast<std::uintptr_t>(stream));
   tensor.begin_use(*borrowed);
   return borrowed;
@@ -310,7 +310,7 @@ DlpackArray to_dlpack(const Tensor& tensor, DlpackStream stream) {
   auto exported = std::make_shared<ExportedTensor>(tensor, begin_export(tensor, stream));
   return {.layout = tensor.layout(),
           .place = tensor.place(),
-          .base = address_of(TensorAccess::storage(tensor)->block()),
+          .base = address_of(tensor::TensorAccess::storage(tensor)->block()),
           .keep_alive = std::move(exported)};
 }
 

@@ -5,7 +5,7 @@
 
 #include "tensor/memory/tensor_storage.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 ExportedBlocks& ExportedBlocks::instance() {
   static auto* const made = new ExportedBlocks();  // never freed: libraries may release blocks during process exit
@@ -42,4 +42,4 @@ std::shared_ptr<TensorStorage> ExportedBlocks::find(const Place& place, DevicePt
   return nullptr;
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

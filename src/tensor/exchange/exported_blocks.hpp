@@ -10,7 +10,7 @@
 #include "drover/device/memory.hpp"
 #include "drover/tensor/memory.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 class TensorStorage;
 
@@ -50,4 +50,4 @@ class ExportedBlocks {
   std::uint64_t next_ DROVER_GUARDED_BY(mutex_) = 1;
 };
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -59,26 +59,27 @@ void order_after(const Tensor& tensor, const std::optional<std::uintptr_t>& stre
 }
 
 Tensor shared(const Memory& memory, const DlpackArray& array, const PointerInfo& info, ImportWay way) {
-  const ForeignMemory foreign{.place = array.place,
-                              .base = info.base,
-                              .size = info.size,
-                              .buffer_id = info.buffer_id,
-                              .form = way == ImportWay::retained ? SlabForm::memory : SlabForm::handle};
+  const tensor::ForeignMemory foreign{
+      .place = array.place,
+      .base = info.base,
+      .size = info.size,
+      .buffer_id = info.buffer_id,
+      .form = way == ImportWay::retained ? tensor::SlabForm::memory : tensor::SlabForm::handle};
   const Range range = range_of(array);
-  const KeptBytes kept{.begin = range.begin, .bytes = range.bytes, .keep_alive = array.keep_alive};
-  auto storage = std::make_shared<TensorStorage>(memory, foreign, kept);
-  return TensorAccess::make(std::move(storage), moved(array.layout, info.offset_of(range.begin)));
+  const tensor::KeptBytes kept{.begin = range.begin, .bytes = range.bytes, .keep_alive = array.keep_alive};
+  auto storage = std::make_shared<tensor::TensorStorage>(memory, foreign, kept);
+  return tensor::TensorAccess::make(std::move(storage), moved(array.layout, info.offset_of(range.begin)));
 }
 
 // Copies all bytes from the first to the last at once; then, if there are gaps, the elements alone.
 Tensor copied_on_device(const Memory& memory, const DlpackArray& array, const ImportOptions& options) {
   const Range range = range_of(array);
-  const auto storage = std::make_shared<TensorStorage>(memory, array.place, range.bytes);
-  const Tensor all = TensorAccess::make(storage, moved(array.layout, 0));
+  const auto storage = std::make_shared<tensor::TensorStorage>(memory, array.place, range.bytes);
+  const Tensor all = tensor::TensorAccess::make(storage, moved(array.layout, 0));
   order_after(all, options.stream);
   const auto work = storage->work_at(array.place);
-  submit_use(work, {storage.get()},
-             [&](Stream& stream) { stream.copy(storage->block().device_ptr(), range.begin, range.bytes); });
+  tensor::submit_use(work, {storage.get()},
+                     [&](Stream& stream) { stream.copy(storage->block().device_ptr(), range.begin, range.bytes); });
   storage->hold(array.keep_alive);
   return all.contiguous();
 }
@@ -96,12 +97,13 @@ Tensor copied(const Memory& memory, const DlpackArray& array, const ImportOption
 // described by its driver.
 std::optional<Tensor> known_by_address(const Memory& memory, const DlpackArray& array) {
   const Range range = range_of(array);
-  auto storage = ExportedBlocks::instance().find(array.place, range.begin, range.bytes);
+  auto storage = tensor::ExportedBlocks::instance().find(array.place, range.begin, range.bytes);
   if (storage == nullptr || storage->dies_with_its_process()) return std::nullopt;
-  if (&TensorAccess::membership(storage->memory()) != &TensorAccess::membership(memory)) return std::nullopt;
+  if (&tensor::TensorAccess::membership(storage->memory()) != &tensor::TensorAccess::membership(memory))
+    return std::nullopt;
   const std::uint64_t offset = range.begin.address - storage->block().device_ptr().address;
   if (offset % size_of(array.layout.dtype()) != 0) return std::nullopt;
-  return TensorAccess::make(std::move(storage), moved(array.layout, offset));
+  return tensor::TensorAccess::make(std::move(storage), moved(array.layout, offset));
 }
 
 Imported imported_from_device(const Memory& memory, const DlpackArray& array, const ImportOptions& options) {

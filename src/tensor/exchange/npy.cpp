@@ -426,7 +426,7 @@ NpyFile read_npy(const std::string& path) {
 }
 
 void write_npy(const std::string& path, const TensorLayout& layout, std::span<const std::byte> memory) {
-  detail::check_memory(layout, memory.size());
+  tensor::check_memory(layout, memory.size());
   struct stat facts{};
   if (!std::filesystem::path(path).has_filename() || (::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode))) {
     throw Error(Errc::invalid_argument, fmt::format("'{}' is a folder, not a file", path),

@@ -27,7 +27,7 @@ struct Record {
   std::uint16_t version = 0;
   std::uint16_t points = 0;  // number of valid entries in `ready`
   TensorLayout layout;
-  std::array<TimelinePoint, kMostPoints> ready;
+  std::array<ipc::TimelinePoint, kMostPoints> ready;
   std::uint64_t unused = 0;
 };
 static_assert(sizeof(Record) == kTensorRecordBytes && std::has_unique_object_representations_v<Record>);
@@ -76,7 +76,7 @@ PutResult put_and_close(Tensor& tensor, const Put& put) {
 }  // namespace
 
 PackedTensor pack(const Tensor& tensor) {
-  TensorStorage& storage = *TensorAccess::storage(tensor);
+  tensor::TensorStorage& storage = *tensor::TensorAccess::storage(tensor);
   const auto points = storage.points(kMostPoints);
   Record record{.magic = kRecordMagic,
                 .version = kRecordVersion,
@@ -92,10 +92,10 @@ PackedTensor pack(const Tensor& tensor) {
 Tensor unpack(const Memory& memory, std::span<const std::byte> record, Lease&& lease) {
   require(lease.is_open(), "cannot unpack a tensor with an empty lease", "unpack each lease once");
   const Record parsed = parse(record, lease.bytes());
-  std::vector<TimelinePoint> points(parsed.ready.begin(), parsed.ready.begin() + parsed.points);
-  TensorStorage::check(memory, lease, points);
-  auto storage = std::make_shared<TensorStorage>(memory, std::move(lease), std::move(points));
-  return TensorAccess::make(std::move(storage), parsed.layout);
+  std::vector<ipc::TimelinePoint> points(parsed.ready.begin(), parsed.ready.begin() + parsed.points);
+  tensor::TensorStorage::check(memory, lease, points);
+  auto storage = std::make_shared<tensor::TensorStorage>(memory, std::move(lease), std::move(points));
+  return tensor::TensorAccess::make(std::move(storage), parsed.layout);
 }
 
 PutResult put(Queue& queue, const Tensor& tensor, Deadline deadline) {
@@ -134,7 +134,7 @@ GetResult receive(Pipe& pipe, const Memory& memory, Tensor& into, Deadline deadl
 
 // Waits: the owner of a pending timeline could be gone when the tensor is recalled.
 void keep(std::string_view name, const Tensor& tensor) {
-  if (TensorAccess::storage(tensor)->dies_with_its_process()) {
+  if (tensor::TensorAccess::storage(tensor)->dies_with_its_process()) {
     throw Error(
         Errc::unsupported,
         fmt::format("'{}' cannot be kept: its memory belongs to another library and dies with its process", name),
@@ -143,12 +143,12 @@ void keep(std::string_view name, const Tensor& tensor) {
   tensor.synchronize();
   PackedTensor packed = pack(tensor);
   const auto description = fmt::format("{} at {}", to_string(tensor.layout()), to_string(tensor.place()));
-  TensorAccess::membership(tensor.memory())
+  tensor::TensorAccess::membership(tensor.memory())
       .keep(name, packed.record, description.substr(0, kMostKeptDescriptionBytes), std::span(&packed.lease, 1));
 }
 
 Tensor recall(const Memory& memory, std::string_view name) {
-  Recalled recalled = TensorAccess::membership(memory).recall(name);
+  Recalled recalled = tensor::TensorAccess::membership(memory).recall(name);
   if (recalled.leases.size() != 1 || recalled.record.size() != kTensorRecordBytes) {
     throw Error(Errc::invalid_argument, fmt::format("the object kept under '{}' is not a tensor", name),
                 "recall it with Membership::recall, or drop it");

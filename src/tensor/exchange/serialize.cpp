@@ -75,7 +75,7 @@ void check(std::span<const NamedArray> arrays) {
               "use a shorter name");
     refuse_if(!names.insert(array.name).second, fmt::format("two arrays are both named '{}'", array.name),
               "give each array a unique name");
-    detail::check_memory(array.layout, array.memory.size());
+    tensor::check_memory(array.layout, array.memory.size());
   }
 }
 

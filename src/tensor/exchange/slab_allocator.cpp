@@ -51,11 +51,11 @@ struct Kind {
 // One block, allocated or cached. Registered by its address for as long as it lives.
 struct Piece {
   Piece(const Kind& what, Tensor memory)
-      : kind(what), tensor(std::move(memory)), entry(TensorAccess::storage(tensor)) {}
+      : kind(what), tensor(std::move(memory)), entry(tensor::TensorAccess::storage(tensor)) {}
 
   const Kind kind;
   const Tensor tensor;
-  const ExportedBlocks::Entry entry;
+  const tensor::ExportedBlocks::Entry entry;
   std::vector<std::uintptr_t> other_streams;
   std::vector<std::unique_ptr<StreamEvent>> ends;  // of the work of its streams, once it is leaving
 };
@@ -63,10 +63,10 @@ using Pieces = std::vector<std::unique_ptr<Piece>>;
 
 // Whether only the allocator holds it, in this process and in others, and only its stream works on it.
 bool is_reusable(const Piece& piece) noexcept {
-  const auto& storage = TensorAccess::storage(piece.tensor);
+  const auto& storage = tensor::TensorAccess::storage(piece.tensor);
   if (!piece.other_streams.empty() || storage.use_count() > 1) return false;
   try {
-    return storage->is_ready() && OpenLedger::is_only(storage->block().lease());
+    return storage->is_ready() && ipc::OpenLedger::is_only(storage->block().lease());
   } catch (const std::exception& error) {
     log(LogLevel::warn, error.what());
     return false;
@@ -245,8 +245,8 @@ SlabAllocator::SlabAllocator(const Memory& memory, const SlabAllocatorOptions& o
     : state_(std::make_unique<State>(memory, options)) {}
 
 SlabAllocator::~SlabAllocator() {
-  if (TensorAccess::membership(state_->memory).self() == kNobody) {  // a forked child: leaked on purpose
-    static_cast<void>(state_.release());                             // NOLINT(bugprone-unused-return-value)
+  if (tensor::TensorAccess::membership(state_->memory).self() == kNobody) {  // a forked child: leaked on purpose
+    static_cast<void>(state_.release());                                     // NOLINT(bugprone-unused-return-value)
     return;
   }
   empty_cache();
@@ -261,7 +261,7 @@ SlabAllocator::~SlabAllocator() {
 }
 
 DevicePtr SlabAllocator::allocate(int device, std::uint64_t bytes, std::uintptr_t stream) {
-  static_cast<void>(TensorAccess::membership(state_->memory).require_self());
+  static_cast<void>(tensor::TensorAccess::membership(state_->memory).require_self());
   if (bytes == 0) return {};
   const Kind kind{.device = device, .stream = stream, .bytes = size_class(bytes)};
   auto kept = state_->take(kind);
@@ -286,7 +286,7 @@ void SlabAllocator::also_used_in(DevicePtr ptr, std::uintptr_t stream) noexcept 
 }
 
 void SlabAllocator::free(DevicePtr ptr) noexcept {
-  if (ptr.address == 0 || TensorAccess::membership(state_->memory).self() == kNobody) return;
+  if (ptr.address == 0 || tensor::TensorAccess::membership(state_->memory).self() == kNobody) return;
   auto piece = state_->take_back(ptr);
   if (piece == nullptr) {
     log(LogLevel::error,

@@ -10,8 +10,6 @@
 namespace drover {
 namespace {
 
-using detail::SharedDim;
-
 // The current position in both memories.
 struct CopyPosition {
   std::byte* to;
@@ -20,7 +18,7 @@ struct CopyPosition {
 
 // Copies element by element; a constant size compiles to a register move.
 template <std::size_t Size>
-void copy_row(CopyPosition at, const SharedDim& row) noexcept {
+void copy_row(CopyPosition at, const tensor::SharedDim& row) noexcept {
   const auto to_stride = row.strides[0] * static_cast<std::int64_t>(Size);
   const auto from_stride = row.strides[1] * static_cast<std::int64_t>(Size);
   for (std::int64_t i = 0; i < row.size; ++i) {
@@ -28,7 +26,7 @@ void copy_row(CopyPosition at, const SharedDim& row) noexcept {
   }
 }
 
-using CopyRow = void (*)(CopyPosition, const SharedDim&) noexcept;
+using CopyRow = void (*)(CopyPosition, const tensor::SharedDim&) noexcept;
 
 CopyRow row_copy_for(std::size_t element_size) noexcept {
   switch (element_size) {
@@ -41,8 +39,8 @@ CopyRow row_copy_for(std::size_t element_size) noexcept {
 }
 
 // The innermost dimension is copied as a row; an odometer of counts steps through the outer ones.
-void copy_dims(CopyPosition at, const std::vector<SharedDim>& dims, std::size_t element_size) {
-  const SharedDim& row = dims.back();
+void copy_dims(CopyPosition at, const std::vector<tensor::SharedDim>& dims, std::size_t element_size) {
+  const tensor::SharedDim& row = dims.back();
   const bool is_dense = row.strides[0] == 1 && row.strides[1] == 1;
   const CopyRow copy = row_copy_for(element_size);
   const auto size = static_cast<std::int64_t>(element_size);
@@ -55,7 +53,7 @@ void copy_dims(CopyPosition at, const std::vector<SharedDim>& dims, std::size_t 
     }
     std::size_t dim = counts.size();
     for (; dim > 0; --dim) {
-      const SharedDim& outer = dims[dim - 1];
+      const tensor::SharedDim& outer = dims[dim - 1];
       const bool is_last = ++counts[dim - 1] == outer.size;
       const std::int64_t steps = is_last ? 1 - outer.size : 1;
       if (is_last) counts[dim - 1] = 0;
@@ -67,9 +65,9 @@ void copy_dims(CopyPosition at, const std::vector<SharedDim>& dims, std::size_t 
   }
 }
 
-std::vector<SharedDim> coalesced(const std::vector<SharedDim>& dims) {
-  std::vector<SharedDim> result;
-  for (const SharedDim& dim : dims) {
+std::vector<tensor::SharedDim> coalesced(const std::vector<tensor::SharedDim>& dims) {
+  std::vector<tensor::SharedDim> result;
+  for (const tensor::SharedDim& dim : dims) {
     if (dim.size == 1) continue;
     // One step of the outer dimension must equal all steps of the inner one.
     const auto follows = [&](std::size_t k) { return result.back().strides.at(k) == dim.strides.at(k) * dim.size; };
@@ -84,23 +82,22 @@ std::vector<SharedDim> coalesced(const std::vector<SharedDim>& dims) {
 
 }  // namespace
 
-namespace detail {
-
-std::vector<SharedDim> coalesced_dims(const TensorLayout& first, const TensorLayout& second) {
-  std::vector<SharedDim> dims;
+std::vector<tensor::SharedDim> tensor::coalesced_dims(const TensorLayout& first, const TensorLayout& second) {
+  std::vector<tensor::SharedDim> dims;
   for (std::size_t i = 0; i < first.shape().size(); ++i) {
     dims.push_back({.size = first.shape()[i], .strides = {first.strides()[i], second.strides()[i]}});
   }
   return coalesced(dims);
 }
 
-std::vector<SharedDim> coalesced_dims_in_any_order(const TensorLayout& to, const TensorLayout& from) {
-  auto dims = coalesced_dims(to, from);
-  std::ranges::sort(dims, [](const SharedDim& a, const SharedDim& b) { return a.strides > b.strides; });
+std::vector<tensor::SharedDim> tensor::coalesced_dims_in_any_order(const TensorLayout& to, const TensorLayout& from) {
+  auto dims = tensor::coalesced_dims(to, from);
+  std::ranges::sort(dims,
+                    [](const tensor::SharedDim& a, const tensor::SharedDim& b) { return a.strides > b.strides; });
   return coalesced(dims);
 }
 
-void check_memory(const TensorLayout& layout, std::size_t memory_bytes) {
+void tensor::check_memory(const TensorLayout& layout, std::size_t memory_bytes) {
   require(layout.is_valid(), "the layout of a tensor is not valid",
           "make layouts with TensorLayout::contiguous or strided, and check is_valid of those from elsewhere");
   const auto extent = layout.extent_bytes();
@@ -112,7 +109,7 @@ void check_memory(const TensorLayout& layout, std::size_t memory_bytes) {
   }
 }
 
-void check_copy(const TensorLayout& to, const TensorLayout& from) {
+void tensor::check_copy(const TensorLayout& to, const TensorLayout& from) {
   if (to.dtype() != from.dtype() || !std::ranges::equal(to.shape(), from.shape())) {
     throw Error(Errc::invalid_argument, fmt::format("{} cannot be copied to {}", to_string(from), to_string(to)),
                 "give both the same type and shape");
@@ -127,15 +124,13 @@ void check_copy(const TensorLayout& to, const TensorLayout& from) {
   }
 }
 
-}  // namespace detail
-
 void copy_strided(std::span<std::byte> to, const TensorLayout& to_layout, std::span<const std::byte> from,
                   const TensorLayout& from_layout) {
-  detail::check_memory(to_layout, to.size());
-  detail::check_memory(from_layout, from.size());
-  detail::check_copy(to_layout, from_layout);
+  tensor::check_memory(to_layout, to.size());
+  tensor::check_memory(from_layout, from.size());
+  tensor::check_copy(to_layout, from_layout);
   if (to_layout.element_count() == 0) return;
-  auto dims = detail::coalesced_dims_in_any_order(to_layout, from_layout);
+  auto dims = tensor::coalesced_dims_in_any_order(to_layout, from_layout);
   if (dims.empty()) dims.push_back({.size = 1, .strides = {1, 1}});
   const CopyPosition start = {.to = to.data() + to_layout.extent_bytes().begin,
                               .from = from.data() + from_layout.extent_bytes().begin};

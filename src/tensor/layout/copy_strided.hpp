@@ -8,7 +8,7 @@
 
 #include "drover/tensor/tensor_layout.hpp"
 
-namespace drover::detail {
+namespace drover::tensor {
 
 /// A dimension that two layouts have in common: `size` elements, `strides[k]` elements apart in layout k.
 struct SharedDim {
@@ -31,4 +31,4 @@ void check_memory(const TensorLayout& layout, std::size_t memory_bytes);
 /// a place for each.
 void check_copy(const TensorLayout& to, const TensorLayout& from);
 
-}  // namespace drover::detail
+}  // namespace drover::tensor

@@ -53,9 +53,9 @@ constexpr bool can_hold_whole(double number) noexcept {
 // NOLINTBEGIN(bugprone-std-exception-baseclass): Scalar::store converts the text to an Error
 template <class T, class Number>
 T convert(Number number) {
-  if constexpr (detail::kIsComplex<Number> && detail::kIsComplex<T>) {
+  if constexpr (tensor::kIsComplex<Number> && tensor::kIsComplex<T>) {
     return T(static_cast<typename T::value_type>(number.real()), static_cast<typename T::value_type>(number.imag()));
-  } else if constexpr (detail::kIsComplex<Number>) {
+  } else if constexpr (tensor::kIsComplex<Number>) {
     if (number.imag() != 0) throw "has an imaginary part";
     return convert<T>(number.real());
   } else if constexpr (std::same_as<T, bool>) {
@@ -67,9 +67,9 @@ T convert(Number number) {
   } else if constexpr (std::integral<T>) {
     if (!can_hold_whole<T>(number)) throw "is out of range, or not whole";
     return static_cast<T>(number);
-  } else if constexpr (detail::kIsComplex<T>) {
+  } else if constexpr (tensor::kIsComplex<T>) {
     return T(static_cast<typename T::value_type>(number));
-  } else if constexpr (detail::kIsHalf<T>) {
+  } else if constexpr (tensor::kIsHalf<T>) {
     return T(static_cast<float>(number));
   } else {
     return static_cast<T>(number);
@@ -94,7 +94,7 @@ DType parse_dtype(std::string_view name) {
 
 void Scalar::store(DType dtype, std::span<std::byte> element) const {
   require(element.size() == size_of(dtype), "the memory for a number has the wrong size");
-  detail::visit_element(dtype, [&]<class T>(std::type_identity<T>) {
+  tensor::visit_element(dtype, [&]<class T>(std::type_identity<T>) {
     try {
       const T value = std::visit([](auto number) { return convert<T>(number); }, number_);
       std::memcpy(element.data(), &value, sizeof(T));
@@ -110,7 +110,7 @@ void Scalar::store(DType dtype, std::span<std::byte> element) const {
 std::string Scalar::to_string() const {
   return std::visit(
       []<class Number>(Number number) {
-        if constexpr (detail::kIsComplex<Number>) {
+        if constexpr (tensor::kIsComplex<Number>) {
           return fmt::format("{}{:+}j", number.real(), number.imag());
         } else {
           return fmt::format("{}", number);

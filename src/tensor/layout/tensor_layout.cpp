@@ -84,12 +84,12 @@ std::vector<std::int64_t> resolved_shape(const TensorLayout& layout, const Dims&
 // that has some left. nullopt if a size would span two of them, which one stride cannot express.
 std::optional<std::vector<std::int64_t>> strides_for(const TensorLayout& layout,
                                                      std::span<const std::int64_t> sizes) {
-  auto dims = detail::coalesced_dims(layout, layout);
+  auto dims = tensor::coalesced_dims(layout, layout);
   std::vector<std::int64_t> strides(sizes.size(), 1);
   for (std::size_t i = sizes.size(); i-- > 0;) {
     if (sizes[i] == 1) continue;
     if (dims.empty() || dims.back().size % sizes[i] != 0) return std::nullopt;
-    detail::SharedDim& dim = dims.back();
+    tensor::SharedDim& dim = dims.back();
     strides[i] = dim.strides[0];
     dim.size /= sizes[i];
     if (dim.size == 1) {

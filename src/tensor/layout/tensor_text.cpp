@@ -260,7 +260,7 @@ void check_options(const TensorTextOptions& options) {
 
 }  // namespace
 
-std::string detail::format_fetched(const TensorLayout& layout, const FetchElement& fetch,
+std::string tensor::format_fetched(const TensorLayout& layout, const tensor::FetchElement& fetch,
                                    const TensorTextOptions& options) {
   check_options(options);
   const auto form = fmt::format("\n{}[{}]", to_string(layout.dtype()), fmt::join(layout.shape(), ", "));
@@ -280,12 +280,12 @@ std::string detail::format_fetched(const TensorLayout& layout, const FetchElemen
 
 std::string format_tensor(const TensorLayout& layout, std::span<const std::byte> memory,
                           const TensorTextOptions& options) {
-  detail::check_memory(layout, memory.size());
+  tensor::check_memory(layout, memory.size());
   const std::size_t size = size_of(layout.dtype());
   const auto fetch = [&](std::int64_t place, std::byte* to) {
     std::memcpy(to, memory.data() + static_cast<std::size_t>(place) * size, size);
   };
-  return detail::format_fetched(layout, fetch, options);
+  return tensor::format_fetched(layout, fetch, options);
 }
 
 }  // namespace drover

@@ -8,7 +8,7 @@
 
 #include "drover/tensor/tensor_layout.hpp"
 
-namespace drover::detail {
+namespace drover::tensor {
 
 /// Copies the element at `place`, counted in elements from the start of the memory, to `to` in host memory.
 using FetchElement = std::function<void(std::int64_t place, std::byte* to)>;
@@ -17,4 +17,4 @@ using FetchElement = std::function<void(std::int64_t place, std::byte* to)>;
 [[nodiscard]] std::string format_fetched(const TensorLayout& layout, const FetchElement& fetch,
                                          const TensorTextOptions& options);
 
-}  // namespace drover::detail
+}  // namespace drover::tensor

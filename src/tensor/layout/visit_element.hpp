@@ -12,7 +12,7 @@
 #include "drover/base/error.hpp"
 #include "drover/tensor/dtype.hpp"
 
-namespace drover::detail {
+namespace drover::tensor {
 
 template <class T>
 inline constexpr bool kIsComplex = std::same_as<T, std::complex<float>> || std::same_as<T, std::complex<double>>;
@@ -47,4 +47,4 @@ decltype(auto) visit_element(DType dtype, const Visit& visit) {
               "use a value of DType");
 }
 
-}  // namespace drover::detail
+}  // namespace drover::tensor

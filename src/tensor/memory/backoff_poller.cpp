@@ -9,7 +9,7 @@
 #include "base/signals_blocked.hpp"
 #include "drover/base/log.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 struct BackoffPoller::State {
   State(std::chrono::milliseconds every, std::function<bool()> task, int most)
@@ -88,4 +88,4 @@ void BackoffPoller::stop() noexcept DROVER_NO_THREAD_ANALYSIS {
   if (thread_.joinable()) thread_.join();
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

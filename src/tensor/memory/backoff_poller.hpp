@@ -8,7 +8,7 @@
 
 #include "drover/base/mutex.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 /// Calls `poll` one period after `start`, and then at doubling intervals, up to `most_periods` periods, until it
 /// returns false. Safe for all threads.
@@ -36,4 +36,4 @@ class BackoffPoller {
   std::thread thread_ DROVER_GUARDED_BY(mutex_);
 };
 
-}  // namespace drover
+}  // namespace drover::tensor

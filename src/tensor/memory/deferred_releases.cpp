@@ -8,7 +8,7 @@
 #include "drover/base/log.hpp"
 #include "tensor/tensor_access.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 // Handles up to this are default streams, whose work is ordered with that of other streams.
@@ -71,4 +71,4 @@ std::vector<DeferredReleases::Use> DeferredReleases::take_all() {
   return std::exchange(uses_, {});
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

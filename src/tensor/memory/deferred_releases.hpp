@@ -9,7 +9,7 @@
 #include "drover/device/stream.hpp"
 #include "drover/tensor/tensor.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 /// Releases tensors that other libraries used on streams; deferred while a stream captures a graph, since only
 /// afterwards can it be asked what it did before. One per process. Safe for all threads; not for forked children.
@@ -35,4 +35,4 @@ class DeferredReleases {
   std::atomic<bool> has_any_{false};
 };
 
-}  // namespace drover
+}  // namespace drover::tensor

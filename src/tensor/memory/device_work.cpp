@@ -11,7 +11,7 @@
 #include "drover/device/timeline.hpp"
 #include "tensor/memory/host_registrations.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 // How long a wait sleeps before it checks that session and device still exist.
@@ -23,9 +23,9 @@ Deadline sooner(Deadline deadline, std::chrono::milliseconds most) {
 
 }  // namespace
 
-WaitResult wait_for_point(TimelineTable& timelines, const TimelinePoint& point, const Membership& membership,
-                          Deadline deadline) {
-  while (timelines.state_of(point) == PointState::pending) {
+WaitResult wait_for_point(ipc::TimelineTable& timelines, const ipc::TimelinePoint& point,
+                          const Membership& membership, Deadline deadline) {
+  while (timelines.state_of(point) == ipc::PointState::pending) {
     if (deadline.has_passed()) return WaitResult::timed_out;
     membership.check();
     static_cast<void>(timeline_wait(timelines.word(point.slot), point.value, sooner(deadline, kWorkPause)));
@@ -34,7 +34,7 @@ WaitResult wait_for_point(TimelineTable& timelines, const TimelinePoint& point, 
 }
 
 DeviceWork::DeviceWork(Device& device, Ordering ordering, std::shared_ptr<Membership> membership,
-                       std::shared_ptr<TimelineTable> timelines)
+                       std::shared_ptr<ipc::TimelineTable> timelines)
     : device_(device),
       membership_(std::move(membership)),
       timelines_(std::move(timelines)),
@@ -100,20 +100,20 @@ void DeviceWork::lead(Stream& other) {
   other.wait(mark());
 }
 
-TimelinePoint DeviceWork::point_of(std::uint64_t ticket) {
+ipc::TimelinePoint DeviceWork::point_of(std::uint64_t ticket) {
   const MutexLock lock(mutex_);
   signal(ticket);
   return {.value = ticket, .slot = slot(), .pid = ::getpid()};
 }
 
 // Work that is signalled only now is not queried: a later query, here or in another process, finds a fault.
-std::optional<TimelinePoint> DeviceWork::pending_point_of(std::uint64_t ticket) {
+std::optional<ipc::TimelinePoint> DeviceWork::pending_point_of(std::uint64_t ticket) {
   const MutexLock lock(mutex_);
   const bool is_new = ticket >= next_ && !is_lost_;
   signal(ticket);
   if (!is_new) static_cast<void>(is_stream_idle());
   if (is_reached(ticket)) return std::nullopt;
-  return TimelinePoint{.value = ticket, .slot = slot(), .pid = ::getpid()};
+  return ipc::TimelinePoint{.value = ticket, .slot = slot(), .pid = ::getpid()};
 }
 
 bool DeviceWork::is_idle() {
@@ -130,7 +130,7 @@ std::uint64_t DeviceWork::latest() {
 bool DeviceWork::is_reached(std::uint64_t ticket) {
   if (slot_) {
     const std::uint64_t done = timelines_->word(*slot_).load();
-    return epoch_of(done) == epoch_of(ticket) && done >= ticket;
+    return ipc::epoch_of(done) == ipc::epoch_of(ticket) && done >= ticket;
   }
   if (done_ < ticket && is_stream_idle()) done_ = next_++;
   return done_ >= ticket;
@@ -170,7 +170,7 @@ WaitResult DeviceWork::wait(std::uint64_t ticket, Deadline deadline) {
 
 bool DeviceWork::waits_for_others() {
   const MutexLock lock(mutex_);
-  std::erase_if(awaited_, [&](const auto& each) { return timelines_->state_of(each) != PointState::pending; });
+  std::erase_if(awaited_, [&](const auto& each) { return timelines_->state_of(each) != ipc::PointState::pending; });
   return !awaited_.empty();
 }
 
@@ -195,7 +195,7 @@ void DeviceWork::recover_without_keeper() noexcept {
   }
 }
 
-void DeviceWork::wait_for(const TimelinePoint& point) {
+void DeviceWork::wait_for(const ipc::TimelinePoint& point) {
   if (!slot_) {
     static_cast<void>(wait_for_point(*timelines_, point, *membership_, Deadline::never()));
     return;
@@ -218,4 +218,4 @@ bool has_ended(const WorkTicket& use) noexcept {
   }
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

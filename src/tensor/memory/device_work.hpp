@@ -14,11 +14,11 @@
 #include "drover/tensor/memory.hpp"
 #include "ipc/timeline/timeline_table.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 /// Waits on the CPU until a point is no longer pending. Throws `Errc::peer_lost` if the session has ended.
-WaitResult wait_for_point(TimelineTable& timelines, const TimelinePoint& point, const Membership& membership,
-                          Deadline deadline);
+WaitResult wait_for_point(ipc::TimelineTable& timelines, const ipc::TimelinePoint& point,
+                          const Membership& membership, Deadline deadline);
 
 /// One stream of a device, its timeline, and tickets: when a ticket is done, so is everything that was submitted
 /// before it was issued. Orders all work of a `Memory` on a device. Safe for all threads.
@@ -29,7 +29,7 @@ class DeviceWork {
  public:
   /// `timelines` may not be null.
   DeviceWork(Device& device, Ordering ordering, std::shared_ptr<Membership> membership,
-             std::shared_ptr<TimelineTable> timelines);
+             std::shared_ptr<ipc::TimelineTable> timelines);
   /// Waits until the stream is idle.
   ~DeviceWork();
   DeviceWork(const DeviceWork&) = delete;
@@ -62,10 +62,10 @@ class DeviceWork {
   /// Orders what `other` is given later after everything that was submitted so far.
   void lead(Stream& other) DROVER_EXCLUDES(mutex_);
   /// The point at which a ticket is done, for other processes to wait for. Requires: `has_timeline`.
-  [[nodiscard]] TimelinePoint point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] ipc::TimelinePoint point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
   /// The same, but nullopt if the ticket is known to be done. Throws as `is_done`, but not for a fault in work
   /// submitted since the last point. Requires: `has_timeline`.
-  [[nodiscard]] std::optional<TimelinePoint> pending_point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] std::optional<ipc::TimelinePoint> pending_point_of(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
   /// Whether a ticket is done. Throws `Errc::device_fault` if the device failed.
   [[nodiscard]] bool is_done(std::uint64_t ticket) DROVER_EXCLUDES(mutex_);
   /// Waits on the CPU until a ticket is done. Throws as `is_done`, and `Errc::peer_lost` if the session ends while
@@ -76,7 +76,7 @@ class DeviceWork {
   /// The ticket of the latest work, which an exception may have cut short.
   [[nodiscard]] std::uint64_t latest() DROVER_EXCLUDES(mutex_);
   /// Orders later work after the point, or after its loss. Without a timeline, waits on the CPU.
-  void wait_for(const TimelinePoint& point) DROVER_EXCLUDES(mutex_);
+  void wait_for(const ipc::TimelinePoint& point) DROVER_EXCLUDES(mutex_);
 
  private:
   // Requires: `has_timeline`.
@@ -90,7 +90,7 @@ class DeviceWork {
 
   Device& device_;
   const std::shared_ptr<Membership> membership_;
-  const std::shared_ptr<TimelineTable> timelines_;
+  const std::shared_ptr<ipc::TimelineTable> timelines_;
   std::shared_ptr<HostRegistration> registration_;  // shared: one per process, of the pages of all timelines
   std::optional<std::uint32_t> slot_;
   std::unique_ptr<Stream> stream_;
@@ -99,7 +99,7 @@ class DeviceWork {
   std::uint64_t next_ DROVER_GUARDED_BY(mutex_) = 1;             // the ticket of work submitted now
   bool is_lost_ DROVER_GUARDED_BY(mutex_) = false;               // the device has failed
   std::uint64_t done_ DROVER_GUARDED_BY(mutex_) = 0;  // without a timeline: the latest ticket known to be done
-  std::vector<TimelinePoint> awaited_ DROVER_GUARDED_BY(mutex_);  // points that the stream may still wait for
+  std::vector<ipc::TimelinePoint> awaited_ DROVER_GUARDED_BY(mutex_);  // points that the stream may still wait for
 };
 
 /// Some work, and when it is done.
@@ -111,4 +111,4 @@ struct WorkTicket {
 /// Whether a use has ended; work on a device that failed has.
 [[nodiscard]] bool has_ended(const WorkTicket& use) noexcept;
 
-}  // namespace drover
+}  // namespace drover::tensor

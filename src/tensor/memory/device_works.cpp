@@ -5,7 +5,7 @@
 #include "drover/base/error.hpp"
 #include "drover/device/backend.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 void DeviceWorks::recover_without_keeper() noexcept {
   std::vector<std::shared_ptr<DeviceWork>> works;
@@ -16,9 +16,9 @@ void DeviceWorks::recover_without_keeper() noexcept {
   for (const auto& work : works) work->recover_without_keeper();
 }
 
-std::shared_ptr<TimelineTable> DeviceWorks::timelines() {
+std::shared_ptr<ipc::TimelineTable> DeviceWorks::timelines() {
   const MutexLock lock(timelines_mutex_);
-  if (timelines_ == nullptr) timelines_ = std::make_shared<TimelineTable>(membership_);
+  if (timelines_ == nullptr) timelines_ = std::make_shared<ipc::TimelineTable>(membership_);
   return timelines_;
 }
 
@@ -35,4 +35,4 @@ std::shared_ptr<DeviceWork> DeviceWorks::at(const Place& place) {
   return works_.try_emplace(place, made).first->second;  // another thread's, if that was faster
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -13,7 +13,7 @@
 #include "drover/device/backend.hpp"
 #include "ipc/ledger/slab_layout.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 constexpr std::uint64_t kHandleMagic = 0x454c'444e'4148'5244;  // "DRHANDLE"
@@ -85,4 +85,4 @@ HandleMemory open_handle_file(const Place& place, const Fd& file, std::uint64_t 
   }
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

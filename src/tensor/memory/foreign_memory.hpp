@@ -9,7 +9,7 @@
 #include "drover/tensor/memory.hpp"
 #include "tensor/memory/slab_marks.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 /// An allocation of another library in this process, as `Device::describe` reports it, and how it is shared. Equal
 /// for the same memory, but not for successive allocations at one address.
@@ -49,4 +49,4 @@ void require_maker(std::int64_t pid);
 /// `Errc::peer_lost` if the memory, or the process that allocated it, is gone.
 [[nodiscard]] HandleMemory open_handle_file(const Place& place, const Fd& file, std::uint64_t bytes);
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -9,7 +9,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/mutex.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 constexpr std::chrono::seconds kRegistrationPatience{1};
@@ -47,4 +47,4 @@ std::shared_ptr<HostRegistration> register_once(Device& device, std::span<std::b
   }
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

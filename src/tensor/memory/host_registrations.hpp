@@ -7,10 +7,10 @@
 
 #include "drover/device/backend.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 /// Registers whole pages of host memory with the devices of a backend, while the result is held. Calls for the same
 /// pages share one registration. Safe for all threads.
 [[nodiscard]] std::shared_ptr<HostRegistration> register_once(Device& device, std::span<std::byte> memory);
 
-}  // namespace drover
+}  // namespace drover::tensor

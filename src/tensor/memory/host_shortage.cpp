@@ -10,7 +10,7 @@
 
 #include "drover/base/clock.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 constexpr std::uint64_t kShare = 16;
@@ -69,4 +69,4 @@ std::optional<std::uint64_t> container_memory() { return container_memory(text_o
 
 std::optional<std::uint64_t> container_memory(const std::string& limit) { return number_after(limit, ""); }
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace drover {
+namespace drover::tensor {
 
 /// Whether less than a 16th of the machine's memory, or of the container's limit, is left. False if unknown.
 [[nodiscard]] bool is_host_short_of_memory();
@@ -21,4 +21,4 @@ namespace drover {
 /// The same, from the contents of memory.max.
 [[nodiscard]] std::optional<std::uint64_t> container_memory(const std::string& limit);
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -11,7 +11,7 @@
 #include "drover/device/backend.hpp"
 #include "tensor/memory/host_shortage.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 constexpr std::uint64_t kMostIdle = kGiB;
@@ -48,7 +48,7 @@ IdleSlabs::IdleSlabs(const MemoryOptions& options) : options_(options), idle_byt
 std::uint64_t IdleSlabs::size_for_one(const Place& place, std::uint64_t bytes) const noexcept {
   if (!keeps_at(place)) return bytes;
   const std::uint64_t step = std::max<std::uint64_t>(std::bit_floor(bytes) / 8, 1);
-  return std::min((bytes + step - 1) / step * step, kMaxSlabBytes);
+  return std::min((bytes + step - 1) / step * step, ipc::kMaxSlabBytes);
 }
 
 // Where slabs are kept, small blocks stay out of slabs for large ones, which they would keep from becoming empty, and
@@ -157,4 +157,4 @@ IdleSlabs::Expired IdleSlabs::take_expired(SlabTable& table, bool is_by_handle, 
   return {.slabs = std::move(expired), .has_more = has_more};
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

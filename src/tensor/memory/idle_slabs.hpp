@@ -9,7 +9,7 @@
 #include "drover/tensor/memory.hpp"
 #include "tensor/memory/slab_table.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 /// The policy for slabs in which this process has no blocks. Decides, and leaves all else to MemoryState, whose table
 /// and mutex it is passed. Safe for all threads.
@@ -56,4 +56,4 @@ class IdleSlabs {
   const std::uint64_t idle_bytes_;
 };
 
-}  // namespace drover
+}  // namespace drover::tensor

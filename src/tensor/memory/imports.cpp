@@ -10,7 +10,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 // Longer than peers keep idle handles open.
@@ -111,4 +111,4 @@ void Imports::warn_of_used() const noexcept {
   }
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -8,7 +8,7 @@
 #include "drover/ipc/lease.hpp"
 #include "tensor/memory/slab_table.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 /// Makes memory of other libraries a slab, once for all its uses, and gives it back when no process uses it any more.
 /// What keeps such memory alive belongs to the other library, whose deleter may do anything: it is released without
@@ -40,4 +40,4 @@ class Imports {
   SlabTable& table_;
 };
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -20,13 +20,13 @@
 #include "tensor/memory/host_registrations.hpp"
 #include "tensor/memory/slab_marks.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
 
 // Not open if the keeper does not answer, or this process has no descriptors left.
-Fd file_of(const OpenLedger& book) {
+Fd file_of(const ipc::OpenLedger& book) {
   try {
     return book.file();
   } catch (const Error& error) {
@@ -45,17 +45,17 @@ std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& 
   made->is_own_ = true;
   made->is_for_one_ = is_for_one;
   if (!place.is_device) {
-    const std::uint64_t whole = whole_slab_bytes(bytes, kPage);
+    const std::uint64_t whole = ipc::whole_slab_bytes(bytes, kPage);
     const Fd file = make_memory_file("drover slab", whole);
     made->host_ = Mapping::shared(file, whole);
-    made->book_ = OpenLedger::make(membership, whole, file, marks_for(place));
+    made->book_ = ipc::OpenLedger::make(membership, whole, file, marks_for(place));
     made->is_new_ = is_for_one;
     return made;
   }
   Backend& backend = backend_of(place.backend);
-  const auto slab = backend.create_slab(place.index, whole_slab_bytes(bytes, kPage));
+  const auto slab = backend.create_slab(place.index, ipc::whole_slab_bytes(bytes, kPage));
   made->device_ = backend.open(place.index).map(*slab);
-  made->book_ = OpenLedger::make(membership, slab->size(), slab->export_fd(), marks_for(place));
+  made->book_ = ipc::OpenLedger::make(membership, slab->size(), slab->export_fd(), marks_for(place));
   return made;
 }
 
@@ -67,39 +67,39 @@ std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& 
   if (memory.form == SlabForm::memory) {
     const auto slab = device.retain_slab(memory.base);
     made->device_ = device.map(*slab);
-    made->book_ = OpenLedger::make(membership, slab->size(), slab->export_fd(), marks_for(memory.place));
+    made->book_ = ipc::OpenLedger::make(membership, slab->size(), slab->export_fd(), marks_for(memory.place));
   } else {
     const Fd file = make_handle_file(device, memory);
     made->form_ = SlabForm::handle;
     made->address_ = memory.base;
-    made->book_ = OpenLedger::make(membership, whole_slab_bytes(memory.size, 1), file,
-                                   marks_for(memory.place, SlabForm::handle));
+    made->book_ = ipc::OpenLedger::make(membership, ipc::whole_slab_bytes(memory.size, 1), file,
+                                        marks_for(memory.place, SlabForm::handle));
   }
   return made;
 }
 
-std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<OpenLedger> book) {
+std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<ipc::OpenLedger> book) {
   auto opened = std::make_shared<MappedSlab>();
   opened->is_opened_ = true;
   const ObjectSpec& spec = book->object().spec();
-  opened->place_ = place_from(marks_of(spec));
-  opened->form_ = form_from(marks_of(spec));
+  opened->place_ = place_from(ipc::marks_of(spec));
+  opened->form_ = form_from(ipc::marks_of(spec));
   const Fd file = book->file();
   if (!opened->place_.is_device) {
-    if (check_memory_file(file) != slab_bytes(spec)) {
+    if (check_memory_file(file) != ipc::slab_bytes(spec)) {
       throw Error(Errc::corrupt,
-                  fmt::format("a slab of {} has a file of a different size", format_bytes(slab_bytes(spec))),
+                  fmt::format("a slab of {} has a file of a different size", format_bytes(ipc::slab_bytes(spec))),
                   "end the session, and use the same version of drover in all its processes");
     }
-    opened->host_ = Mapping::shared(file, slab_bytes(spec));
+    opened->host_ = Mapping::shared(file, ipc::slab_bytes(spec));
   } else if (opened->form_ == SlabForm::handle) {
-    HandleMemory memory = open_handle_file(opened->place_, file, slab_bytes(spec));
+    HandleMemory memory = open_handle_file(opened->place_, file, ipc::slab_bytes(spec));
     opened->device_ = std::move(memory.opened);
     opened->address_ = memory.address;
     opened->maker_ = memory.maker;
   } else {
     Backend& backend = backend_of(opened->place_.backend);
-    const auto slab = backend.import_slab(opened->place_.index, file, slab_bytes(spec));
+    const auto slab = backend.import_slab(opened->place_.index, file, ipc::slab_bytes(spec));
     opened->device_ = backend.open(opened->place_.index).map(*slab);
   }
   opened->book_ = std::move(book);
@@ -139,6 +139,6 @@ void MappedSlab::check_maker() const {
   if (maker_ != 0) require_maker(maker_);
 }
 
-bool MappedSlab::is_alone() const noexcept { return header_of(book_->object().data()).openers.load() <= 1; }
+bool MappedSlab::is_alone() const noexcept { return ipc::header_of(book_->object().data()).openers.load() <= 1; }
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -15,7 +15,7 @@
 #include "ipc/ledger/open_ledger.hpp"
 #include "tensor/memory/slab_marks.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 struct ForeignMemory;
 
@@ -32,13 +32,13 @@ class MappedSlab {
                                                         const ForeignMemory& memory);
   /// Maps a slab of another process. Throws `Errc::not_found` if its device is not visible here, `Errc::corrupt` if
   /// file and ledger disagree, `Errc::peer_lost` for a handle of a process that is gone.
-  [[nodiscard]] static std::shared_ptr<MappedSlab> open(std::shared_ptr<OpenLedger> book);
+  [[nodiscard]] static std::shared_ptr<MappedSlab> open(std::shared_ptr<ipc::OpenLedger> book);
 
   [[nodiscard]] const Place& place() const noexcept { return place_; }
-  [[nodiscard]] OpenLedger& book() const noexcept { return *book_; }
+  [[nodiscard]] ipc::OpenLedger& book() const noexcept { return *book_; }
   /// Identifies the slab in the session.
   [[nodiscard]] std::uint64_t generation() const noexcept { return book_->object().handle().generation; }
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return slab_bytes(book_->object().spec()); }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return ipc::slab_bytes(book_->object().spec()); }
   /// Whether this process made its memory and allocates in it.
   [[nodiscard]] bool is_own() const noexcept { return is_own_; }
   /// Whether this process opened it, and neither made nor imported its memory.
@@ -67,7 +67,7 @@ class MappedSlab {
 
  private:
   Place place_;
-  std::shared_ptr<OpenLedger> book_;  // shared: with the leases
+  std::shared_ptr<ipc::OpenLedger> book_;  // shared: with the leases
   bool is_own_ = false;
   bool is_opened_ = false;
   bool is_for_one_ = false;
@@ -82,4 +82,4 @@ class MappedSlab {
       DROVER_GUARDED_BY(mutex_);  // destroyed before host_
 };
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -73,7 +73,7 @@ void Block::release() noexcept {
 }
 
 Memory::Memory(std::shared_ptr<Membership> membership, const MemoryOptions& options)
-    : state_(std::make_shared<MemoryState>(std::move(membership), options)) {}
+    : state_(std::make_shared<tensor::MemoryState>(std::move(membership), options)) {}
 
 Block Memory::allocate(const Place& place, std::uint64_t bytes) { return state_->allocate(place, bytes); }
 Block Memory::open(Lease&& lease) { return state_->open(std::move(lease)); }

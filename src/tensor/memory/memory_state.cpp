@@ -16,7 +16,7 @@
 #include "tensor/memory/deferred_releases.hpp"
 #include "tensor/memory/host_shortage.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 // A process may be stopped while it holds the lock of a slab's ledger; another slab is better than waiting longer.
@@ -36,8 +36,8 @@ bool is_out_of_memory(const Error& error) {
 }
 
 std::string name_of(Owner holder) {
-  if (holder == kInTransit) return "in transit";
-  return holder == kKept ? "kept" : fmt::format("participant {}", holder);
+  if (holder == ipc::kInTransit) return "in transit";
+  return holder == ipc::kKept ? "kept" : fmt::format("participant {}", holder);
 }
 
 std::shared_ptr<Membership> checked(std::shared_ptr<Membership> membership) {
@@ -105,10 +105,10 @@ MemoryState::~MemoryState() {
 Block MemoryState::allocate(const Place& place, std::uint64_t bytes) {
   static_cast<void>(membership_->require_self());
   require(bytes > 0, "a block must have at least one byte");
-  if (bytes > kMaxSlabBytes) {
+  if (bytes > ipc::kMaxSlabBytes) {
     throw Error(
         Errc::invalid_argument,
-        fmt::format("a block of {} exceeds the maximum of {}", format_bytes(bytes), format_bytes(kMaxSlabBytes)),
+        fmt::format("a block of {} exceeds the maximum of {}", format_bytes(bytes), format_bytes(ipc::kMaxSlabBytes)),
         "split the data into several blocks");
   }
   release_retired(Deadline::after({}));
@@ -251,7 +251,7 @@ Block MemoryState::open(Lease&& lease) {
   static_cast<void>(membership_->require_self());
   release_retired(Deadline::after({}));
   require(lease.is_open(), "cannot open an empty lease", "open a lease that came with a message, once");
-  require(OpenLedger::is_of(lease, *membership_), "cannot open a lease of another session",
+  require(ipc::OpenLedger::is_of(lease, *membership_), "cannot open a lease of another session",
           "open it with a Memory of that session");
   const auto slab = slab_of(lease);
   const MutexLock lock(table_.mutex);
@@ -279,7 +279,7 @@ std::shared_ptr<MappedSlab> MemoryState::slab_of(const Lease& lease) {
     unclaimed->check_maker();
     return unclaimed;
   }
-  return MappedSlab::open(OpenLedger::open(membership_, handle));
+  return MappedSlab::open(ipc::OpenLedger::open(membership_, handle));
 }
 
 // If two threads have mapped the same slab, the first mapping is used from now on.
@@ -441,4 +441,4 @@ std::vector<SlabUsage> MemoryState::usage() const {
   return all;
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

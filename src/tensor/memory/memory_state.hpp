@@ -17,7 +17,7 @@
 #include "tensor/memory/retired_blocks.hpp"
 #include "tensor/memory/slab_table.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 /// The work behind Memory and Block: maps slabs, allocates in them, and counts what this process claims. Safe for all
 /// threads. Nothing that may take long happens under the table's mutex: slabs are made, mapped, unmapped and asked
@@ -90,4 +90,4 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   BackoffPoller quick_poller_;  // for what other processes may wait for
 };
 
-}  // namespace drover
+}  // namespace drover::tensor

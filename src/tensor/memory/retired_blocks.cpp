@@ -6,7 +6,7 @@
 
 #include "drover/base/log.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 void wait_for_end(const WorkTicket& use, Deadline deadline) noexcept {
@@ -99,4 +99,4 @@ void RetiredBlocks::put_back(std::vector<RetiredBlock> blocks) {
   count_ = blocks_.size();
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -14,7 +14,7 @@
 #include "tensor/memory/device_work.hpp"
 #include "tensor/memory/mapped_slab.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 /// A block that this process has released, but that submitted work still uses.
 struct RetiredBlock {
@@ -64,4 +64,4 @@ class RetiredBlocks {
   std::atomic<std::size_t> count_{0};
 };
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -7,7 +7,7 @@
 #include "drover/base/error.hpp"
 #include "drover/device/backend.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 // The first mark is 0 for host memory, otherwise 1 + the backend's number, plus this bit for a handle. The others are
@@ -31,7 +31,7 @@ void require_device(const Place& place) {
               "`drover devices` lists them");
 }
 
-SlabMarks marks_for(const Place& place, SlabForm form) {
+ipc::SlabMarks marks_for(const Place& place, SlabForm form) {
   if (!place.is_device) return {};
   const auto& devices = backend_of(place.backend).devices();
   const auto words = std::bit_cast<UuidWords>(devices.at(static_cast<std::size_t>(place.index)).uuid);
@@ -39,7 +39,7 @@ SlabMarks marks_for(const Place& place, SlabForm form) {
   return {form == SlabForm::handle ? first | kHandleBit : first, words.high, words.low};
 }
 
-Place place_from(const SlabMarks& marks) {
+Place place_from(const ipc::SlabMarks& marks) {
   if (marks[0] == 0) return Place::cpu();
   const std::uint64_t number = (marks[0] & ~kHandleBit) - 1;
   const auto kind = static_cast<BackendKind>(number);
@@ -51,8 +51,8 @@ Place place_from(const SlabMarks& marks) {
   return Place::device(kind, device_with_uuid(backend_of(kind), uuid));
 }
 
-SlabForm form_from(const SlabMarks& marks) noexcept {
+SlabForm form_from(const ipc::SlabMarks& marks) noexcept {
   return (marks[0] & kHandleBit) != 0 ? SlabForm::handle : SlabForm::memory;
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -6,7 +6,7 @@
 #include "drover/tensor/memory.hpp"
 #include "ipc/ledger/slab_layout.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 /// What the file of a slab is.
 enum class SlabForm : std::uint8_t {
@@ -17,11 +17,11 @@ enum class SlabForm : std::uint8_t {
 /// Throws `Errc::not_found` for a device that this process does not see.
 void require_device(const Place& place);
 /// The marks of a slab at a place.
-[[nodiscard]] SlabMarks marks_for(const Place& place, SlabForm form = SlabForm::memory);
+[[nodiscard]] ipc::SlabMarks marks_for(const Place& place, SlabForm form = SlabForm::memory);
 /// The place of a slab with these marks, with this process's device numbers. Throws `Errc::corrupt` for invalid
 /// marks, `Errc::not_found` if the device is not visible here.
-[[nodiscard]] Place place_from(const SlabMarks& marks);
+[[nodiscard]] Place place_from(const ipc::SlabMarks& marks);
 /// The form of its file.
-[[nodiscard]] SlabForm form_from(const SlabMarks& marks) noexcept;
+[[nodiscard]] SlabForm form_from(const ipc::SlabMarks& marks) noexcept;
 
-}  // namespace drover
+}  // namespace drover::tensor

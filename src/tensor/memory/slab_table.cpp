@@ -1,11 +1,11 @@
 #include "tensor/memory/slab_table.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 // Peers hold a lease before they open a handle, so without leases only handles that are still open remain.
 bool SlabEntry::is_import_unused() const noexcept {
   if (claims > 0 || imported->anchor.use_count() > 1) return false;
-  return OpenLedger::is_only(*imported->anchor) && (!slab->is_by_handle() || slab->is_alone());
+  return ipc::OpenLedger::is_only(*imported->anchor) && (!slab->is_by_handle() || slab->is_alone());
 }
 
 std::uint64_t SlabTable::claimed_at(const Place& place) const {
@@ -27,4 +27,4 @@ std::vector<SlabEntry> SlabTable::take_if(const std::function<bool(const SlabEnt
   return taken;
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

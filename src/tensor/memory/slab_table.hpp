@@ -15,7 +15,7 @@
 #include "tensor/memory/foreign_memory.hpp"
 #include "tensor/memory/mapped_slab.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 /// Memory of another library that was made a slab.
 struct ImportedMemory {
@@ -52,4 +52,4 @@ struct SlabTable {
       DROVER_REQUIRES(mutex);
 };
 
-}  // namespace drover
+}  // namespace drover::tensor

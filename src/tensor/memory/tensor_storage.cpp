@@ -8,10 +8,10 @@
 #include "drover/base/error.hpp"
 #include "tensor/memory/memory_state.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
-[[noreturn]] void throw_lost(const TimelinePoint& point) {
+[[noreturn]] void throw_lost(const ipc::TimelinePoint& point) {
   throw Error(Errc::peer_lost,
               fmt::format("the contents of a tensor are lost: process {} died, or the session ended, before its work "
                           "on them was done",
@@ -24,7 +24,7 @@ namespace {
 TensorStorage::TensorStorage(Memory memory, const Place& place, std::uint64_t bytes)
     : memory_(std::move(memory)), block_(memory_.state_->allocate(place, std::max<std::uint64_t>(bytes, 1))) {}
 
-TensorStorage::TensorStorage(Memory memory, Lease&& lease, std::vector<TimelinePoint> origins)
+TensorStorage::TensorStorage(Memory memory, Lease&& lease, std::vector<ipc::TimelinePoint> origins)
     : memory_(std::move(memory)), block_(memory_.state_->open(std::move(lease))), origins_(std::move(origins)) {}
 
 TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const KeptBytes& kept)
@@ -32,8 +32,8 @@ TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const 
 
 // Rejects points that were never submitted: senders submit the work before the message, and a stream must not wait
 // forever.
-void TensorStorage::check(const Memory& memory, const Lease& lease, std::span<const TimelinePoint> points) {
-  require(OpenLedger::is_of(lease, *memory.state_->membership()), "cannot unpack a tensor of another session",
+void TensorStorage::check(const Memory& memory, const Lease& lease, std::span<const ipc::TimelinePoint> points) {
+  require(ipc::OpenLedger::is_of(lease, *memory.state_->membership()), "cannot unpack a tensor of another session",
           "unpack it with a Memory of the session whose queue it came from");
   if (points.empty()) return;
   const auto timelines = memory.state_->works().timelines();
@@ -42,7 +42,7 @@ void TensorStorage::check(const Memory& memory, const Lease& lease, std::span<co
       throw Error(Errc::corrupt, "a tensor waits for work that was never submitted",
                   "use the same version of drover in all processes of a session");
     }
-    if (timelines->state_of(point) == PointState::lost) throw_lost(point);
+    if (timelines->state_of(point) == ipc::PointState::lost) throw_lost(point);
   }
 }
 
@@ -70,13 +70,13 @@ std::vector<WorkTicket> TensorStorage::uses() {
 }
 
 // Drops points that are reached, but never those that are lost.
-std::vector<TimelinePoint> TensorStorage::origins() {
+std::vector<ipc::TimelinePoint> TensorStorage::origins() {
   const MutexLock lock(mutex_);
   if (origins_.empty()) return {};
   const auto timelines = memory_.state_->works().timelines();
-  std::erase_if(origins_, [&](const auto& point) { return timelines->state_of(point) == PointState::reached; });
+  std::erase_if(origins_, [&](const auto& point) { return timelines->state_of(point) == ipc::PointState::reached; });
   for (const auto& point : origins_) {
-    if (timelines->state_of(point) == PointState::lost) throw_lost(point);
+    if (timelines->state_of(point) == ipc::PointState::lost) throw_lost(point);
   }
   return origins_;
 }
@@ -120,7 +120,7 @@ void TensorStorage::hold(std::shared_ptr<void> keep_alive) {
 // Copies lost points too, instead of throwing after work was submitted.
 void TensorStorage::derive_from(TensorStorage& source) {
   if (&source == this || memory_.state_->membership() != source.memory_.state_->membership()) return;
-  std::vector<TimelinePoint> theirs;
+  std::vector<ipc::TimelinePoint> theirs;
   {
     const MutexLock lock(source.mutex_);
     theirs = source.origins_;
@@ -152,8 +152,8 @@ bool TensorStorage::is_ready() {
   return origins().empty();
 }
 
-std::vector<TimelinePoint> TensorStorage::points(std::size_t most) {
-  std::vector<TimelinePoint> points = origins();
+std::vector<ipc::TimelinePoint> TensorStorage::points(std::size_t most) {
+  std::vector<ipc::TimelinePoint> points = origins();
   bool can_wait_elsewhere = true;
   for (const auto& use : uses()) {
     if (use.work->has_timeline_in(*memory_.state_->membership())) {
@@ -167,4 +167,4 @@ std::vector<TimelinePoint> TensorStorage::points(std::size_t most) {
   return {};
 }
 
-}  // namespace drover
+}  // namespace drover::tensor

@@ -12,7 +12,7 @@
 #include "tensor/memory/device_work.hpp"
 #include "tensor/memory/foreign_memory.hpp"
 
-namespace drover {
+namespace drover::tensor {
 
 class MemoryState;
 
@@ -24,12 +24,12 @@ class TensorStorage {
   /// New memory.
   TensorStorage(Memory memory, const Place& place, std::uint64_t bytes);
   /// Memory that came in a message, ready at these points.
-  TensorStorage(Memory memory, Lease&& lease, std::vector<TimelinePoint> origins);
+  TensorStorage(Memory memory, Lease&& lease, std::vector<ipc::TimelinePoint> origins);
   /// Memory of another library; see MemoryState::import_memory.
   TensorStorage(Memory memory, const ForeignMemory& foreign, const KeptBytes& kept);
   /// Throws `Errc::invalid_argument` if a lease from a message belongs to another session, `Errc::corrupt` if its
   /// points are invalid, `Errc::peer_lost` if one is lost.
-  static void check(const Memory& memory, const Lease& lease, std::span<const TimelinePoint> points);
+  static void check(const Memory& memory, const Lease& lease, std::span<const ipc::TimelinePoint> points);
   ~TensorStorage();
   TensorStorage(const TensorStorage&) = delete;
   TensorStorage& operator=(const TensorStorage&) = delete;
@@ -64,17 +64,17 @@ class TensorStorage {
   [[nodiscard]] bool is_ready() DROVER_EXCLUDES(mutex_);
   /// The points at which the contents are complete, for other processes. Waits, and returns none, if there are more
   /// than `most`. Throws as `wait`.
-  [[nodiscard]] std::vector<TimelinePoint> points(std::size_t most) DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<ipc::TimelinePoint> points(std::size_t most) DROVER_EXCLUDES(mutex_);
 
  private:
   [[nodiscard]] std::vector<WorkTicket> uses() DROVER_EXCLUDES(mutex_);
-  [[nodiscard]] std::vector<TimelinePoint> origins() DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<ipc::TimelinePoint> origins() DROVER_EXCLUDES(mutex_);
 
   const Memory memory_;
   Block block_;
   mutable Mutex mutex_;
-  std::vector<TimelinePoint> origins_ DROVER_GUARDED_BY(mutex_);  // of other processes, not known to be reached
-  std::vector<WorkTicket> uses_ DROVER_GUARDED_BY(mutex_);        // the latest ticket of each work
+  std::vector<ipc::TimelinePoint> origins_ DROVER_GUARDED_BY(mutex_);  // of other processes, not known to be reached
+  std::vector<WorkTicket> uses_ DROVER_GUARDED_BY(mutex_);             // the latest ticket of each work
 };
 
-}  // namespace drover
+}  // namespace drover::tensor

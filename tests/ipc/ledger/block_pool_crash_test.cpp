@@ -16,7 +16,7 @@
 #include "ipc/ledger/pool_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::audit;
@@ -339,4 +339,4 @@ TEST_F(BlockPoolRecoveryTest, the_part_before_a_corrupt_word_stays_usable) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

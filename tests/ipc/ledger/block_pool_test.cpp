@@ -14,7 +14,7 @@
 #include "ipc/ledger/pool_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::audit;
@@ -345,4 +345,4 @@ TEST(BlockPool, a_wait_for_the_lock_ends_when_the_session_is_over) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -12,7 +12,7 @@
 
 #include "ipc/ledger/pool_support.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::audit;
@@ -235,4 +235,4 @@ TEST_P(SpoiledPool, reports_errors_and_does_nothing_worse) {
 INSTANTIATE_TEST_SUITE_P(BlockPool, SpoiledPool, ::testing::Range(1U, 9U));
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

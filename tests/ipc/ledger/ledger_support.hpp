@@ -15,29 +15,29 @@
 namespace drover::test {
 
 /// A ledger of that many chunks and leases.
-constexpr LedgerGeometry ledger_of(std::uint32_t chunk_number, std::uint32_t leases) {
+constexpr ipc::LedgerGeometry ledger_of(std::uint32_t chunk_number, std::uint32_t leases) {
   return {.pool = chunks(chunk_number), .leases = leases};
 }
 
 /// The state of a ledger.
 class LedgerMemory : public PrivateState {
  public:
-  explicit LedgerMemory(const LedgerGeometry& geometry)
-      : PrivateState(ledger_state_bytes(geometry)), geometry_(geometry) {
-    format_ledger(data(), geometry);
+  explicit LedgerMemory(const ipc::LedgerGeometry& geometry)
+      : PrivateState(ipc::ledger_state_bytes(geometry)), geometry_(geometry) {
+    ipc::format_ledger(data(), geometry);
   }
-  [[nodiscard]] SlabLedger ledger() { return {data(), geometry_}; }
-  [[nodiscard]] LedgerView view() { return {data(), geometry_}; }
+  [[nodiscard]] ipc::SlabLedger ledger() { return {data(), geometry_}; }
+  [[nodiscard]] ipc::LedgerView view() { return {data(), geometry_}; }
 
  private:
-  LedgerGeometry geometry_;
+  ipc::LedgerGeometry geometry_;
 };
 
 /// The leases of a holder, by cell.
-inline std::map<std::uint32_t, LeaseState> leases_of(const LedgerView& view, Owner holder) {
-  std::map<std::uint32_t, LeaseState> leases;
+inline std::map<std::uint32_t, ipc::LeaseState> leases_of(const ipc::LedgerView& view, Owner holder) {
+  std::map<std::uint32_t, ipc::LeaseState> leases;
   for (std::uint32_t index = 0; index < view.capacity; ++index) {
-    const LeaseState lease = decode_lease(view.cells[index].word.load());
+    const ipc::LeaseState lease = ipc::decode_lease(view.cells[index].word.load());
     if (lease.is_used && lease.holder == holder) leases[index] = lease;
   }
   return leases;
@@ -47,14 +47,14 @@ inline std::map<std::uint32_t, LeaseState> leases_of(const LedgerView& view, Own
 /// blocks. Empty if so.
 class LedgerAudit {
  public:
-  explicit LedgerAudit(const LedgerView& view) : view_(view), problems_(audit(view.pool)) {}
+  explicit LedgerAudit(const ipc::LedgerView& view) : view_(view), problems_(audit(view.pool)) {}
 
   [[nodiscard]] std::string run() {
     count_leases();
     check_blocks();
     check_free_cells();
     expect(view_.header.used == used_, "leases are counted wrongly");
-    expect(view_.header.orphans == kNoLink, "orphans wait");
+    expect(view_.header.orphans == ipc::kNoLink, "orphans wait");
     return std::move(problems_);
   }
 
@@ -65,7 +65,7 @@ class LedgerAudit {
 
   void count_leases() {
     for (std::uint32_t index = 0; index < view_.capacity; ++index) {
-      const LeaseState lease = decode_lease(view_.cells[index].word.load());
+      const ipc::LeaseState lease = ipc::decode_lease(view_.cells[index].word.load());
       if (!lease.is_used) continue;
       ++used_;
       ++on_block_[lease.chunk];
@@ -77,7 +77,7 @@ class LedgerAudit {
   void check_blocks() {
     for (const auto& [chunk, extent] : tiling_of(view_.pool)) {
       if (!extent.is_used) continue;
-      expect(extent.owner == kSlabItself, fmt::format("block {} has an owner", chunk));
+      expect(extent.owner == ipc::kSlabItself, fmt::format("block {} has an owner", chunk));
       expect(on_block_.contains(chunk), fmt::format("block {} has no lease", chunk));
       expect(view_.pool.cells[chunk].leases == on_block_[chunk],
              fmt::format("the leases of {} are counted wrongly", chunk));
@@ -88,26 +88,26 @@ class LedgerAudit {
 
   void check_free_cells() {
     std::set<std::uint32_t> listed;
-    for (Link link = view_.header.free; link != kNoLink; link = view_.cells[link - 1].next) {
+    for (ipc::Link link = view_.header.free; link != ipc::kNoLink; link = view_.cells[link - 1].next) {
       if (link > view_.capacity || !listed.insert(link - 1).second) return expect(false, "the stack has a bad link");
     }
     std::set<std::uint32_t> free;
     for (std::uint32_t index = 0; index < view_.header.fresh; ++index) {
-      if (!decode_lease(view_.cells[index].word.load()).is_used) free.insert(index);
+      if (!ipc::decode_lease(view_.cells[index].word.load()).is_used) free.insert(index);
     }
     expect(free == listed, "the stack holds other cells than the free ones");
   }
 
-  LedgerView view_;
+  ipc::LedgerView view_;
   std::string problems_;
   std::map<std::uint32_t, std::uint32_t> on_block_;
   std::uint32_t used_ = 0;
 };
 
 /// Empty if the ledger is consistent and not in use.
-[[nodiscard]] inline std::string audit(const LedgerView& view) { return LedgerAudit(view).run(); }
+[[nodiscard]] inline std::string audit(const ipc::LedgerView& view) { return LedgerAudit(view).run(); }
 
 /// A predicate for `recover`: no message refers to any lease.
-inline bool never_sent(LeaseRef) { return false; }
+inline bool never_sent(ipc::LeaseRef) { return false; }
 
 }  // namespace drover::test

@@ -24,7 +24,7 @@ namespace drover::test {
 inline constexpr std::uint32_t kChunk = 1024;  ///< bytes per chunk in all these pools
 
 /// A pool of that many chunks.
-constexpr PoolGeometry chunks(std::uint32_t number) {
+constexpr ipc::PoolGeometry chunks(std::uint32_t number) {
   return {.bytes = std::uint64_t{number} * kChunk, .chunk_bytes = kChunk};
 }
 
@@ -47,15 +47,15 @@ class PoolMember final : public Membership {
 /// A state in this process's memory instead of shared memory; copies are pictures of a moment.
 class PrivateState {
  public:
-  explicit PrivateState(std::size_t size) : lines_(size / kCacheLine) {}
+  explicit PrivateState(std::size_t size) : lines_(size / ipc::kCacheLine) {}
   [[nodiscard]] std::byte* data() noexcept { return lines_.front().bytes.data(); }
-  [[nodiscard]] std::size_t size() const noexcept { return lines_.size() * kCacheLine; }
+  [[nodiscard]] std::size_t size() const noexcept { return lines_.size() * ipc::kCacheLine; }
   /// What the words hold now.
   [[nodiscard]] std::string bytes() { return {reinterpret_cast<const char*>(data()), size()}; }
 
  private:
-  struct alignas(kCacheLine) Line {
-    std::array<std::byte, kCacheLine> bytes{};
+  struct alignas(ipc::kCacheLine) Line {
+    std::array<std::byte, ipc::kCacheLine> bytes{};
   };
   std::vector<Line> lines_;
 };
@@ -63,28 +63,29 @@ class PrivateState {
 /// The state of a pool.
 class PoolMemory : public PrivateState {
  public:
-  explicit PoolMemory(const PoolGeometry& geometry) : PrivateState(pool_state_bytes(geometry)), geometry_(geometry) {
-    format_pool(data(), geometry);
+  explicit PoolMemory(const ipc::PoolGeometry& geometry)
+      : PrivateState(ipc::pool_state_bytes(geometry)), geometry_(geometry) {
+    ipc::format_pool(data(), geometry);
   }
-  [[nodiscard]] const PoolGeometry& geometry() const noexcept { return geometry_; }
-  [[nodiscard]] BlockPool pool() { return {data(), geometry_}; }
-  [[nodiscard]] PoolView view() { return {data(), chunk_count(geometry_)}; }
+  [[nodiscard]] const ipc::PoolGeometry& geometry() const noexcept { return geometry_; }
+  [[nodiscard]] ipc::BlockPool pool() { return {data(), geometry_}; }
+  [[nodiscard]] ipc::PoolView view() { return {data(), ipc::chunk_count(geometry_)}; }
 
  private:
-  PoolGeometry geometry_;
+  ipc::PoolGeometry geometry_;
 };
 
 /// One step of a walk over the tiling.
 struct PlacedExtent {
   std::uint32_t chunk = 0;
-  Extent extent;
+  ipc::Extent extent;
 };
 
 /// The tiling; its last element has length 0 where it breaks off.
-inline std::vector<PlacedExtent> tiling_of(const PoolView& view) {
+inline std::vector<PlacedExtent> tiling_of(const ipc::PoolView& view) {
   std::vector<PlacedExtent> tiling;
   for (std::uint32_t chunk = 0; chunk < view.chunks;) {
-    const PlacedExtent placed{.chunk = chunk, .extent = decode_extent(view.cells[chunk].word.load())};
+    const PlacedExtent placed{.chunk = chunk, .extent = ipc::decode_extent(view.cells[chunk].word.load())};
     const bool is_possible = placed.extent.length > 0 && placed.extent.length <= view.chunks - chunk;
     tiling.push_back(is_possible ? placed : PlacedExtent{.chunk = chunk, .extent = {}});
     if (!is_possible) break;
@@ -96,7 +97,7 @@ inline std::vector<PlacedExtent> tiling_of(const PoolView& view) {
 /// Checks that all derived state agrees with the words. Empty if so.
 class PoolAudit {
  public:
-  explicit PoolAudit(const PoolView& view) : view_(view), tiling_(tiling_of(view)) {}
+  explicit PoolAudit(const ipc::PoolView& view) : view_(view), tiling_(tiling_of(view)) {}
 
   [[nodiscard]] std::string run() {
     check_words();
@@ -115,7 +116,7 @@ class PoolAudit {
     expect(tiling_.back().extent.length != 0, fmt::format("the tiling breaks off at {}", tiling_.back().chunk));
     for (const auto& [chunk, extent] : tiling_) {
       for (std::uint32_t inside = 1; inside < extent.length; ++inside) {
-        expect(!decode_extent(view_.cells[chunk + inside].word.load()).is_used,
+        expect(!ipc::decode_extent(view_.cells[chunk + inside].word.load()).is_used,
                fmt::format("{} is used inside {}", chunk + inside, chunk));
       }
     }
@@ -134,23 +135,23 @@ class PoolAudit {
     }
   }
 
-  void check_list(SizeClass in) {
-    Link before = kNoLink;
-    for (Link link = view_.header.heads[in.row][in.column]; link != kNoLink;) {
+  void check_list(ipc::SizeClass in) {
+    ipc::Link before = ipc::kNoLink;
+    for (ipc::Link link = view_.header.heads[in.row][in.column]; link != ipc::kNoLink;) {
       if (link > view_.chunks || !listed_.insert(link - 1).second) return expect(false, "a list has a bad link");
-      const ChunkCell& cell = view_.cells[link - 1];
-      const Extent extent = decode_extent(cell.word.load());
-      expect(!extent.is_used && class_of(extent.length) == in, fmt::format("{} is in a wrong list", link - 1));
+      const ipc::ChunkCell& cell = view_.cells[link - 1];
+      const ipc::Extent extent = ipc::decode_extent(cell.word.load());
+      expect(!extent.is_used && ipc::class_of(extent.length) == in, fmt::format("{} is in a wrong list", link - 1));
       expect(cell.previous == before, fmt::format("{} has a wrong link back", link - 1));
       before = std::exchange(link, cell.next.load());
     }
     const bool is_marked = (view_.header.columns[in.row] >> in.column & 1U) != 0;
-    expect(is_marked == (before != kNoLink), fmt::format("list {}/{} is marked wrongly", in.row, in.column));
+    expect(is_marked == (before != ipc::kNoLink), fmt::format("list {}/{} is marked wrongly", in.row, in.column));
   }
 
   void check_lists() {
-    for (std::uint32_t row = 0; row < kSizeRows; ++row) {
-      for (std::uint32_t column = 0; column < kSizeColumns; ++column) check_list({.row = row, .column = column});
+    for (std::uint32_t row = 0; row < ipc::kSizeRows; ++row) {
+      for (std::uint32_t column = 0; column < ipc::kSizeColumns; ++column) check_list({.row = row, .column = column});
       const bool is_marked = (view_.header.rows >> row & 1U) != 0;
       expect(is_marked == (view_.header.columns[row] != 0), fmt::format("row {} is marked wrongly", row));
     }
@@ -169,20 +170,20 @@ class PoolAudit {
     }
     expect(view_.header.free_chunks == free_chunks, "free chunks are counted wrongly");
     expect(view_.header.used_blocks == used_blocks, "used blocks are counted wrongly");
-    expect(view_.header.orphans == kNoLink, "orphans wait");
-    expect(holder_of(view_.header.lock) == kNobody, "the lock is held");
+    expect(view_.header.orphans == ipc::kNoLink, "orphans wait");
+    expect(ipc::holder_of(view_.header.lock) == kNobody, "the lock is held");
   }
 
-  PoolView view_;
+  ipc::PoolView view_;
   std::vector<PlacedExtent> tiling_;
   std::set<std::uint32_t> listed_;
   std::string problems_;
 };
 
 /// Empty if the pool is consistent and not in use.
-[[nodiscard]] inline std::string audit(const PoolView& view) { return PoolAudit(view).run(); }
+[[nodiscard]] inline std::string audit(const ipc::PoolView& view) { return PoolAudit(view).run(); }
 
 /// A predicate for `recover`: nothing refers to any block.
-inline bool never_referenced(BlockRef) { return false; }
+inline bool never_referenced(ipc::BlockRef) { return false; }
 
 }  // namespace drover::test

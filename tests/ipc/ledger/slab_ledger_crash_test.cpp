@@ -9,7 +9,7 @@
 #include "ipc/ledger/ledger_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::audit;
@@ -228,4 +228,4 @@ TEST_F(LedgerRecovery, invalid_links_are_reported_as_corrupt) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

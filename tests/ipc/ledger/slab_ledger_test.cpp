@@ -12,7 +12,7 @@
 #include "ipc/ledger/ledger_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::audit;
@@ -270,4 +270,4 @@ TEST(SlabLedgerThreads, share_and_release_at_the_same_time) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -10,7 +10,7 @@
 #include "ipc/ledger/torture_frame.hpp"
 #include "support/peer_group.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::Handover;
@@ -66,4 +66,4 @@ TEST(SlabLedgerTorture, processes_killed_at_random_instants_lose_nothing) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -36,7 +36,8 @@ struct TortureBoard {
   std::array<std::atomic<std::uint64_t>, kTortureChunks> tags;  ///< stands for the data of each chunk
   std::array<std::atomic<std::uint64_t>, kMaxParticipants + 1> progress;
 };
-inline constexpr std::size_t kBoardBytes = (sizeof(TortureBoard) + kCacheLine - 1) / kCacheLine * kCacheLine;
+inline constexpr std::size_t kBoardBytes =
+    (sizeof(TortureBoard) + ipc::kCacheLine - 1) / ipc::kCacheLine * ipc::kCacheLine;
 
 /// A block or lease in flight from one process to another, in one word, as a queue's record refers to it.
 template <class Ref>
@@ -46,10 +47,10 @@ struct Handover {
 
   [[nodiscard]] std::uint64_t pack() const {
     const auto [index, generation] = ref;
-    return encode(Extent{.is_used = true, .length = index, .owner = reader, .generation = generation});
+    return ipc::encode(ipc::Extent{.is_used = true, .length = index, .owner = reader, .generation = generation});
   }
   static Handover unpack(std::uint64_t word) {
-    const Extent extent = decode_extent(word);
+    const ipc::Extent extent = ipc::decode_extent(word);
     return {.ref = {extent.length, extent.generation}, .reader = extent.owner};
   }
 };
@@ -106,7 +107,7 @@ class TortureSite {
 
  private:
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> chunks_of(Ref ref) const {
-    const BlockRange range = subject_.range_of(ref);
+    const ipc::BlockRange range = subject_.range_of(ref);
     return {range.offset / kChunk, range.bytes / kChunk};
   }
 

@@ -13,7 +13,7 @@
 
 #include "ipc/sync/sync_support.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -87,4 +87,4 @@ TEST(LocalOpening, a_fork_while_another_thread_opens_leaves_a_child_that_can_ope
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

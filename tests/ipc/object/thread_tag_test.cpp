@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 TEST(ThreadTag, differs_between_living_threads) {
@@ -37,4 +37,4 @@ TEST(ThreadTag, a_query_does_not_assign_one) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -17,7 +17,7 @@
 #include "support/peer_group.hpp"
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -196,4 +196,4 @@ INSTANTIATE_TEST_SUITE_P(Pipe, PipePeers, ::testing::Values(PeerMode::threads, P
                          [](const auto& mode) { return to_string(mode.param); });
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -11,7 +11,7 @@
 #include "drover/ipc/wait.hpp"
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -153,4 +153,4 @@ TEST(PipeAlone, an_end_in_several_processes_is_gone_with_the_last_of_them) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

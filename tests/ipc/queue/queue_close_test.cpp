@@ -79,7 +79,7 @@ class Ending {
     queue_.close();
     std::vector<std::thread> consumers;
     for (Queue& mine : queues_) consumers.emplace_back([this, &mine] { consume(mine); });
-    const auto& head = layout_for<RingHead>(membership_, queue_.handle());
+    const auto& head = layout_for<ipc::RingHead>(membership_, queue_.handle());
     EXPECT_TRUE(eventually([&] { return has_sleeper(head.record_ready); }));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that the others probably sleep too
     HeldPage::let_go();
@@ -121,7 +121,7 @@ TEST(QueueClose, its_last_record_wakes_all_who_wait_for_the_end) {
     EXPECT_EQ(ending.got(), 1);
     EXPECT_EQ(ending.ended(), 2);
   }
-  EXPECT_LT(fastest, kLongestSleep / 2);
+  EXPECT_LT(fastest, ipc::kLongestSleep / 2);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "support/peer_group.hpp"
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::PeerGroup;
@@ -270,4 +270,4 @@ INSTANTIATE_TEST_SUITE_P(Queue, QueueCrash, ::testing::Values(PeerMode::threads,
                          [](const auto& mode) { return to_string(mode.param); });
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -22,7 +22,7 @@
 #include "support/expect_error.hpp"
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -253,4 +253,4 @@ TEST_F(QueueFailure, an_invalid_record_is_corrupt) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

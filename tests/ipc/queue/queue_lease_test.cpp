@@ -17,7 +17,7 @@
 #include "support/expect_error.hpp"
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::expect_error;
@@ -358,4 +358,4 @@ TEST_F(QueueLease, a_slab_keeps_its_marks) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

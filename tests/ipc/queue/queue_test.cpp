@@ -17,7 +17,7 @@
 #include "support/expect_error.hpp"
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -345,4 +345,4 @@ TEST_F(QueueTest, many_threads_put_and_get_each_message_once) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

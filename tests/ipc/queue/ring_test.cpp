@@ -10,7 +10,7 @@
 #include "ipc/queue/ring.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 constexpr Owner kProducer = 1;
@@ -208,4 +208,4 @@ TEST(Ring, has_record_takes_nothing) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

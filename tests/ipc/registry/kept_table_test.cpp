@@ -20,7 +20,7 @@
 #include "support/expect_error.hpp"
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::expect_error;
@@ -342,4 +342,4 @@ TEST_F(KeptTableTest, membership_without_a_keeper_refuses) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

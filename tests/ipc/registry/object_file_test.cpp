@@ -20,7 +20,7 @@
 #include "support/slab_spec.hpp"
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::slab_spec;
@@ -144,4 +144,4 @@ TEST(ObjectFile, is_given_to_invited_peers_too) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -16,7 +16,7 @@
 #include "support/expect_error.hpp"
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::TestSession;
@@ -176,4 +176,4 @@ TEST(ObjectHandle, text_that_is_not_a_handle_is_refused) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -18,7 +18,7 @@
 #include "ipc/sync/sync_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -297,4 +297,4 @@ TEST(BarrierTorture, a_killed_party_is_always_detected_and_can_be_replaced) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

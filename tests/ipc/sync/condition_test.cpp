@@ -14,7 +14,7 @@
 #include "ipc/sync/sync_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -346,4 +346,4 @@ TEST(ConditionTorture, notifications_to_killed_waiters_are_not_lost) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -12,7 +12,7 @@
 #include "ipc/sync/sync_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -171,4 +171,4 @@ TEST(EventTorture, killed_setters_and_waiters_leave_an_event_that_works) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -17,7 +17,7 @@
 #include "ipc/wake/futex.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -434,4 +434,4 @@ TEST_F(ConditionCrash, a_death_after_the_release_changes_nothing) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -17,7 +17,7 @@
 #include "ipc/wake/cell_lock.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -312,4 +312,4 @@ TEST(LockTorture, killed_holders_and_waiters_break_neither_exclusion_nor_progres
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

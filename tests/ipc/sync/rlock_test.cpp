@@ -13,7 +13,7 @@
 #include "ipc/wake/cell_lock.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -159,4 +159,4 @@ TEST(RLockTorture, killed_holders_and_waiters_break_neither_exclusion_nor_progre
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -15,7 +15,7 @@
 #include "ipc/sync/sync_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -265,4 +265,4 @@ TEST(SemaphoreTorture, permits_of_killed_processes_come_back_and_none_are_invent
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -12,7 +12,7 @@
 #include "ipc/sync/sync_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::expect_error;
@@ -94,4 +94,4 @@ TEST(SharedArray, its_lock_excludes_threads) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -17,7 +17,7 @@
 #include "ipc/sync/sync_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::eventually;
@@ -307,4 +307,4 @@ TEST(SharedArrayCrash, a_holder_that_dies_is_reported_through_the_lock) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -215,10 +215,10 @@ class Victim {
 /// The layout of an object, to see sleepers on it.
 template <class Layout>
 Layout& layout_for(const std::shared_ptr<Membership>& membership, const ObjectHandle& handle) {
-  return *reinterpret_cast<Layout*>(layout_of(membership->open(handle).data));
+  return *reinterpret_cast<Layout*>(ipc::layout_of(membership->open(handle).data));
 }
 
-inline bool has_sleeper(const CellLockLayout& cell) { return (cell.word.load() & 1U) != 0; }
-inline bool has_sleeper(const Bell& bell) { return (bell.word.load() & 1U) != 0; }
+inline bool has_sleeper(const ipc::CellLockLayout& cell) { return (cell.word.load() & 1U) != 0; }
+inline bool has_sleeper(const ipc::Bell& bell) { return (bell.word.load() & 1U) != 0; }
 
 }  // namespace drover::test

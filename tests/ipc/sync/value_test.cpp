@@ -16,7 +16,7 @@
 #include "ipc/sync/value_layout.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::eventually;
@@ -215,4 +215,4 @@ TEST(ValueTorture, killed_writers_leave_an_intact_value_and_block_nobody) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -15,7 +15,7 @@
 #include "support/peer_group.hpp"
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::TestSession;
@@ -205,4 +205,4 @@ TEST_F(Timelines, without_a_keeper_work_of_the_dead_is_lost_and_of_the_living_is
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -22,7 +22,7 @@
 #include "support/expect_error.hpp"
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -232,4 +232,4 @@ TEST(Patience, a_long_spin_ends_on_success_after_its_time_and_at_the_deadline) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -5,7 +5,7 @@
 
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using test::TestSession;
@@ -54,4 +54,4 @@ TEST(CellLock, takes_the_largest_numbers) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -21,7 +21,7 @@
 #include "support/fault_seam.hpp"
 #include "support/test_session.hpp"
 
-namespace drover {
+namespace drover::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -153,4 +153,4 @@ TEST_F(WaitTest, misuse_is_an_error) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::ipc

@@ -7,7 +7,7 @@
 #include "drover/pool/worker_plan.hpp"
 #include "support/backends.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 // Makes the driver open its files before the first test.
@@ -26,4 +26,4 @@ const bool is_listening = [] {
 }();
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

@@ -47,22 +47,22 @@ class FakeSysfs {
 };
 
 TEST(CpuList, is_parsed_as_the_kernel_writes_it) {
-  EXPECT_EQ(parse_cpu_list("0-3,8,10-11\n"), (Cpus{0, 1, 2, 3, 8, 10, 11}));
-  EXPECT_EQ(parse_cpu_list("5"), Cpus{5});
-  EXPECT_EQ(parse_cpu_list("8-9,0-1,1"), (Cpus{0, 1, 8, 9})) << "sorted, each once";
-  EXPECT_EQ(parse_cpu_list("\n"), Cpus{});
-  EXPECT_EQ(parse_cpu_list(""), Cpus{});
+  EXPECT_EQ(pool::parse_cpu_list("0-3,8,10-11\n"), (Cpus{0, 1, 2, 3, 8, 10, 11}));
+  EXPECT_EQ(pool::parse_cpu_list("5"), Cpus{5});
+  EXPECT_EQ(pool::parse_cpu_list("8-9,0-1,1"), (Cpus{0, 1, 8, 9})) << "sorted, each once";
+  EXPECT_EQ(pool::parse_cpu_list("\n"), Cpus{});
+  EXPECT_EQ(pool::parse_cpu_list(""), Cpus{});
 }
 
 TEST(CpuList, of_any_other_form_is_empty) {
   for (const char* const text :
        {"a", "0-", "-3", "3-1", "0,,1", "0,", "0 1", "0-3x", "0-99999999", "70000", "99999999999"}) {
-    EXPECT_EQ(parse_cpu_list(text), Cpus{}) << text;
+    EXPECT_EQ(pool::parse_cpu_list(text), Cpus{}) << text;
   }
 }
 
 TEST(AllowedCpus, are_those_of_the_calling_thread) {
-  const auto before = allowed_cpus();
+  const auto before = pool::allowed_cpus();
   ASSERT_FALSE(before.empty());
   EXPECT_TRUE(std::ranges::is_sorted(before));
   std::thread([&] {
@@ -70,41 +70,41 @@ TEST(AllowedCpus, are_those_of_the_calling_thread) {
     CPU_ZERO(&one);
     CPU_SET(static_cast<std::size_t>(before.back()), &one);
     ASSERT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);
-    EXPECT_EQ(allowed_cpus(), Cpus{before.back()});
+    EXPECT_EQ(pool::allowed_cpus(), Cpus{before.back()});
   }).join();
 }
 
 TEST(AllowedCpus, are_read_with_a_larger_set_if_the_kernel_needs_one) {
-  const auto expected = allowed_cpus();
+  const auto expected = pool::allowed_cpus();
   const FaultSeam fail("sched_getaffinity", EINVAL, {.times = 1});
-  EXPECT_EQ(allowed_cpus(), expected);
+  EXPECT_EQ(pool::allowed_cpus(), expected);
 }
 
 TEST(AllowedCpus, that_cannot_be_read_are_an_error) {
   const FaultSeam fail("sched_getaffinity", EPERM);
-  expect_error(Errc::permission_denied, [] { static_cast<void>(allowed_cpus()); }, {"sched_getaffinity"});
+  expect_error(Errc::permission_denied, [] { static_cast<void>(pool::allowed_cpus()); }, {"sched_getaffinity"});
 }
 
 TEST(Cores, keep_hyperthreads_together) {
   const FakeSysfs sysfs;
   sysfs.core({0, 4}, "0,4");
   sysfs.core({1, 5}, "1,5");
-  EXPECT_EQ(group_by_core({0, 1, 4, 5}, sysfs.path()), (Groups{{0, 4}, {1, 5}}));
-  EXPECT_EQ(group_by_core({1, 4, 5}, sysfs.path()), (Groups{{1, 5}, {4}})) << "only CPUs that may be used";
+  EXPECT_EQ(pool::group_by_core({0, 1, 4, 5}, sysfs.path()), (Groups{{0, 4}, {1, 5}}));
+  EXPECT_EQ(pool::group_by_core({1, 4, 5}, sysfs.path()), (Groups{{1, 5}, {4}})) << "only CPUs that may be used";
 }
 
 TEST(Cores, of_unknown_topology_are_single) {
   const FakeSysfs sysfs;
   sysfs.core({1}, "7-8");  // does not name the CPU itself
   sysfs.core({2}, "words");
-  EXPECT_EQ(group_by_core({0, 1, 2}, sysfs.path()), (Groups{{0}, {1}, {2}}));
+  EXPECT_EQ(pool::group_by_core({0, 1, 2}, sysfs.path()), (Groups{{0}, {1}, {2}}));
 }
 
 TEST(Cores, that_claim_the_same_cpu_do_not_share_it) {
   const FakeSysfs sysfs;
   sysfs.core({0}, "0-1");
   sysfs.core({2}, "1-2");
-  EXPECT_EQ(group_by_core({0, 1, 2}, sysfs.path()), (Groups{{0, 1}, {2}}));
+  EXPECT_EQ(pool::group_by_core({0, 1, 2}, sysfs.path()), (Groups{{0, 1}, {2}}));
 }
 
 TEST(Nodes, have_the_usable_cpus_in_the_order_of_their_numbers) {
@@ -114,20 +114,20 @@ TEST(Nodes, have_the_usable_cpus_in_the_order_of_their_numbers) {
   sysfs.write("devices/system/node/node3/cpulist", "4-5");
   sysfs.write("devices/system/node/has_cpu", "0-1");
   sysfs.write("devices/system/node/nodes/cpulist", "0-7");
-  EXPECT_EQ(group_by_node({1, 2, 6, 7, 8}, sysfs.path()), (Groups{{1, 2}, {6, 7}}));
+  EXPECT_EQ(pool::group_by_node({1, 2, 6, 7, 8}, sysfs.path()), (Groups{{1, 2}, {6, 7}}));
 }
 
 TEST(Nodes, are_one_if_the_kernel_reports_none) {
   const FakeSysfs sysfs;
-  EXPECT_EQ(group_by_node({0, 1}, sysfs.path()), (Groups{{0, 1}}));
+  EXPECT_EQ(pool::group_by_node({0, 1}, sysfs.path()), (Groups{{0, 1}}));
 }
 
 TEST(NearCpus, are_those_beside_the_pci_device) {
   const FakeSysfs sysfs;
   sysfs.write("bus/pci/devices/0000:1b:00.0/local_cpulist", "8-15");
-  EXPECT_EQ(cpus_near("0000:1b:00.0", sysfs.path()), parse_cpu_list("8-15"));
-  EXPECT_EQ(cpus_near("0000:1c:00.0", sysfs.path()), Cpus{});
-  EXPECT_EQ(cpus_near("", sysfs.path()), Cpus{}) << "an emulated device has no place";
+  EXPECT_EQ(pool::cpus_near("0000:1b:00.0", sysfs.path()), pool::parse_cpu_list("8-15"));
+  EXPECT_EQ(pool::cpus_near("0000:1c:00.0", sysfs.path()), Cpus{});
+  EXPECT_EQ(pool::cpus_near("", sysfs.path()), Cpus{}) << "an emulated device has no place";
 }
 
 // ---- CPUs of workers
@@ -148,22 +148,22 @@ class TwoNodes : public testing::Test {
 
   [[nodiscard]] Machine machine(int gpus, const std::string& usable = "0-15") const {
     Machine made;
-    made.cpus = parse_cpu_list(usable);
-    made.cores = group_by_core(made.cpus, sysfs_.path());
-    made.nodes = group_by_node(made.cpus, sysfs_.path());
+    made.cpus = pool::parse_cpu_list(usable);
+    made.cores = pool::group_by_core(made.cpus, sysfs_.path());
+    made.nodes = pool::group_by_node(made.cpus, sysfs_.path());
     for (int gpu = 0; gpu < gpus; ++gpu) {
       MachineDevice device;
       device.info.backend = BackendKind::cuda;
       device.info.index = gpu;
       device.info.uuid.bytes[0] = static_cast<std::uint8_t>(gpu + 1);
-      device.near_cpus = cpus_near(pci(gpu), sysfs_.path());
+      device.near_cpus = pool::cpus_near(pci(gpu), sysfs_.path());
       made.devices.push_back(device);
     }
     return made;
   }
 
   static void expect_share(const WorkerPlan& plan, const std::string& cpus, int threads) {
-    EXPECT_EQ(plan.placement.cpus, parse_cpu_list(cpus)) << plan.name;
+    EXPECT_EQ(plan.placement.cpus, pool::parse_cpu_list(cpus)) << plan.name;
     EXPECT_EQ(plan.threads, threads) << plan.name;
   }
 
@@ -250,7 +250,7 @@ TEST(OneNode, with_few_cores_binds_no_worker) {
 
 TEST(OneNode, with_many_cores_is_split_evenly_between_emulated_devices) {
   Machine machine;
-  machine.cpus = parse_cpu_list("0-9");
+  machine.cpus = pool::parse_cpu_list("0-9");
   for (int index = 0; index < 3; ++index) {
     MachineDevice device;
     device.info.backend = BackendKind::host;
@@ -258,13 +258,13 @@ TEST(OneNode, with_many_cores_is_split_evenly_between_emulated_devices) {
     machine.devices.push_back(device);
   }
   const auto plans = plan_workers({}, machine);
-  EXPECT_EQ(plans[0].placement.cpus, parse_cpu_list("0-2"));
-  EXPECT_EQ(plans[1].placement.cpus, parse_cpu_list("3-5"));
-  EXPECT_EQ(plans[2].placement.cpus, parse_cpu_list("6-9"));
+  EXPECT_EQ(plans[0].placement.cpus, pool::parse_cpu_list("0-2"));
+  EXPECT_EQ(plans[1].placement.cpus, pool::parse_cpu_list("3-5"));
+  EXPECT_EQ(plans[2].placement.cpus, pool::parse_cpu_list("6-9"));
 }
 
 TEST(DeviceUsers, have_the_names_of_their_programs_where_visible) {
-  const auto users = users_of({{.pid = ::getpid(), .bytes = 1024}, {.pid = 5'000'001, .bytes = 0}});
+  const auto users = pool::users_of({{.pid = ::getpid(), .bytes = 1024}, {.pid = 5'000'001, .bytes = 0}});
   ASSERT_EQ(users.size(), 2U);
   EXPECT_EQ(users[0].pid, ::getpid());
   EXPECT_FALSE(users[0].name.empty());
@@ -284,7 +284,7 @@ TEST(LookAtMachine, sees_devices_cpus_and_settings) {
     ASSERT_TRUE(machine.devices[i].memory);
     EXPECT_LE(machine.devices[i].memory->free, machine.devices[i].memory->total);
   }
-  EXPECT_EQ(machine.cpus, allowed_cpus());
+  EXPECT_EQ(machine.cpus, pool::allowed_cpus());
   EXPECT_FALSE(machine.cores.empty());
   EXPECT_FALSE(machine.nodes.empty());
   EXPECT_EQ(machine.set.at("OMP_NUM_THREADS"), "3");
@@ -294,7 +294,7 @@ TEST(LookAtMachine, sees_devices_cpus_and_settings) {
 
 TEST(LookAtMachine, reads_the_given_sysfs) {
   const FakeSysfs sysfs;
-  const auto cpus = allowed_cpus();
+  const auto cpus = pool::allowed_cpus();
   sysfs.write("devices/system/node/node0/cpulist", std::to_string(cpus.front()));
   EXPECT_EQ(look_at_machine(sysfs.path()).nodes, (Groups{{cpus.front()}}));
 }

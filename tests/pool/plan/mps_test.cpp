@@ -65,8 +65,8 @@ class StandIn {
   [[nodiscard]] std::string path() const { return (folder_.path() / "control").string(); }
   [[nodiscard]] std::string text(const char* name) const { return text_of(folder_.path() / name); }
   [[nodiscard]] pid_t pid(const char* name) const { return std::stoi(text(name)); }
-  [[nodiscard]] MpsOptions options() const {
-    MpsOptions options;
+  [[nodiscard]] pool::MpsOptions options() const {
+    pool::MpsOptions options;
     options.control = path();
     return options;
   }
@@ -85,7 +85,7 @@ bool is_gone(pid_t pid) { return ::kill(pid, 0) != 0; }
 
 TEST(Mps, the_daemon_quits_when_its_owner_is_destroyed) {
   const StandIn standin(std::string(kDaemon) + kObeys);
-  auto mps = std::make_unique<Mps>(standin.options());
+  auto mps = std::make_unique<pool::Mps>(standin.options());
   const fs::path folder = mps->folder();
   EXPECT_FALSE(is_gone(standin.pid("daemon")));
   EXPECT_FALSE(is_gone(standin.pid("server")));
@@ -100,7 +100,7 @@ TEST(Mps, the_daemon_quits_when_its_owner_is_destroyed) {
 
 TEST(Mps, the_folder_is_private_to_its_owner) {
   const StandIn standin(std::string(kDaemon) + kObeys);
-  const Mps mps(standin.options());
+  const pool::Mps mps(standin.options());
   struct stat facts{};
   ASSERT_EQ(::stat(mps.folder().c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 0777U, 0700U);
@@ -112,7 +112,7 @@ TEST(Mps, the_daemon_gets_its_gpus_and_workers_its_address) {
   auto options = standin.options();
   options.devices = {"GPU-1", "GPU-2"};
   options.percentage = 30;
-  const Mps mps(options);
+  const pool::Mps mps(options);
   const auto pipe = (mps.folder() / "pipe").string();
   const std::vector<std::pair<std::string, std::string>> expected = {
       {"CUDA_MPS_PIPE_DIRECTORY", pipe},
@@ -130,7 +130,7 @@ TEST(Mps, a_daemon_that_does_not_quit_is_killed_with_its_server) {
   const StandIn standin(kDaemon);
   auto options = standin.options();
   options.grace = std::chrono::milliseconds(300);
-  auto mps = std::make_unique<Mps>(options);
+  auto mps = std::make_unique<pool::Mps>(options);
   const fs::path folder = mps->folder();
   mps.reset();
   wait_until([&] { return is_gone(standin.pid("daemon")) && is_gone(standin.pid("server")); });
@@ -140,15 +140,15 @@ TEST(Mps, a_daemon_that_does_not_quit_is_killed_with_its_server) {
 TEST(Mps, two_daemons_do_not_conflict) {
   const StandIn one(std::string(kDaemon) + kObeys);
   const StandIn two(std::string(kDaemon) + kObeys);
-  const Mps first(one.options());
-  const Mps second(two.options());
+  const pool::Mps first(one.options());
+  const pool::Mps second(two.options());
   EXPECT_NE(first.folder(), second.folder());
   EXPECT_NE(one.pid("daemon"), two.pid("daemon"));
 }
 
 TEST(Mps, a_copy_in_a_forked_child_ends_nothing) {
   const StandIn standin(std::string(kDaemon) + kObeys);
-  auto mps = std::make_unique<Mps>(standin.options());
+  auto mps = std::make_unique<pool::Mps>(standin.options());
   const pid_t child = ::fork();
   if (child == 0) {
     mps.reset();
@@ -168,7 +168,7 @@ TEST(Mps, a_temporary_folder_too_long_for_sockets_is_not_used) {
   fs::create_directory(deep);
   const StandIn standin(std::string(kDaemon) + kObeys);
   const ScopedEnvironment temporary("TMPDIR", deep.string());
-  const Mps mps(standin.options());
+  const pool::Mps mps(standin.options());
   EXPECT_EQ(mps.folder().parent_path(), "/tmp");
 }
 
@@ -178,37 +178,37 @@ TEST(Mps, the_program_is_found_in_path) {
   const ScopedEnvironment path("PATH", "/no/such/folder::" + place.parent_path().string() + ":/usr/bin:/bin");
   auto options = standin.options();
   options.control = "control";
-  const Mps mps(options);
+  const pool::Mps mps(options);
   EXPECT_FALSE(is_gone(standin.pid("daemon")));
 }
 
 TEST(Mps, a_missing_program_is_an_error_with_a_remedy) {
-  MpsOptions options;
+  pool::MpsOptions options;
   for (const char* const name : {"/no/such/control", "no-such-control"}) {
     options.control = name;
-    expect_error(Errc::not_found, [&] { const Mps mps(options); },
+    expect_error(Errc::not_found, [&] { const pool::Mps mps(options); },
                  {std::string("'") + name + "'", "not found", "PATH", "do not set `mps`"});
   }
 }
 
 TEST(Mps, a_conflicting_daemon_is_reported) {
   const StandIn standin("#!/bin/sh\necho 'An instance of this daemon is already running' >&2\nexit 1\n");
-  expect_error(Errc::busy, [&] { const Mps mps(standin.options()); },
+  expect_error(Errc::busy, [&] { const pool::Mps mps(standin.options()); },
                {"exited with status 1", "already running", "echo quit | nvidia-cuda-mps-control"});
 }
 
 TEST(Mps, a_failing_daemon_is_reported_with_its_output) {
   const StandIn standin("#!/bin/sh\necho 'compute mode forbids it'\nexit 3\n");
-  expect_error(Errc::unsupported, [&] { const Mps mps(standin.options()); },
+  expect_error(Errc::unsupported, [&] { const pool::Mps mps(standin.options()); },
                {"exited with status 3", "it printed: compute mode forbids it", "nvidia-smi -q -d COMPUTE"});
   const StandIn silent("#!/bin/sh\nkill -SEGV $$\n");
-  expect_error(Errc::unsupported, [&] { const Mps mps(silent.options()); }, {"before it was ready"});
+  expect_error(Errc::unsupported, [&] { const pool::Mps mps(silent.options()); }, {"before it was ready"});
 }
 
 TEST(Mps, only_the_end_of_a_long_output_is_reported) {
   const StandIn standin("#!/bin/sh\necho first; yes filler | head -n 500; echo last; exit 3\n");
   try {
-    const Mps mps(standin.options());
+    const pool::Mps mps(standin.options());
     ADD_FAILURE() << "the daemon ended";
   } catch (const std::exception& error) {
     const std::string text = error.what();
@@ -223,18 +223,18 @@ TEST(Mps, a_daemon_that_never_becomes_ready_is_killed) {
   options.grace = std::chrono::milliseconds(200);
   // On a slow machine the first patience may end before the first output.
   for (options.patience = std::chrono::milliseconds(100); standin.text("daemon").empty(); options.patience *= 2) {
-    expect_error(Errc::timed_out, [&] { const Mps mps(options); },
+    expect_error(Errc::timed_out, [&] { const pool::Mps mps(options); },
                  {fmt::format("not ready after {} ms", options.patience.count()), "nvidia-smi"});
   }
   options.patience = std::max(options.patience, std::chrono::milliseconds(2000));
-  expect_error(Errc::timed_out, [&] { const Mps mps(options); }, {"it printed: waiting for a GPU"});
+  expect_error(Errc::timed_out, [&] { const pool::Mps mps(options); }, {"it printed: waiting for a GPU"});
   wait_until([&] { return is_gone(standin.pid("daemon")); });
 }
 
 TEST(Mps, failing_to_make_the_folder_is_reported) {
   const StandIn standin(kDaemon);
   const FaultSeam fail("mkdtemp", EACCES);
-  expect_error(Errc::permission_denied, [&] { const Mps mps(standin.options()); }, {"mkdtemp", "drover-mps-"});
+  expect_error(Errc::permission_denied, [&] { const pool::Mps mps(standin.options()); }, {"mkdtemp", "drover-mps-"});
 }
 
 TEST(Mps, a_folder_that_cannot_be_filled_is_removed) {
@@ -242,17 +242,17 @@ TEST(Mps, a_folder_that_cannot_be_filled_is_removed) {
   const TemporaryFolder place;
   const ScopedEnvironment temporary("TMPDIR", place.path().string());
   const FaultSeam fail("mkdir", ENOSPC);
-  EXPECT_THROW(const Mps mps(standin.options()), Error);
+  EXPECT_THROW(const pool::Mps mps(standin.options()), Error);
   EXPECT_TRUE(std::filesystem::is_empty(place.path()));
 }
 
 }  // namespace
 
 DROVER_PEER_BODY(owner_of_a_daemon) {
-  MpsOptions options;
+  pool::MpsOptions options;
   options.control = peer.parameter("control");
   options.grace = std::chrono::milliseconds(500);
-  const Mps mps(options);
+  const pool::Mps mps(options);
   static_cast<void>(peer.channel().send(mps.folder().string(), {}, Deadline::never()));
   peer.reach("owns it");
 }

@@ -15,7 +15,7 @@
 #include "support/expect_error.hpp"
 #include "tensor/memory/memory_support.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using test::expect_error;
@@ -120,4 +120,4 @@ TEST(PoolOnDevices, tasks_go_to_the_device_that_holds_their_tensors) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

@@ -209,16 +209,16 @@ TEST(Exclusive, a_growing_pool_does_not_conflict_with_itself) {
   auto machine = machine_with(2);
   machine.devices[0].users = {{.pid = 7, .name = "worker", .bytes = 3 * kGiB}, {.pid = 8, .bytes = 2 * kGiB}};
   machine.devices[0].memory = MemoryInfo{.total = 16 * kGiB, .free = kGiB};
-  const auto seen = without(machine, {7, 9});
+  const auto seen = pool::without(machine, {7, 9});
   ASSERT_EQ(seen.devices[0].users.size(), 1U);
   EXPECT_EQ(seen.devices[0].users[0].pid, 8);
   EXPECT_EQ(seen.devices[0].memory->free, 4 * kGiB);
   expect_refused(Errc::busy, {.exclusive = true}, seen, {"process 8"});
-  EXPECT_EQ(plan_workers({.exclusive = true}, without(machine, {7, 8})).size(), 2U);
+  EXPECT_EQ(plan_workers({.exclusive = true}, pool::without(machine, {7, 8})).size(), 2U);
   machine.devices[0].memory->free = 15 * kGiB;
-  EXPECT_EQ(without(machine, {7}).devices[0].memory->free, 16 * kGiB) << "never more than there is";
+  EXPECT_EQ(pool::without(machine, {7}).devices[0].memory->free, 16 * kGiB) << "never more than there is";
   machine.devices[0].memory.reset();
-  EXPECT_FALSE(without(machine, {7}).devices[0].memory);
+  EXPECT_FALSE(pool::without(machine, {7}).devices[0].memory);
 }
 
 TEST(ComputeMode, is_respected) {

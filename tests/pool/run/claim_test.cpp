@@ -16,7 +16,7 @@
 
 #include "drover/base/clock.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 const std::atomic<std::uint32_t> no_fence{0};
@@ -210,4 +210,4 @@ class Overtaking {
 TEST(Claim, a_batch_does_not_overtake_one_that_was_taken_back) { Overtaking(20'000).run(); }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

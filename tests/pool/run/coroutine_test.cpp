@@ -12,7 +12,7 @@
 #include "pool/run/future_support.hpp"
 #include "pool/run/pool_support.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using test::expect_throws;
@@ -103,4 +103,4 @@ TEST(Coroutine, it_may_hold_the_last_reference_to_the_awaited_future) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

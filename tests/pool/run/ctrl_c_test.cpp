@@ -15,7 +15,7 @@
 #include "drover/session/worker.hpp"
 #include "pool/run/pool_support.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using namespace std::chrono_literals;
@@ -124,4 +124,4 @@ TEST_F(CtrlC, the_handler_is_removed_with_the_last_pool) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

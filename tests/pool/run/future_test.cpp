@@ -19,7 +19,7 @@
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using detail::CallbackThread;
@@ -306,4 +306,4 @@ TEST(Future, when_all_gathers_results_of_many_threads) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

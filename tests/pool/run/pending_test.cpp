@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using Numbers = std::vector<std::uint64_t>;
@@ -148,4 +148,4 @@ TEST_F(Pending, all_tasks_can_be_taken) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

@@ -20,7 +20,7 @@
 #include "pool/run/pool_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using test::expect_error;
@@ -221,4 +221,4 @@ TEST(PoolNow, this_worker_throws_outside_of_workers) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

@@ -22,7 +22,7 @@
 #include "support/build.hpp"
 #include "support/captured_log.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using namespace std::chrono_literals;
@@ -129,4 +129,4 @@ TEST(PoolTorture, tensors_survive_and_none_leaks) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

@@ -11,7 +11,7 @@
 
 #include "support/redirected.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr std::size_t kWide = 200;
@@ -74,4 +74,4 @@ TEST(ProgressBar, without_a_terminal_it_prints_one_line_at_the_end) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

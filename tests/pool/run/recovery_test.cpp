@@ -24,7 +24,7 @@
 #include "support/expect_error.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using namespace std::chrono_literals;
@@ -385,4 +385,4 @@ TEST_F(PoolRecovery, ending_cancels_what_has_not_begun_and_kills_what_does_not_e
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

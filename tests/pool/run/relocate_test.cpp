@@ -18,7 +18,7 @@
 #include "support/expect_error.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using namespace std::chrono_literals;
@@ -246,4 +246,4 @@ TEST_F(Relocation, a_task_runs_at_home_if_the_other_device_lacks_memory) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

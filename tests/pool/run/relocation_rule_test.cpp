@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr double kMillisecond = 1e6;
@@ -64,4 +64,4 @@ TEST(RelocationRule, a_worker_with_an_emulated_device_sees_all_of_them) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

@@ -13,7 +13,7 @@
 
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using test::expect_error;
@@ -104,4 +104,4 @@ TEST(TaskTable, a_body_reads_all_its_arguments_and_writes_the_result) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

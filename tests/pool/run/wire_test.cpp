@@ -12,7 +12,7 @@
 #include "pool/values/codec_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using test::bytes_of;
@@ -128,4 +128,4 @@ TEST_F(Wire, tensors_without_records_are_corrupt_and_released) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

@@ -14,7 +14,7 @@
 #include "pool/values/codec_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using test::bytes_of;
@@ -120,4 +120,4 @@ TEST(CodecBroken, a_false_count_takes_no_memory) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

@@ -13,7 +13,7 @@
 #include "pool/values/codec_support.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using test::expect_error;
@@ -155,4 +155,4 @@ TEST(CodecStruct, tensors_in_fields_arrive) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

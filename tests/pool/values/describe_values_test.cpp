@@ -10,7 +10,7 @@
 #include "drover/pool/codec.hpp"
 #include "pool/values/codec_support.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using test::bytes_of;
@@ -79,4 +79,4 @@ TEST(DescribeValues, corrupt_bytes_are_shown_as_broken) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

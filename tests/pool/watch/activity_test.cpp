@@ -24,7 +24,7 @@
 #include "support/test_session.hpp"
 #include "support/waiting_child.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using test::comes_true;
@@ -131,4 +131,4 @@ TEST_F(Activity, of_devices) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

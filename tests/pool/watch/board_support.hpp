@@ -21,7 +21,7 @@ inline std::uint64_t moment_before(std::chrono::nanoseconds ago) {
 }
 
 template <std::size_t Bytes>
-void set_text(BoardText<Bytes>& text, std::string_view value) {
+void set_text(pool::BoardText<Bytes>& text, std::string_view value) {
   text.fill('\0');
   std::memcpy(text.data(), value.data(), std::min(value.size(), Bytes));
 }
@@ -30,8 +30,9 @@ void set_text(BoardText<Bytes>& text, std::string_view value) {
 class TestBoard {
  public:
   TestBoard()
-      : file_(make_memory_file(kBoardFileName, sizeof(Board))), memory_(Mapping::shared(file_, sizeof(Board))) {
-    auto* const board = new (memory_.data()) Board;
+      : file_(make_memory_file(pool::kBoardFileName, sizeof(pool::Board))),
+        memory_(Mapping::shared(file_, sizeof(pool::Board))) {
+    auto* const board = new (memory_.data()) pool::Board;
     board->application = static_cast<std::uint32_t>(::getpid());
     board->started = moment_before(std::chrono::minutes(5));
     set_text(board->pool, "train");
@@ -39,14 +40,14 @@ class TestBoard {
     board->task_names = 1;
   }
   /// Maps an existing board.
-  explicit TestBoard(Fd file) : file_(std::move(file)), memory_(Mapping::shared(file_, sizeof(Board))) {}
+  explicit TestBoard(Fd file) : file_(std::move(file)), memory_(Mapping::shared(file_, sizeof(pool::Board))) {}
 
-  [[nodiscard]] Board& operator*() const noexcept { return *reinterpret_cast<Board*>(memory_.data()); }
-  [[nodiscard]] Board* operator->() const noexcept { return &**this; }
+  [[nodiscard]] pool::Board& operator*() const noexcept { return *reinterpret_cast<pool::Board*>(memory_.data()); }
+  [[nodiscard]] pool::Board* operator->() const noexcept { return &**this; }
   [[nodiscard]] const Fd& file() const noexcept { return file_; }
 
   /// Adds a worker that entered its state long ago.
-  BoardWorker& add_worker(pid_t pid, WorkerState state) const {
+  pool::BoardWorker& add_worker(pid_t pid, WorkerState state) const {
     auto& worker = (*this)->workers.at((*this)->worker_slots++);
     worker.pid = static_cast<std::uint32_t>(pid);
     worker.state = state;

@@ -11,7 +11,7 @@
 
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using test::expect_error;
@@ -73,4 +73,4 @@ TEST(Board, its_clock_is_monotonic) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

@@ -6,7 +6,7 @@
 
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 constexpr const char* kLog =
@@ -59,4 +59,4 @@ TEST(GpuFaults, faults_of_programs_do_not_condemn_the_gpu) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

@@ -10,7 +10,7 @@
 #include "base/activity.hpp"
 #include "pool/watch/board_support.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using namespace std::chrono_literals;
@@ -140,4 +140,4 @@ TEST(ReadBoard, states_have_names) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

@@ -22,7 +22,7 @@
 #include "support/peer_group.hpp"
 #include "support/waiting_child.hpp"
 
-namespace drover {
+namespace drover::pool {
 
 // Not in an unnamed namespace and not inlined, because the tests search for their names.
 __attribute__((noinline)) void wait_at_a_known_place(const std::atomic<bool>& is_over) {
@@ -139,8 +139,8 @@ TEST_F(StackSampler, a_waiting_worker_shows_its_stack) {
   EXPECT_TRUE(test::comes_true([&] {  // the thread may not have reached it yet
     const auto sample = this->sample(soon());
     EXPECT_EQ(sample.problem, "");
-    lines = Symbolizer(group_.pid(0)).describe_stack(sample.addresses);
-    return has_frame(lines, "drover::wait_at_a_known_place(...)");
+    lines = process::Symbolizer(group_.pid(0)).describe_stack(sample.addresses);
+    return has_frame(lines, "drover::pool::wait_at_a_known_place(...)");
   })) << joined(lines);
   EXPECT_TRUE(has_frame(lines, "main")) << joined(lines);
   EXPECT_FALSE(has_frame(lines, "drover_answer_stack")) << joined(lines);
@@ -269,8 +269,8 @@ TEST(StackSamplerAlone, a_computing_thread_of_this_process_is_sampled) {
   ASSERT_TRUE(test::comes_true([&] { return tid != 0; }));
   ASSERT_TRUE(test::comes_true([&] {
     const auto sample = sample_stack(::getpid(), tid, slot, soon());
-    const auto lines = Symbolizer(::getpid()).describe_stack(sample.addresses);
-    return has_frame(lines, "drover::spin_at_a_known_place(...)");
+    const auto lines = process::Symbolizer(::getpid()).describe_stack(sample.addresses);
+    return has_frame(lines, "drover::pool::spin_at_a_known_place(...)");
   }));
   EXPECT_EQ(slot.stack_thread.load(), static_cast<std::uint32_t>(tid));
   is_over = true;
@@ -297,4 +297,4 @@ TEST(StackSamplerAlone, failing_to_install_the_handler_is_an_error) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

@@ -11,7 +11,7 @@
 #include "support/temporary_folder.hpp"
 #include "support/waiting_child.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using namespace std::chrono_literals;
@@ -141,4 +141,4 @@ TEST(StallReport, old_faults_are_not_blamed) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

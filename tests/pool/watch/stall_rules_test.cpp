@@ -8,7 +8,7 @@
 
 #include "pool/watch/stall_support.hpp"
 
-namespace drover {
+namespace drover::pool {
 namespace {
 
 using test::gpu;
@@ -264,4 +264,4 @@ TEST(StallRules, idle_workers_with_pending_tasks_are_a_bug) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::pool

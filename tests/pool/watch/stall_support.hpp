@@ -10,15 +10,15 @@
 namespace drover::test {
 
 /// A process of one sleeping thread.
-inline ProcessFacts process_facts(pid_t pid, char state = 'S') {
-  ProcessFacts facts;
+inline process::ProcessFacts process_facts(pid_t pid, char state = 'S') {
+  process::ProcessFacts facts;
   facts.pid = pid;
   facts.parent = 1;
   facts.state = state;
   facts.command = "train --all";
   facts.executable = "/usr/bin/train";
   facts.thread_count = 1;
-  ThreadFacts thread;
+  process::ThreadFacts thread;
   thread.tid = pid;
   thread.name = "train";
   thread.state = state;
@@ -29,8 +29,8 @@ inline ProcessFacts process_facts(pid_t pid, char state = 'S') {
 }
 
 /// A worker that runs task 118 for two minutes.
-inline WorkerFacts worker_facts(std::size_t slot = 0, WorkerState state = WorkerState::running) {
-  WorkerFacts facts;
+inline pool::WorkerFacts worker_facts(std::size_t slot = 0, WorkerState state = WorkerState::running) {
+  pool::WorkerFacts facts;
   facts.worker.slot = slot;
   facts.worker.name = "worker-" + std::to_string(slot);
   facts.worker.pid = static_cast<pid_t>(5000 + slot);
@@ -47,7 +47,7 @@ inline WorkerFacts worker_facts(std::size_t slot = 0, WorkerState state = Worker
 }
 
 /// A worker in a call.
-inline WorkerFacts worker_inside(std::string name, WorkerState state = WorkerState::running) {
+inline pool::WorkerFacts worker_inside(std::string name, WorkerState state = WorkerState::running) {
   auto facts = worker_facts(0, state);
   facts.worker.inside = std::move(name);
   facts.worker.inside_since = std::chrono::seconds(90);
@@ -56,8 +56,8 @@ inline WorkerFacts worker_inside(std::string name, WorkerState state = WorkerSta
 
 /// A pool with these workers, whose application sleeps.
 template <class... Workers>
-StallFacts stall_facts(Workers... workers) {
-  StallFacts facts;
+pool::StallFacts stall_facts(Workers... workers) {
+  pool::StallFacts facts;
   facts.board.pool = "train";
   facts.board.application = 4000;
   facts.board.age = std::chrono::minutes(5);

@@ -12,7 +12,7 @@
 #include "support/temporary_folder.hpp"
 #include "support/waiting_child.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 using namespace std::chrono_literals;
@@ -86,4 +86,4 @@ TEST(ForeignStacks, tool_is_found_in_the_folders_of_a_path) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

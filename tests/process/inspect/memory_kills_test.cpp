@@ -9,7 +9,7 @@
 
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 using detail::MemoryKills;
@@ -104,4 +104,4 @@ TEST(MemoryKills, killed_child_has_the_reason) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

@@ -12,7 +12,7 @@
 #include "support/fault_seam.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 using test::TemporaryFolder;
@@ -74,4 +74,4 @@ TEST(ProcFiles, numbers_lead) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

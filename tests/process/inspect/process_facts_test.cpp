@@ -17,7 +17,7 @@
 #include "support/temporary_folder.hpp"
 #include "support/waiting_child.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 using test::await_end;
@@ -256,4 +256,4 @@ TEST(ProcessFacts, states_and_calls_have_names) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

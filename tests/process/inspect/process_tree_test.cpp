@@ -28,7 +28,7 @@
 #include "support/fault_seam.hpp"
 #include "support/peer_group.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 using namespace std::chrono_literals;
@@ -370,4 +370,4 @@ TEST(KillTree, failed_scan_is_not_an_empty_one) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

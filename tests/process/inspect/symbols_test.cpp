@@ -14,7 +14,7 @@
 #include "drover/process/child_process.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::process {
 
 // In no unnamed namespace, and not inlined, since the test looks up its name.
 __attribute__((noinline)) int function_to_be_found(int value) {
@@ -88,7 +88,7 @@ TEST(Symbols, function_of_this_program_is_named) {
   Symbolizer symbolizer(::getpid());
   const auto address = reinterpret_cast<std::uint64_t>(&function_to_be_found);
   const auto text = symbolizer.describe(address + 2);
-  EXPECT_NE(text.find("drover::function_to_be_found(...) + 0x2 in "), std::string::npos) << text;
+  EXPECT_NE(text.find("drover::process::function_to_be_found(...) + 0x2 in "), std::string::npos) << text;
   EXPECT_NE(text.find("process_test"), std::string::npos) << text;
 }
 
@@ -236,4 +236,4 @@ TEST(Symbols, only_the_first_table_of_a_file_is_read) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

@@ -20,7 +20,7 @@
 #include "support/fault_seam.hpp"
 #include "support/peer_group.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 using namespace std::chrono_literals;
@@ -217,4 +217,4 @@ TEST(ChildProcess, forked_child_owns_nothing) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

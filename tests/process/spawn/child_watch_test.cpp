@@ -36,7 +36,7 @@
 #include "support/peer_group.hpp"
 #include "support/redirected.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 using namespace std::chrono_literals;
@@ -350,4 +350,4 @@ TEST(ChildWatch, what_has_the_number_of_a_closed_stream_gets_no_lines) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

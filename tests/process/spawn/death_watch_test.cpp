@@ -22,7 +22,7 @@
 #include "process/inspect/process_table.hpp"
 #include "support/peer_group.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 using namespace std::chrono_literals;
@@ -136,4 +136,4 @@ TEST_F(DeathWatchTest, events_of_a_foreign_file_with_its_number_are_not_believed
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 TEST(ExitStatus, success_is_status_zero_alone) {
@@ -62,4 +62,4 @@ TEST(ExitStatus, unknown_end_is_neither_a_status_nor_a_signal) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

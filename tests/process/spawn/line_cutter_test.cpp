@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 // What a cutter makes of pieces as they come from a pipe.
@@ -79,4 +79,4 @@ TEST(LineCutter, line_after_a_long_one_starts_afresh) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

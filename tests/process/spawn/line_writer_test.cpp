@@ -22,7 +22,7 @@
 #include "support/redirected.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 // Reads once what is available.
@@ -204,4 +204,4 @@ TEST(LogWithoutWaiting, line_is_as_any_other_and_is_lost_where_there_is_no_room)
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

@@ -30,7 +30,7 @@
 #include "support/scoped_environment.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 using test::FaultSeam;
@@ -326,4 +326,4 @@ TEST(Spawn, signal_handlers_of_ours_do_not_reach_the_child_and_ours_stay) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

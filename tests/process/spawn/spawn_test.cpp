@@ -22,7 +22,7 @@
 #include "support/run_program.hpp"
 #include "support/scoped_environment.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 using test::FaultSeam;
@@ -267,4 +267,4 @@ TEST(Spawn, stream_that_we_have_closed_is_null_in_the_child) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

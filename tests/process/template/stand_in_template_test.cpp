@@ -37,7 +37,7 @@ constexpr const char* kShell = "-c";
 
 class StandIn {
  public:
-  explicit StandIn(std::string manner) : manner_(std::move(manner)), server_(kTemplateControl) {}
+  explicit StandIn(std::string manner) : manner_(std::move(manner)), server_(process::kTemplateControl) {}
 
   [[noreturn]] void run() {
     if (manner_ == "ends") ::_exit(1);
@@ -59,7 +59,7 @@ class StandIn {
 
   // Looks often instead of being woken; it is a stand-in.
   void serve_some() {
-    pollfd control{.fd = is_open_ ? kTemplateControl : -1, .events = POLLIN, .revents = 0};
+    pollfd control{.fd = is_open_ ? process::kTemplateControl : -1, .events = POLLIN, .revents = 0};
     ::poll(&control, 1, 1);
     if (control.revents != 0) take();
     for (auto child = children_.begin(); child != children_.end();) {
@@ -75,7 +75,7 @@ class StandIn {
     }
   }
 
-  void fork_for(TemplateOrderTaken& order) {
+  void fork_for(process::TemplateOrderTaken& order) {
     if (manner_ == "dies at an order") ::_exit(1);
     if (manner_ == "stops at an order") std::raise(SIGSTOP);
     if (manner_ == "refuses") return order.refuse("not in the mood");
@@ -101,7 +101,7 @@ class StandIn {
         ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT | WNOHANG) == 0 && info.si_pid == pid;
     if (has_ended && !child.is_told) {
       child.is_told = true;
-      const remote_status::EndedMessage message{.code = info.si_code, .status = info.si_status};
+      const process::remote_status::EndedMessage message{.code = info.si_code, .status = info.si_status};
       [[maybe_unused]] const auto sent = ::send(child.socket.get(), &message, sizeof message, MSG_NOSIGNAL);
     }
     std::array<char, 1> told{};
@@ -111,7 +111,7 @@ class StandIn {
   }
 
   std::string manner_;
-  TemplateServer server_;
+  process::TemplateServer server_;
   std::map<pid_t, Child> children_;
   bool is_open_ = true;
 };

@@ -30,7 +30,7 @@
 #include "support/temporary_folder.hpp"
 #include "support/waiting_child.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 using namespace std::chrono_literals;
@@ -398,4 +398,4 @@ TEST(TemplateCommand, executable_is_a_path) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

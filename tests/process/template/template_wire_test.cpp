@@ -15,7 +15,7 @@
 #include "support/fault_seam.hpp"
 #include "support/scoped_environment.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 TemplateOrder example() {
@@ -125,4 +125,4 @@ TEST(TemplateFacts, limits_are_inherited_except_those_of_the_plan) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::process

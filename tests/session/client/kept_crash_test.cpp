@@ -70,7 +70,7 @@ TEST_F(KeptCrash, application_killed_after_it_kept_something_leaves_it_to_the_ne
 // Replaces what is kept again and again, in the slab of the test.
 DROVER_PEER_BODY(keeps_until_killed) {
   const Session session = Session::open("crash");
-  const auto slab = OpenLedger::open(session, ObjectHandle::parse(peer.receive_text()));
+  const auto slab = ipc::OpenLedger::open(session, ObjectHandle::parse(peer.receive_text()));
   peer.channel().send("ready");
   for (std::uint64_t mark = 1;; ++mark) {
     auto leases = marked_blocks(*slab, 3, mark);
@@ -107,7 +107,7 @@ TEST_F(KeptCrash, killed_while_keeping_an_entry_is_kept_whole_or_not_at_all) {
       EXPECT_EQ(slab->ledger().usage(*membership_of(session))->blocks, 3U) << "no more than is kept";
       session.drop("weights");
     }
-    const LedgerUsage usage = slab->ledger().usage(*membership_of(session)).value();
+    const ipc::LedgerUsage usage = slab->ledger().usage(*membership_of(session)).value();
     ASSERT_EQ(usage.blocks, 0U) << "a block has leaked in round " << round;
     ASSERT_TRUE(usage.holders.empty());
   }
@@ -185,9 +185,9 @@ TEST_F(KeptCrash, keeping_that_timed_out_does_not_happen_later) {
 // A participant that was stopped while it holds the ledger's lock holds up neither the keeper nor what it keeps.
 DROVER_PEER_BODY(stops_with_the_ledger) {
   const Session session = Session::open("crash");
-  const auto slab = OpenLedger::open(session, ObjectHandle::parse(peer.receive_text()));
-  const LedgerView view(slab->object().layout(), slab_geometry(slab->object().spec()));
-  const CellGuard guard(view.pool.header.lock, *membership_of(session));
+  const auto slab = ipc::OpenLedger::open(session, ObjectHandle::parse(peer.receive_text()));
+  const ipc::LedgerView view(slab->object().layout(), ipc::slab_geometry(slab->object().spec()));
+  const ipc::CellGuard guard(view.pool.header.lock, *membership_of(session));
   peer.channel().send("holding");
   static_cast<void>(peer.receive_text());
 }

@@ -22,24 +22,24 @@ inline constexpr std::uint64_t kKeptBlockBytes = 4096;
 inline std::shared_ptr<Membership> membership_of(const Session& session) { return session; }
 
 /// A new slab of the session, in host memory.
-inline std::shared_ptr<OpenLedger> make_kept_slab(const Session& session) {
-  return OpenLedger::make(session, kKeptSlabBytes, make_memory_file("slab to keep", kKeptSlabBytes));
+inline std::shared_ptr<ipc::OpenLedger> make_kept_slab(const Session& session) {
+  return ipc::OpenLedger::make(session, kKeptSlabBytes, make_memory_file("slab to keep", kKeptSlabBytes));
 }
 
 /// The first bytes of a lease's block, as every process sees them.
-inline void write_mark(OpenLedger& slab, const Lease& lease, std::uint64_t mark) {
+inline void write_mark(ipc::OpenLedger& slab, const Lease& lease, std::uint64_t mark) {
   const Mapping memory = Mapping::shared(slab.file(), kKeptSlabBytes);
   std::memcpy(memory.data() + lease.offset(), &mark, sizeof(mark));
 }
 inline std::uint64_t read_mark(const Session& session, const Lease& lease) {
-  const Mapping memory = Mapping::shared(OpenLedger::open(session, lease.slab())->file(), kKeptSlabBytes);
+  const Mapping memory = Mapping::shared(ipc::OpenLedger::open(session, lease.slab())->file(), kKeptSlabBytes);
   std::uint64_t mark = 0;
   std::memcpy(&mark, memory.data() + lease.offset(), sizeof(mark));
   return mark;
 }
 
 /// Blocks that all have the same mark.
-inline std::vector<Lease> marked_blocks(OpenLedger& slab, std::size_t count, std::uint64_t mark) {
+inline std::vector<Lease> marked_blocks(ipc::OpenLedger& slab, std::size_t count, std::uint64_t mark) {
   std::vector<Lease> leases;
   for (std::size_t number = 0; number < count; ++number) {
     leases.push_back(slab.allocate(kKeptBlockBytes));

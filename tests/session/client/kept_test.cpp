@@ -180,14 +180,16 @@ TEST_F(KeptSession, several_processes_recall_it_and_have_it_after_it_was_dropped
 TEST(KeptRequests, visitors_may_list_and_drop_but_not_keep_or_recall) {
   const OwnRuntimeFolder folder;
   const CapturedLog log;
-  const KeeperThread keeper(KeeperSettings{.name = "raw", .idle_limit = 3600s});
-  const auto visit = [&](const Request& request) { return KeeperLink(keeper.connect(), 20s).ask(request).reply; };
-  const KeptEntry named = {.info = {.name = "x"}, .record = {}, .leases = {}};
-  for (const auto type : {RequestType::keep, RequestType::recall}) {
+  const KeeperThread keeper(session::KeeperSettings{.name = "raw", .idle_limit = 3600s});
+  const auto visit = [&](const session::Request& request) {
+    return session::KeeperLink(keeper.connect(), 20s).ask(request).reply;
+  };
+  const ipc::KeptEntry named = {.info = {.name = "x"}, .record = {}, .leases = {}};
+  for (const auto type : {session::RequestType::keep, session::RequestType::recall}) {
     expect_error(Errc::corrupt, [&] { visit({.type = type, .kept = named}); }, {"a visitor of a session asked to"});
   }
-  expect_error(Errc::not_found, [&] { visit({.type = RequestType::drop, .kept = named}); }, {"'x'"});
-  EXPECT_TRUE(visit({.type = RequestType::kept}).kept.info.name.empty());
+  expect_error(Errc::not_found, [&] { visit({.type = session::RequestType::drop, .kept = named}); }, {"'x'"});
+  EXPECT_TRUE(visit({.type = session::RequestType::kept}).kept.info.name.empty());
 }
 
 }  // namespace

@@ -27,7 +27,7 @@
 #include "support/expect_error.hpp"
 #include "support/peer_group.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -390,4 +390,4 @@ TEST_F(NamedSession, can_be_opened_by_a_program_without_standard_streams) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

@@ -32,7 +32,7 @@
 #include "support/scoped_environment.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -163,9 +163,10 @@ TEST(SessionCrash, named_session_whose_opener_was_killed_while_the_launcher_ran_
 
 // A child that is stopped before main by process_crash_test.cpp.
 pid_t find_starting_keeper() {
-  const auto all = read_processes().value();
+  const auto all = process::read_processes().value();
   for (const auto& each : all) {
-    const bool is_it = each.parent == ::getpid() && was_started_with(each.pid, "DROVER_TEST_BEFORE_MAIN=hang");
+    const bool is_it =
+        each.parent == ::getpid() && process::was_started_with(each.pid, "DROVER_TEST_BEFORE_MAIN=hang");
     if (is_it) return each.pid;
   }
   return 0;
@@ -460,4 +461,4 @@ TEST(SessionCrash, keeper_s_death_is_seen_even_while_a_forked_child_has_all_desc
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

@@ -27,7 +27,7 @@
 #include "support/leftovers.hpp"
 #include "support/peer_group.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -260,4 +260,4 @@ TEST(SessionLimits, memory_file_above_the_limit_of_file_sizes_is_an_error_of_the
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

@@ -18,7 +18,7 @@
 #include "session/keeper/participant_table.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -205,4 +205,4 @@ TEST(SessionState, closing_what_is_not_open_is_ignored) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

@@ -27,7 +27,7 @@
 #include "support/peer_group.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -89,10 +89,10 @@ TEST(Session, several_sessions_in_one_process_are_independent) {
 }
 
 TEST(Session, program_that_did_not_call_init_gets_an_error) {
-  detail::is_initialised = false;
+  process::impl::is_initialised = false;
   test::expect_error(Errc::invalid_argument, [] { static_cast<void>(Session::start()); },
                      {"call drover::init(argc, argv) first in main"});
-  detail::is_initialised = true;
+  process::impl::is_initialised = true;
 }
 
 TEST(Session, invalid_keeper_program_is_an_error_and_not_left_behind) {
@@ -365,4 +365,4 @@ TEST(Session, worker_that_could_not_join_has_not_left) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

@@ -34,7 +34,7 @@
 #include "support/peer_group.hpp"
 #include "support/slab_spec.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -406,4 +406,4 @@ TEST(HeldFileLimits, keeper_with_too_many_open_files_gives_an_error_and_works_on
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

@@ -9,7 +9,7 @@
 
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -38,4 +38,4 @@ TEST(KeeperArguments, nonsense_is_refused) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

@@ -29,7 +29,7 @@
 #include "support/leftovers.hpp"
 #include "support/peer_group.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -472,4 +472,4 @@ TEST(Keeper, answer_to_an_end_comes_before_workers_are_killed) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

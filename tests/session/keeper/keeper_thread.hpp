@@ -21,12 +21,14 @@ namespace drover::test {
 /// have left before it ends: they would be killed, and the test with them.
 class KeeperThread {
  public:
-  explicit KeeperThread(const KeeperSettings& settings = {}) : KeeperThread(settings, Channel::make_pair()) {}
+  explicit KeeperThread(const session::KeeperSettings& settings = {})
+      : KeeperThread(settings, Channel::make_pair()) {}
   ~KeeperThread() {
     connection_.reset();
     starter_ = Channel(Fd{});
     if (!thread_.joinable()) return;  // it has ended by itself
-    if (!name_.empty()) KeeperLink(connect(), kPatience).ask({.type = RequestType::end, .number = 1});
+    if (!name_.empty())
+      session::KeeperLink(connect(), kPatience).ask({.type = session::RequestType::end, .number = 1});
     thread_.join();
   }
   KeeperThread(const KeeperThread&) = delete;
@@ -35,14 +37,14 @@ class KeeperThread {
   /// The application's end, to join with; once.
   [[nodiscard]] Fd take_connection() { return std::move(connection_); }
   /// A visitor's connection to a named one.
-  [[nodiscard]] Fd connect() const { return SessionFolder::open().connect(name_).value(); }
+  [[nodiscard]] Fd connect() const { return session::SessionFolder::open().connect(name_).value(); }
   /// As an application that has joined, or gives up.
   void close_starter() { starter_ = Channel(Fd{}); }
   /// Waits until the keeper has ended by itself.
   void join() { thread_.join(); }
 
  private:
-  KeeperThread(const KeeperSettings& settings, std::pair<Channel, Channel> ends)
+  KeeperThread(const session::KeeperSettings& settings, std::pair<Channel, Channel> ends)
       : name_(settings.name),
         starter_(std::move(ends.first)),
         keeper_(settings, Fd(::dup(ends.second.fd()))),
@@ -59,7 +61,7 @@ class KeeperThread {
   std::string name_;
   Channel starter_;
   Fd connection_;
-  Keeper keeper_;
+  session::Keeper keeper_;
   std::thread thread_;
 };
 

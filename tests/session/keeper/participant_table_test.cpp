@@ -13,7 +13,7 @@
 #include "session/wire/protocol.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 Participant named(const std::string& name, pid_t pid = 100) {
@@ -205,4 +205,4 @@ TEST(PageView, slot_with_an_unknown_state_is_left_out) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

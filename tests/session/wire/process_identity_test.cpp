@@ -11,7 +11,7 @@
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 TEST(ProcessIdentity, start_time_is_field_22_whatever_the_program_is_called) {
@@ -62,4 +62,4 @@ TEST(ProcessIdentity, pidfd_tells_of_death_and_kills_exactly_that_process) {
 TEST(ProcessIdentity, program_has_a_short_name) { EXPECT_EQ(program_name(), "session_test"); }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

@@ -11,7 +11,7 @@
 
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -49,8 +49,8 @@ Request round_trip(const Request& request) { return parse_request(bytes_of(encod
 Reply round_trip(const Reply& reply) { return parse_reply(bytes_of(encode(reply))); }
 
 // With all its fields.
-KeptEntry sample_kept() {
-  const SentLease lease{
+ipc::KeptEntry sample_kept() {
+  const ipc::SentLease lease{
       .slab = {.kind = ObjectKind::slab, .slab = 3, .offset = 1ULL << 40U, .generation = 1ULL << 50U},
       .lease = {.index = 4000000000, .generation = 67}};
   return {.info = {.name = "weights",
@@ -62,7 +62,7 @@ KeptEntry sample_kept() {
           .leases = {lease, {}}};
 }
 
-void expect_same(const KeptEntry& one, const KeptEntry& other) {
+void expect_same(const ipc::KeptEntry& one, const ipc::KeptEntry& other) {
   EXPECT_EQ(one.info, other.info);
   EXPECT_EQ(one.record, other.record);
   ASSERT_EQ(one.leases.size(), other.leases.size());
@@ -85,7 +85,7 @@ TEST(Protocol, what_is_kept_travels_with_the_types_that_speak_of_it) {
 }
 
 TEST(Protocol, longest_that_can_be_kept_is_the_longest_request) {
-  KeptEntry most{.info = {.name = std::string(kMostKeptNameBytes, 'n')}, .record = {}, .leases = {}};
+  ipc::KeptEntry most{.info = {.name = std::string(kMostKeptNameBytes, 'n')}, .record = {}, .leases = {}};
   most.info.description = std::string(kMostKeptDescriptionBytes, 'd');
   most.record.resize(kMostKeptRecordBytes);
   most.leases.resize(kMostKeptLeases);
@@ -264,4 +264,4 @@ TEST(Protocol, display_names_are_short_and_harmless) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

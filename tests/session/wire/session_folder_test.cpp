@@ -16,7 +16,7 @@
 #include "support/scoped_environment.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 namespace fs = std::filesystem;
@@ -262,4 +262,4 @@ TEST_F(SessionFolderTest, names_are_found_by_any_file_of_a_session) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

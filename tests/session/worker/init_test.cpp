@@ -16,7 +16,7 @@
 #include "support/expect_error.hpp"
 #include "support/run_program.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 const auto known = entry("init_test.known", [](Worker&) {});
@@ -82,7 +82,9 @@ TEST(WorkerArguments, others_are_refused) {
   }
 }
 
-TEST(Init, application_continues_after_init) { EXPECT_TRUE(was_initialised()) << "main of the tests calls it"; }
+TEST(Init, application_continues_after_init) {
+  EXPECT_TRUE(process::was_initialised()) << "main of the tests calls it";
+}
 
 TEST(Init, unknown_role_ends_the_program) {
   const auto result = test::run_program({.executable = own_executable(), .arguments = {"--drover-role=shepherd"}});
@@ -104,4 +106,4 @@ TEST(Init, worker_without_its_descriptors_reports_it_and_ends) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

@@ -34,7 +34,7 @@
 #include "support/scoped_environment.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -233,7 +233,7 @@ TEST_F(ProcessCrash, destruction_kills_everything_below) {
 TEST_F(ProcessCrash, stopped_worker_can_be_ended) {
   auto worker = start_with_family(with_family);
   worker.kill(SIGSTOP);
-  ASSERT_TRUE(eventually([&] { return read_process(worker.pid())->stands_still(); }));
+  ASSERT_TRUE(eventually([&] { return process::read_process(worker.pid())->stands_still(); }));
   EXPECT_EQ(worker.end(10ms), ExitStatus::killed(SIGKILL));
   EXPECT_EQ(running(family_), 0);
 }
@@ -435,4 +435,4 @@ TEST_F(ProcessCrash, all_are_ended_whatever_becomes_of_one) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

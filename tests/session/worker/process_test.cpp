@@ -33,7 +33,7 @@
 #include "support/scoped_environment.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -282,4 +282,4 @@ TEST_F(ProcessTest, output_may_go_to_a_named_pipe_with_a_reader) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

@@ -13,7 +13,7 @@
 #include "session/worker/worker_role.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::session {
 namespace {
 
 using namespace std::chrono_literals;
@@ -63,4 +63,4 @@ TEST(PlayRole, refuses_what_is_no_role) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::session

@@ -9,7 +9,7 @@
 #include "support/fake_driver/fake_memory.hpp"
 #include "support/fake_driver/fake_settings.hpp"
 
-namespace drover::cuda {
+namespace drover::device::cuda {
 namespace {
 
 namespace fake = drover::test::fake;
@@ -132,13 +132,13 @@ bool is_hidden(const char* name) {
 }
 
 }  // namespace
-}  // namespace drover::cuda
+}  // namespace drover::device::cuda
 
 // The names are the driver's.
 // NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" int cuGetProcAddress_v2(const char* symbol, void** address, int /*version*/, std::uint64_t /*flags*/,
                                    int* status) {
-  *address = drover::cuda::is_hidden(symbol) ? nullptr : drover::cuda::address_of(symbol);
+  *address = drover::device::cuda::is_hidden(symbol) ? nullptr : drover::device::cuda::address_of(symbol);
   *status = *address == nullptr ? 1 : 0;
-  return *address == nullptr ? drover::cuda::kNotFound : drover::cuda::kSuccess;
+  return *address == nullptr ? drover::device::cuda::kNotFound : drover::device::cuda::kSuccess;
 }

@@ -19,7 +19,7 @@
 namespace drover::test::fake {
 namespace {
 
-using namespace drover::cuda;
+using namespace drover::device::cuda;
 
 constexpr std::size_t kGranularity = std::size_t{2} << 20U;
 
@@ -420,7 +420,7 @@ extern "C" int cuThreadExchangeStreamCaptureMode(int* mode) {
 // NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" unsigned long long fake_allocate(int kind, std::size_t bytes) {
   using namespace drover::test::fake;
-  using namespace drover::cuda;
+  using namespace drover::device::cuda;
   const auto wanted = static_cast<MemoryKind>(kind);
   CUdeviceptr where = 0;
   if (wanted == MemoryKind::plain || wanted == MemoryKind::pool || wanted == MemoryKind::managed) {

@@ -13,7 +13,7 @@
 #include "tensor/memory/gate.hpp"
 #include "tensor/memory/memory_support.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 class ExportedTensors : public test::PlaceTest {
@@ -119,4 +119,4 @@ TEST_P(ExportedOnDevice, invalid_streams_are_rejected) {
 DROVER_INSTANTIATE_ON_DEVICES(ExportedOnDevice);
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

@@ -21,7 +21,7 @@
 #include "support/expect_error.hpp"
 #include "support/peer_group.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using dlpack::DLDeviceType;
@@ -384,4 +384,4 @@ TEST(DlpackExit, deleter_works_after_main) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

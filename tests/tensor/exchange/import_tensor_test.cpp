@@ -284,7 +284,7 @@ TEST_P(Foreign, keep_alive_is_held_until_the_last_lease_ends) {
 TEST_P(Foreign, memory_opened_by_a_handle_is_held_until_it_is_closed) {
   ForeignNumbers numbers(place(), "allocated", kForeignCount);
   Tensor got = sent(import_tensor(*here_, numbers.array()).tensor);
-  auto book = OpenLedger::open(receiver_, here_->usage().at(0).handle);
+  auto book = ipc::OpenLedger::open(receiver_, here_->usage().at(0).handle);
   got = Tensor();
   EXPECT_EQ(slabs_here(), 1U);
   EXPECT_EQ(numbers.kept(), 1) << "no leases are left, but the handle is still open";
@@ -295,13 +295,15 @@ TEST_P(Foreign, memory_opened_by_a_handle_is_held_until_it_is_closed) {
 TEST_P(Foreign, an_invalid_handle_file_is_corrupt) {
   ForeignNumbers numbers(place(), "allocated", kForeignCount);
   const Fd zeros = make_memory_file("no handle", 104);
-  expect_error(Errc::corrupt, [&] { static_cast<void>(open_handle_file(place(), zeros, kMiB)); });
+  expect_error(Errc::corrupt, [&] { static_cast<void>(tensor::open_handle_file(place(), zeros, kMiB)); });
   const Fd longer = make_memory_file("no handle", 4096);
-  expect_error(Errc::corrupt, [&] { static_cast<void>(open_handle_file(place(), longer, kMiB)); });
-  const ForeignMemory memory{.place = place(), .base = numbers.ptr(), .size = kMiB, .form = SlabForm::handle};
-  const Fd file = make_handle_file(backend_of(place().backend).open(place().index), memory);
-  expect_error(Errc::corrupt, [&] { static_cast<void>(open_handle_file(place(), file, kMiB / 2)); });
-  expect_error(Errc::peer_lost, [&] { static_cast<void>(open_handle_file(place(), file, kMiB)); }, {"it was freed"});
+  expect_error(Errc::corrupt, [&] { static_cast<void>(tensor::open_handle_file(place(), longer, kMiB)); });
+  const tensor::ForeignMemory memory{
+      .place = place(), .base = numbers.ptr(), .size = kMiB, .form = tensor::SlabForm::handle};
+  const Fd file = tensor::make_handle_file(backend_of(place().backend).open(place().index), memory);
+  expect_error(Errc::corrupt, [&] { static_cast<void>(tensor::open_handle_file(place(), file, kMiB / 2)); });
+  expect_error(Errc::peer_lost, [&] { static_cast<void>(tensor::open_handle_file(place(), file, kMiB)); },
+               {"it was freed"});
 }
 
 TEST_P(Foreign, keep_alive_is_released_with_the_last_local_tensor) {

@@ -21,7 +21,7 @@
 #include "support/fault_seam.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using test::expect_error;
@@ -212,4 +212,4 @@ TEST_F(NpyFiles, mode_of_a_new_file_follows_the_umask) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

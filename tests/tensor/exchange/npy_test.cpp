@@ -14,7 +14,7 @@
 #include "drover/tensor/tensor_layout.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using test::expect_error;
@@ -251,4 +251,4 @@ TEST(Npy, corrupted_files_are_safe) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

@@ -20,7 +20,7 @@
 #include "tensor/memory/gate.hpp"
 #include "tensor/memory/memory_support.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using test::eventually;
@@ -401,4 +401,4 @@ TEST_F(SentRecords, a_lease_can_be_unpacked_only_once) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

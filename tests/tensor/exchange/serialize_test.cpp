@@ -18,7 +18,7 @@
 #include "support/build.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using test::expect_error;
@@ -332,4 +332,4 @@ TEST(SerializeParse, changing_any_byte_is_safe) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

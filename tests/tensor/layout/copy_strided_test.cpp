@@ -9,7 +9,7 @@
 #include "support/expect_error.hpp"
 #include "tensor/layout/reference.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using test::Dice;
@@ -127,4 +127,4 @@ TEST(CopyStrided, invalid_layout_throws) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

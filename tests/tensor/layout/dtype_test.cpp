@@ -9,7 +9,7 @@
 
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using test::expect_error;
@@ -89,4 +89,4 @@ TEST(DType, non_numeric_types_are_not_elements) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 constexpr std::uint32_t kPatterns = 65536;
@@ -155,4 +155,4 @@ TEST(BFloat16, limits_match_the_definition) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

@@ -11,7 +11,7 @@
 #include "drover/base/error.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 template <class T>
@@ -74,4 +74,4 @@ TEST(Scalar, memory_of_the_wrong_size_is_rejected) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

@@ -11,7 +11,7 @@
 #include "support/expect_error.hpp"
 #include "tensor/layout/reference.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using test::Dice;
@@ -188,4 +188,4 @@ TEST(TensorLayout, text_shows_strides_only_if_not_contiguous) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

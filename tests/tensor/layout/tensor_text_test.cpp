@@ -14,7 +14,7 @@
 
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using test::expect_error;
@@ -195,4 +195,4 @@ TEST(TensorText, short_memory_and_invalid_options_throw) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

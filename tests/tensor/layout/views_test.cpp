@@ -12,7 +12,7 @@
 #include "support/expect_error.hpp"
 #include "tensor/layout/reference.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using test::Dice;
@@ -359,4 +359,4 @@ TEST(View, views_of_the_largest_layouts_stay_valid) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

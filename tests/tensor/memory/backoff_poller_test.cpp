@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using namespace std::chrono_literals;
@@ -89,4 +89,4 @@ TEST(BackoffPoller, stop_returns_in_a_forked_child) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

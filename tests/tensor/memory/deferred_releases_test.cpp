@@ -14,7 +14,7 @@
 #include "tensor/memory/gate.hpp"
 #include "tensor/memory/memory_support.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 class CapturedTensor : public test::PlaceTest {
@@ -78,4 +78,4 @@ TEST_P(CapturedTensor, release_during_a_capture_takes_effect_after_it) {
 INSTANTIATE_TEST_SUITE_P(Cuda, CapturedTensor, ::testing::Values("cuda:0"), test::place_name);
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

@@ -25,7 +25,7 @@
 #include "tensor/memory/host_shortage.hpp"
 #include "tensor/memory/memory_support.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using test::expect_error;
@@ -327,4 +327,4 @@ TEST(HostShortage, container_memory_is_its_limit) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

@@ -21,7 +21,7 @@
 #include "support/test_session.hpp"
 #include "tensor/memory/memory_support.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 using test::expect_error;
@@ -132,10 +132,10 @@ TEST_P(MemoryAt, a_received_slab_is_unmapped_after_its_owner_drops_it) {
     Memory mine(self_, small_slabs());
     const Block block = mine.allocate(place(), 1000);
     Lease sent = block.share();
-    const SentLease words = OpenLedger::to_send(sent, *self_);
-    OpenLedger::begin_sending(sent);
-    OpenLedger::sent(sent);
-    received = theirs.open(OpenLedger::receive(other, words));
+    const ipc::SentLease words = ipc::OpenLedger::to_send(sent, *self_);
+    ipc::OpenLedger::begin_sending(sent);
+    ipc::OpenLedger::sent(sent);
+    received = theirs.open(ipc::OpenLedger::receive(other, words));
   }
   EXPECT_EQ(session_.file_count(), 1U);
   received.release();
@@ -146,12 +146,12 @@ TEST_P(MemoryAt, usage_names_the_holders) {
   Memory memory(self_, small_slabs());
   const Block block = memory.allocate(place(), 1000);
   Lease sent = block.share();
-  ASSERT_TRUE(OpenLedger::begin_sending(sent));
-  OpenLedger::sent(sent);
+  ASSERT_TRUE(ipc::OpenLedger::begin_sending(sent));
+  ipc::OpenLedger::sent(sent);
   Lease kept = block.share();
-  const SentLease words = OpenLedger::to_send(kept, *self_);
-  ASSERT_TRUE(OpenLedger::open(self_, words.slab)->ledger().hand_over(words.lease, self_->self(), kKept));
-  OpenLedger::forget(kept);
+  const ipc::SentLease words = ipc::OpenLedger::to_send(kept, *self_);
+  ASSERT_TRUE(ipc::OpenLedger::open(self_, words.slab)->ledger().hand_over(words.lease, self_->self(), ipc::kKept));
+  ipc::OpenLedger::forget(kept);
   const auto usage = memory.usage().at(0);
   EXPECT_TRUE(usage.is_own);
   EXPECT_EQ(usage.place, place());
@@ -201,10 +201,10 @@ TEST_P(MemoryAt, large_slabs_of_peers_are_unmapped_when_empty) {
   Memory theirs(other, small_slabs());
   Block large = mine.allocate(place(), 5 * kMiB);
   Lease sent = large.share();
-  const SentLease words = OpenLedger::to_send(sent, *self_);
-  OpenLedger::begin_sending(sent);
-  OpenLedger::sent(sent);
-  Block received = theirs.open(OpenLedger::receive(other, words));
+  const ipc::SentLease words = ipc::OpenLedger::to_send(sent, *self_);
+  ipc::OpenLedger::begin_sending(sent);
+  ipc::OpenLedger::sent(sent);
+  Block received = theirs.open(ipc::OpenLedger::receive(other, words));
   large.release();
   received.release();
   EXPECT_TRUE(theirs.usage().empty());
@@ -218,10 +218,10 @@ TEST_P(MemoryAt, slabs_of_peers_do_not_accumulate) {
     Memory mine(self_, small_slabs());
     const Block block = mine.allocate(place(), 3 * kMiB);
     Lease sent = block.share();
-    const SentLease words = OpenLedger::to_send(sent, *self_);
-    OpenLedger::begin_sending(sent);
-    OpenLedger::sent(sent);
-    EXPECT_TRUE(theirs.open(OpenLedger::receive(other, words)).is_open());
+    const ipc::SentLease words = ipc::OpenLedger::to_send(sent, *self_);
+    ipc::OpenLedger::begin_sending(sent);
+    ipc::OpenLedger::sent(sent);
+    EXPECT_TRUE(theirs.open(ipc::OpenLedger::receive(other, words)).is_open());
     EXPECT_EQ(theirs.usage().size(), 1U) << "its owner still uses it";
   }
   EXPECT_EQ(session_.file_count(), 1U);
@@ -255,8 +255,8 @@ TEST(Memory, a_locked_ledger_blocks_no_allocation) {
   const auto self = session.join();
   Memory memory(self, small_slabs());
   const Block first = memory.allocate(Place::cpu(), 1000);
-  const auto book = OpenLedger::open(self, first.lease().slab());
-  const LedgerView view(book->object().layout(), slab_geometry(book->object().spec()));
+  const auto book = ipc::OpenLedger::open(self, first.lease().slab());
+  const ipc::LedgerView view(book->object().layout(), ipc::slab_geometry(book->object().spec()));
   ASSERT_TRUE(try_lock(view.pool.header.lock, 700, 1));
   const Block second = memory.allocate(Place::cpu(), 1000);
   EXPECT_NE(second.lease().slab(), first.lease().slab());
@@ -273,8 +273,8 @@ TEST(Memory, a_corrupt_slab_is_not_used_again) {
   const auto self = session.join();
   Memory memory(self, small_slabs());
   Block first = memory.allocate(Place::cpu(), 1000);
-  const auto book = OpenLedger::open(self, first.lease().slab());
-  LedgerView(book->object().layout(), slab_geometry(book->object().spec())).header.orphans = 1'000'000;
+  const auto book = ipc::OpenLedger::open(self, first.lease().slab());
+  ipc::LedgerView(book->object().layout(), ipc::slab_geometry(book->object().spec())).header.orphans = 1'000'000;
   const Block second = memory.allocate(Place::cpu(), 1000);
   EXPECT_NE(second.lease().slab(), book->object().handle());
   EXPECT_TRUE(log.contains("is corrupt"));
@@ -309,26 +309,26 @@ TEST(Memory, a_slab_whose_file_has_the_wrong_size_is_corrupt) {
   TestSession session;
   const auto maker = session.join();
   const auto other = session.join();
-  const auto liar = OpenLedger::make(maker, 2 * kMiB, make_memory_file("short", 4096));
+  const auto liar = ipc::OpenLedger::make(maker, 2 * kMiB, make_memory_file("short", 4096));
   Lease lease = liar->allocate(100);
-  const SentLease words = OpenLedger::to_send(lease, *maker);
-  OpenLedger::begin_sending(lease);
-  OpenLedger::sent(lease);
+  const ipc::SentLease words = ipc::OpenLedger::to_send(lease, *maker);
+  ipc::OpenLedger::begin_sending(lease);
+  ipc::OpenLedger::sent(lease);
   Memory memory(other);
-  Lease received = OpenLedger::receive(other, words);
+  Lease received = ipc::OpenLedger::receive(other, words);
   expect_error(Errc::corrupt, [&] { static_cast<void>(memory.open(std::move(received))); }, {"a different size"});
 }
 
 TEST(Memory, a_slab_of_an_unknown_device_throws) {
   TestSession session;
   const auto maker = session.join();
-  const auto book = OpenLedger::make(maker, 2 * kMiB, make_memory_file("elsewhere", 2 * kMiB), {1, 77, 78});
+  const auto book = ipc::OpenLedger::make(maker, 2 * kMiB, make_memory_file("elsewhere", 2 * kMiB), {1, 77, 78});
   Memory memory(maker);
   expect_error(Errc::not_found, [&] { static_cast<void>(memory.open(book->allocate(100))); });
-  const auto nonsense = OpenLedger::make(maker, 2 * kMiB, make_memory_file("nonsense", 2 * kMiB), {9, 0, 0});
+  const auto nonsense = ipc::OpenLedger::make(maker, 2 * kMiB, make_memory_file("nonsense", 2 * kMiB), {9, 0, 0});
   expect_error(Errc::corrupt, [&] { static_cast<void>(memory.open(nonsense->allocate(100))); },
                {"unknown backend 8"});
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor

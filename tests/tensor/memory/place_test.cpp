@@ -5,7 +5,7 @@
 #include "drover/base/error.hpp"
 #include "support/expect_error.hpp"
 
-namespace drover {
+namespace drover::tensor {
 namespace {
 
 TEST(Place, text_parses_back) {
@@ -30,4 +30,4 @@ TEST(Place, invalid_text_throws_and_lists_the_choices) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::tensor
