@@ -28,7 +28,7 @@ using test::FaultSeam;
 using test::PeerGroup;
 using test::PeerMode;
 
-ChildProcess spawn_shell(const std::string& command) { return ChildProcess::spawn(test::shell(command)); }
+ChildProcess spawn_shell(const std::string& command) { return ChildProcess::spawn(test::shell_program(command)); }
 
 ChildProcess spawn_sleeper() { return ChildProcess::spawn({.executable = "/bin/sleep", .arguments = {"1000"}}); }
 

@@ -48,7 +48,7 @@ using test::Redirected;
 Deadline soon() { return Deadline::after(60s); }
 
 SpawnOptions session_shell(const std::string& command) {
-  SpawnOptions options = test::shell(command);
+  SpawnOptions options = test::shell_program(command);
   options.group = ChildGroup::own_session;
   options.streams = {StandardStream::null(), StandardStream::pipe(), StandardStream::pipe()};
   return options;

@@ -156,7 +156,7 @@ TEST(Placement, limit_beyond_the_hard_limit_is_capped) {
 // A limit below the number of a descriptor must not keep it from going over.
 TEST(Placement, low_limit_on_descriptors_does_not_hinder_their_hand_over) {
   const Fd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  auto options = test::shell("test -e /proc/self/fd/60 && echo there");
+  auto options = test::shell_program("test -e /proc/self/fd/60 && echo there");
   options.inherit = {{null.get(), 60}};
   options.placement.limits = {{.resource = RLIMIT_NOFILE, .soft = 20, .hard = 20}};
   EXPECT_EQ(output_of(options), "there\n");
@@ -180,21 +180,21 @@ TEST(Placement, relative_program_starts_at_the_working_folder_of_the_parent) {
 TEST(Environment, variable_can_be_removed) {
   const ScopedEnvironment gone("DROVER_TEST_GONE", "ours");
   const ScopedEnvironment longer("DROVER_TEST_GONE_NOT", "kept");
-  auto options = test::shell(R"(printf '%s|' "${DROVER_TEST_GONE-unset}" "${DROVER_TEST_GONE_NOT-unset}")");
+  auto options = test::shell_program(R"(printf '%s|' "${DROVER_TEST_GONE-unset}" "${DROVER_TEST_GONE_NOT-unset}")");
   options.unset = {"DROVER_TEST_GONE", "DROVER_TEST_NEVER_WAS"};
   EXPECT_EQ(output_of(options), "unset|kept|");
 }
 
 TEST(Environment, variable_that_is_removed_and_set_is_set) {
   const ScopedEnvironment gone("DROVER_TEST_GONE", "ours");
-  auto options = test::shell("printf %s \"$DROVER_TEST_GONE\"");
+  auto options = test::shell_program("printf %s \"$DROVER_TEST_GONE\"");
   options.unset = {"DROVER_TEST_GONE"};
   options.environment = {{"DROVER_TEST_GONE", "theirs"}};
   EXPECT_EQ(output_of(options), "theirs");
 }
 
 TEST(StandardStreams, null_reads_nothing_and_takes_everything) {
-  auto options = test::shell("cat; echo lost; echo lost >&2");
+  auto options = test::shell_program("cat; echo lost; echo lost >&2");
   options.streams = {StandardStream::null(), StandardStream::null(), StandardStream::null()};
   auto child = ChildProcess::spawn(options);
   EXPECT_EQ(child.wait(Deadline::never()), ExitStatus::exited(0));
@@ -206,7 +206,7 @@ TEST(StandardStreams, files_are_read_and_appended_to) {
   const auto output = folder.path() / "output";
   std::ofstream(input) << "given\n";
   std::ofstream(output) << "before\n";
-  auto options = test::shell("cat; echo problem >&2");
+  auto options = test::shell_program("cat; echo problem >&2");
   options.streams = {StandardStream::file(input), StandardStream::file(output), StandardStream::file(output)};
   auto child = ChildProcess::spawn(options);
   EXPECT_EQ(child.wait(Deadline::never()), ExitStatus::exited(0));
@@ -214,7 +214,7 @@ TEST(StandardStreams, files_are_read_and_appended_to) {
 }
 
 TEST(StandardStreams, pipes_lead_to_us) {
-  auto options = test::shell("read line; echo \"got $line\"; echo problem >&2");
+  auto options = test::shell_program("read line; echo \"got $line\"; echo problem >&2");
   options.streams = {StandardStream::pipe(), StandardStream::pipe(), StandardStream::pipe()};
   auto child = ChildProcess::spawn(options);
   Fd input = child.take_pipe(STDIN_FILENO);
@@ -227,7 +227,7 @@ TEST(StandardStreams, pipes_lead_to_us) {
 }
 
 TEST(StandardStreams, inherited_descriptor_goes_before) {
-  auto options = test::shell("echo hello");
+  auto options = test::shell_program("echo hello");
   options.streams.output = StandardStream::null();
   EXPECT_EQ(output_of(options), "hello\n") << "run_program passes its pipe by SpawnOptions::inherit";
 }
@@ -256,7 +256,7 @@ TEST(StandardStreams, named_pipe_for_output_needs_a_reader) {
 }
 
 TEST(StandardStreams, file_that_cannot_be_opened_is_named) {
-  auto options = test::shell("exit 0");
+  auto options = test::shell_program("exit 0");
   options.streams.input = StandardStream::file("/no/such/file");
   expect_refused(Errc::not_found, options, {"open failed", "/no/such/file"});
   options.streams = {};
@@ -266,7 +266,7 @@ TEST(StandardStreams, file_that_cannot_be_opened_is_named) {
 }
 
 TEST(SpawnFailure, cpu_that_is_not_there_is_named) {
-  auto options = test::shell("exit 0");
+  auto options = test::shell_program("exit 0");
   options.placement.cpus = {4000, 4001};
   expect_refused(Errc::invalid_argument, options, {"sched_setaffinity failed for program '/bin/sh', CPUs 4000,4001"});
   options.placement.cpus = {-1};
@@ -274,13 +274,13 @@ TEST(SpawnFailure, cpu_that_is_not_there_is_named) {
 }
 
 TEST(SpawnFailure, folder_that_is_not_there_is_named) {
-  auto options = test::shell("exit 0");
+  auto options = test::shell_program("exit 0");
   options.placement.folder = "/no/such/folder";
   expect_refused(Errc::not_found, options, {"chdir failed", "/bin/sh", "/no/such/folder"});
 }
 
 TEST(SpawnFailure, limit_that_does_not_exist_or_is_refused_is_named) {
-  auto options = test::shell("exit 0");
+  auto options = test::shell_program("exit 0");
   options.placement.limits = {{.resource = 99}};
   expect_refused(Errc::invalid_argument, options, {"getrlimit failed for limit 99"});
   options.placement.limits = {{.resource = RLIMIT_CORE, .soft = 1, .hard = 2}};
@@ -289,7 +289,7 @@ TEST(SpawnFailure, limit_that_does_not_exist_or_is_refused_is_named) {
 }
 
 TEST(SpawnFailure, niceness_out_of_range_is_refused) {
-  auto options = test::shell("exit 0");
+  auto options = test::shell_program("exit 0");
   for (const int niceness : {-21, 20}) {
     options.placement.niceness = niceness;
     expect_refused(Errc::invalid_argument, options, {"from -20 to 19"});
@@ -297,7 +297,7 @@ TEST(SpawnFailure, niceness_out_of_range_is_refused) {
 }
 
 TEST(SpawnFailure, every_step_of_the_child_is_named_when_it_fails) {
-  auto options = test::shell("exit 0");
+  auto options = test::shell_program("exit 0");
   options.placement = {.cpus = own_cpus(), .limits = {{.resource = RLIMIT_NOFILE}}, .niceness = 19, .folder = "/"};
   options.group = ChildGroup::own_session;
   options.parent_death_signal = SIGKILL;
@@ -317,7 +317,7 @@ TEST(SpawnFailure, every_step_of_the_child_is_named_when_it_fails) {
 TEST(Spawn, signal_handlers_of_ours_do_not_reach_the_child_and_ours_stay) {
   static volatile std::sig_atomic_t handled = 0;
   auto* const before = std::signal(SIGUSR1, [](int) { handled = handled + 1; });
-  auto child = ChildProcess::spawn(test::shell("kill -USR1 $$; exit 0"));
+  auto child = ChildProcess::spawn(test::shell_program("kill -USR1 $$; exit 0"));
   EXPECT_EQ(child.wait(Deadline::never()), ExitStatus::killed(SIGUSR1));
   EXPECT_EQ(handled, 0);
   std::raise(SIGUSR1);

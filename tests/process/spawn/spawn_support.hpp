@@ -25,7 +25,7 @@ inline PipeEnds make_pipe() {
 }
 
 /// A shell that runs `command`.
-inline SpawnOptions shell(const std::string& command) {
+inline SpawnOptions shell_program(const std::string& command) {
   return {.executable = "/bin/sh", .arguments = {"-c", command}};
 }
 

@@ -56,7 +56,7 @@ void run_to_success(const SpawnOptions& options) {
 }
 
 TEST(Spawn, arguments_arrive_as_they_are) {
-  SpawnOptions options = test::shell(R"(printf '%s|' "$0" "$@")");
+  SpawnOptions options = test::shell_program(R"(printf '%s|' "$0" "$@")");
   for (const char* const argument : {"plain", "with space", "", "quo'te\"d", "a\nb", "--flag=*"}) {
     options.arguments.emplace_back(argument);
   }
@@ -67,7 +67,7 @@ TEST(Spawn, environment_is_ours_with_the_given_on_top) {
   const ScopedEnvironment kept("DROVER_TEST_KEPT", "ours");
   const ScopedEnvironment replaced("DROVER_TEST_REPLACED", "ours");
   SpawnOptions options =
-      test::shell(R"(printf '%s|' "$DROVER_TEST_KEPT" "$DROVER_TEST_REPLACED" "$DROVER_TEST_ADDED")");
+      test::shell_program(R"(printf '%s|' "$DROVER_TEST_KEPT" "$DROVER_TEST_REPLACED" "$DROVER_TEST_ADDED")");
   options.environment = {{"DROVER_TEST_REPLACED", "theirs = new"}, {"DROVER_TEST_ADDED", ""}};
   EXPECT_EQ(spawned_output(options), "ours|theirs = new||");
   EXPECT_STREQ(std::getenv("DROVER_TEST_REPLACED"), "ours");
@@ -84,14 +84,14 @@ TEST(Spawn, replaced_variable_appears_once_with_its_last_value) {
 
 TEST(Spawn, variable_with_a_common_prefix_is_kept) {
   const ScopedEnvironment longer("DROVER_TEST_X_LONGER", "kept");
-  SpawnOptions options = test::shell("printf %s \"$DROVER_TEST_X_LONGER\"");
+  SpawnOptions options = test::shell_program("printf %s \"$DROVER_TEST_X_LONGER\"");
   options.environment = {{"DROVER_TEST_X", "new"}};
   EXPECT_EQ(spawned_output(options), "kept");
 }
 
 TEST(Spawn, descriptor_arrives_under_the_number_asked_for) {
   auto [reader, writer] = test::make_pipe();
-  SpawnOptions options = test::shell("echo hello >&7");
+  SpawnOptions options = test::shell_program("echo hello >&7");
   options.inherit = {{writer.get(), 7}};
   run_to_success(options);
   writer.reset();
@@ -101,7 +101,7 @@ TEST(Spawn, descriptor_arrives_under_the_number_asked_for) {
 TEST(Spawn, descriptor_may_keep_its_number) {
   auto [reader, writer] = test::make_pipe();
   writer = moved_to(std::move(writer), 69);
-  SpawnOptions options = test::shell("echo hello >/proc/self/fd/69");
+  SpawnOptions options = test::shell_program("echo hello >/proc/self/fd/69");
   options.inherit = {{69, 69}};
   run_to_success(options);
   EXPECT_EQ(::fcntl(69, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC) << "ours must stay closed on exec";
@@ -111,7 +111,7 @@ TEST(Spawn, descriptor_may_keep_its_number) {
 
 TEST(Spawn, one_descriptor_may_go_to_several_numbers) {
   auto [reader, writer] = test::make_pipe();
-  SpawnOptions options = test::shell("echo one >&5; echo two >&6");
+  SpawnOptions options = test::shell_program("echo one >&5; echo two >&6");
   options.inherit = {{writer.get(), 5}, {writer.get(), 6}};
   run_to_success(options);
   writer.reset();
@@ -124,7 +124,7 @@ TEST(Spawn, descriptors_may_change_places) {
   auto second = test::make_pipe();
   first.writer = moved_to(std::move(first.writer), 68);
   second.writer = moved_to(std::move(second.writer), 69);
-  SpawnOptions options = test::shell("echo to eight >/proc/self/fd/68; echo to nine >/proc/self/fd/69");
+  SpawnOptions options = test::shell_program("echo to eight >/proc/self/fd/68; echo to nine >/proc/self/fd/69");
   options.inherit = {{68, 69}, {69, 68}};
   run_to_success(options);
   first.writer.reset();
@@ -138,7 +138,7 @@ TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
   auto second = test::make_pipe();
   first.writer = moved_to(std::move(first.writer), 68);
   second.writer = moved_to(std::move(second.writer), 67);
-  SpawnOptions options = test::shell("echo first >/proc/self/fd/69; echo second >/proc/self/fd/68");
+  SpawnOptions options = test::shell_program("echo first >/proc/self/fd/69; echo second >/proc/self/fd/68");
   options.inherit = {{67, 68}, {68, 69}};
   run_to_success(options);
   first.writer.reset();
@@ -151,14 +151,14 @@ TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
 TEST(Spawn, nothing_else_is_inherited) {
   const Fd forgotten(::open("/dev/null", O_RDONLY));  // NOLINT(android-cloexec-open): as careless code does
   const Fd high(::fcntl(forgotten.get(), F_DUPFD, 200));
-  SpawnOptions options = test::shell("ls /proc/self/fd");
+  SpawnOptions options = test::shell_program("ls /proc/self/fd");
   options.inherit = {{forgotten.get(), 6}};
   // 0 to 2, the one asked for, and the folder that ls itself reads.
   EXPECT_EQ(spawned_output(options), "0\n1\n2\n3\n6\n");
 }
 
 TEST(Spawn, descriptor_that_is_not_open_is_refused) {
-  SpawnOptions options = test::shell("exit 0");
+  SpawnOptions options = test::shell_program("exit 0");
   for (const auto& pair : {std::pair{-1, 5}, std::pair{7777, 5}, std::pair{1, -1}}) {
     options.inherit = {pair};
     test::expect_error(Errc::system, [&] { static_cast<void>(ChildProcess::spawn(options)); },
@@ -200,7 +200,8 @@ TEST(Spawn, file_that_is_no_program_is_refused) {
 
 TEST(Spawn, exhausted_process_limit_is_limit_reached) {
   const FaultSeam fail("clone", EAGAIN);
-  test::expect_error(Errc::limit_reached, [] { static_cast<void>(ChildProcess::spawn(test::shell("exit 0"))); },
+  test::expect_error(Errc::limit_reached,
+                     [] { static_cast<void>(ChildProcess::spawn(test::shell_program("exit 0"))); },
                      {"/bin/sh", "processes"});
 }
 
@@ -209,7 +210,7 @@ TEST(Spawn, lack_of_descriptors_starts_nothing) {
   const auto before = test::open_descriptors();
   const FaultSeam fail("clone", EMFILE);
   test::expect_error(Errc::limit_reached,
-                     [] { static_cast<void>(ChildProcess::spawn(test::shell("exec sleep 1000"))); },
+                     [] { static_cast<void>(ChildProcess::spawn(test::shell_program("exec sleep 1000"))); },
                      {"clone failed for program '/bin/sh'", "ulimit -n"});
   EXPECT_EQ(fail.strikes(), 1);
   EXPECT_EQ(test::open_descriptors(), before);
@@ -220,7 +221,8 @@ TEST(Spawn, many_children_come_and_go_without_a_trace) {
   {
     std::vector<ChildProcess> children;
     children.reserve(20);
-    for (int i = 0; i < 20; ++i) children.push_back(ChildProcess::spawn(test::shell("exit " + std::to_string(i))));
+    for (int i = 0; i < 20; ++i)
+      children.push_back(ChildProcess::spawn(test::shell_program("exit " + std::to_string(i))));
     for (int i = 0; i < 20; i += 2) {
       EXPECT_EQ(children[static_cast<std::size_t>(i)].wait(Deadline::never()), ExitStatus::exited(i));
     }
@@ -250,7 +252,7 @@ TEST(Spawn, texts_that_would_be_cut_or_make_no_sense_are_refused) {
 
 // As daemons do. What the child opens first would get the number.
 DROVER_PEER_BODY(spawn_without_streams) {
-  SpawnOptions options = test::shell("readlink /proc/self/fd/0 /proc/self/fd/2; echo lost >&2");
+  SpawnOptions options = test::shell_program("readlink /proc/self/fd/0 /proc/self/fd/2; echo lost >&2");
   options.streams.output = StandardStream::pipe();
   ::close(STDIN_FILENO);
   ::close(STDERR_FILENO);

@@ -371,7 +371,7 @@ TEST(SessionCrash, killed_keeper_ends_waits_requests_and_checks_of_the_applicati
   std::thread waiter([&] { test::expect_error(Errc::peer_lost, [&] { static_cast<void>(never.wait()); }, {pid}); });
   ASSERT_EQ(::kill(session.keeper_pid(), SIGKILL), 0);
   waiter.join();
-  test::expect_error(Errc::peer_lost, [&] { session.check(); }, {"is gone", pid, "start the program again"});
+  test::expect_error(Errc::peer_lost, [&] { session.check(); }, {"has died", pid, "start the program again"});
   test::expect_error(Errc::peer_lost, [&] { const Event late(session); }, {pid});
   test::expect_error(Errc::peer_lost, [&] { static_cast<void>(session.invite("x")); }, {pid});
 }

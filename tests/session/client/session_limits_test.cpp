@@ -250,7 +250,7 @@ DROVER_PEER_BODY(application_with_small_files) {
   small.rlim_cur = 4096;
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   test::expect_error(Errc::limit_reached, [] { static_cast<void>(Session::start()); },
-                     {"limit of file sizes", "ulimit -f"});
+                     {"file size limit", "ulimit -f"});
 }
 
 TEST(SessionLimits, memory_file_above_the_limit_of_file_sizes_is_an_error_of_the_keeper) {
