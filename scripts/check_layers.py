@@ -32,7 +32,13 @@ LAYERS: Lines = (
     ("base",),
 )
 # The rooms of a part, likewise. In a part that is not listed, folders are free.
-ROOMS: dict[str, Lines] = {}
+ROOMS: dict[str, Lines] = {
+    "ipc": (("registry",), ("queue",), ("ledger", "sync", "timeline"), ("wake",), ("object",)),
+    "pool": (("run",), ("watch", "plan", "values")),
+    "process": (("template",), ("spawn",), ("inspect",)),
+    "session": (("worker", "client"), ("keeper",), ("wire",)),
+    "tensor": (("exchange",), ("memory", "layout")),
+}
 UMBRELLA = "include/drover/drover.hpp"
 VENDOR_HEADERS = frozenset({"cuda.h", "cuda_runtime.h", "cuda_runtime_api.h", "cudaTypedefs.h", "nvml.h", "nvrtc.h"})
 COMPILE_TIMEOUT_S = 120

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Checks that no C++ type is defined twice under one name, which breaks the one-definition rule without a message.
+"""Checks the names of C++ types.
 
-Types in unnamed namespaces, members of types and specialisations do not count. A file may define a type in two
-branches of the preprocessor.
+No type is defined twice under one name, which breaks the one-definition rule without a message. Types of private
+headers lie in the namespace of their part, drover::<part>. Types in unnamed namespaces, members of types and
+specialisations do not count. A file may define a type in two branches of the preprocessor.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from cpp_scopes import UNNAMED, CppText
 from repo import CPP_FILES, ROOT, Finding, files_of, read, report
 
 FOLDERS = ("include/", "src/")
+# Parts with a namespace of their own for private code. `base` is too small to need one.
+PARTS = frozenset({"device", "ipc", "observe", "pool", "process", "session", "tensor"})
+# For private headers of code that users see in public headers.
+SHARED = "drover::detail::"
 
 
 def definitions(root: Path) -> dict[str, dict[str, int]]:
@@ -29,10 +34,25 @@ def definitions(root: Path) -> dict[str, dict[str, int]]:
     return found
 
 
+def misplaced(name: str, path: str) -> str | None:
+    """The namespace in which a type of a private header must lie, if it lies elsewhere."""
+    pieces = path.split("/")
+    if pieces[0] != "src" or pieces[1] not in PARTS or Path(path).suffix == ".cpp":
+        return None
+    wanted = f"drover::{pieces[1]}"
+    return None if name.startswith((f"{wanted}::", SHARED)) else wanted
+
+
 def check(root: Path) -> Iterator[Finding]:
-    """All names that are defined more than once."""
-    for name, places in definitions(root).items():
+    """All names that are defined more than once, or in the wrong namespace."""
+    found = definitions(root)
+    for name, places in found.items():
         (first, first_line), *others = places.items()
+        is_member = name.rpartition("::")[0] in found  # such as `class Template::State`
+        for path, line in places.items():
+            if not is_member and (wanted := misplaced(name, path)):
+                what = f"{name} of a private header is outside of {wanted}"
+                yield Finding(path, line, what, f"move it to namespace {wanted}")
         for path, line in others:
             what = f"{name} is defined in {first}:{first_line} too"
             yield Finding(path, line, what, "rename one of the two, or move it to the namespace of its part")

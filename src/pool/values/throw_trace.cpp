@@ -42,7 +42,7 @@ std::string ThrowTrace::last() {
   if (addresses.empty()) return {};
   std::string text;
   for (const auto& line : process::Symbolizer(::getpid()).describe_stack(addresses)) {
-    if (line.starts_with("drover::pool::WorkerLoop")) break;  // the frames from here on are the same for all tasks
+    if (line.starts_with("drover::WorkerLoop")) break;  // the frames from here on are the same for all tasks
     text += "    " + line + "\n";
   }
   if (!text.empty()) text.pop_back();

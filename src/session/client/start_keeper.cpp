@@ -28,7 +28,7 @@ std::string keeper_program() {
   if (!process::was_initialised()) {
     throw Error(Errc::invalid_argument,
                 "cannot start a session: this program would be its keeper but has not called drover::init",
-                "call drover::init(argc, argv) first thing in main, or let DROVER_KEEPER name the drover tool");
+                "call drover::init(argc, argv) first in main, or set DROVER_KEEPER to the path of the drover tool");
   }
   return process::start_command().keeper;
 }

@@ -95,7 +95,7 @@ TEST(Init, unknown_role_ends_the_program) {
 TEST(Init, worker_without_a_parent_reports_it_and_ends) {
   const auto result = test::run_program({.executable = own_executable(), .arguments = {"--drover-role=worker"}});
   EXPECT_EQ(result.status, ExitStatus::exited(kWorkerMisused));
-  EXPECT_NE(result.output.find("not the arguments of a worker"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("invalid arguments of a worker"), std::string::npos) << result.output;
 }
 
 TEST(Init, worker_without_its_descriptors_reports_it_and_ends) {
