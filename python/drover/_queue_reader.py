@@ -49,6 +49,7 @@ class QueueReader:
         """Wrap a queue; takes no messages yet."""
         self._core = core
         self._taken: _Taken | None = None
+        self._start = threading.Lock()  # two readers would each take messages that the other waits for
         self.closed = False
 
     def __del__(self) -> None:
@@ -72,12 +73,16 @@ class QueueReader:
 
     def fileno(self) -> int:
         """Return a descriptor to wait for."""
-        if self._taken is None:
-            self._taken = taken = _Taken()
-            taken.thread = threading.Thread(target=_take, args=(self._core, taken), name="drover reader", daemon=True)
-            taken.thread.start()
-            call_at_exit(taken)
-        return self._taken.count
+        with self._start:
+            if self._taken is None:
+                taken = _Taken()
+                taken.thread = threading.Thread(
+                    target=_take, args=(self._core, taken), name="drover reader", daemon=True
+                )
+                taken.thread.start()
+                call_at_exit(taken)
+                self._taken = taken
+            return self._taken.count
 
     def poll(self, timeout: float | None = 0.0) -> bool:
         """Wait for a message; return whether there is one."""

@@ -279,7 +279,7 @@ def test_second_keeper_of_a_name_gives_up(drover):
     first = Keeper(drover, "one")
     second = Keeper(drover, "one")
     assert second.process.wait(SECONDS) == 1
-    assert b"has a keeper already" in second.hello
+    assert b"already has a keeper" in second.hello
     assert first.process.poll() is None
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import datetime
 import fractions
 import queue
+import time
 
 import drover
 import pytest
@@ -414,3 +416,22 @@ def test_closed_writer_refuses_puts_while_gets_go_on() -> None:
         line.put(2)
     assert line.get() == 1
     assert line.empty()
+
+
+def test_reader_is_started_once_by_threads_that_ask_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two readers would each take messages that the other waits for."""
+    from drover import _queue_reader
+
+    class Slow(_queue_reader._Taken):
+        def __init__(self) -> None:
+            time.sleep(0.05)  # long enough for the other threads to come
+            super().__init__()
+
+    monkeypatch.setattr(_queue_reader, "_Taken", Slow)
+    numbers = drover.Queue()
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        descriptors = {each.result() for each in [threads.submit(numbers._reader.fileno) for _ in range(4)]}
+    assert len(descriptors) == 1
+    for number in range(100):
+        numbers.put(number)
+    assert [numbers.get(timeout=30) for _ in range(100)] == list(range(100))

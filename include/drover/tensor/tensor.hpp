@@ -29,8 +29,9 @@ namespace drover {
 /// ```
 /// #include <drover/drover.hpp>
 ///
-/// int main() {
+/// int main(int argc, char** argv) {
 ///   using namespace drover;
+///   init(argc, argv);
 ///   const Session session = Session::start();
 ///   const Memory memory(session);
 ///   const Tensor tensor = arange(memory, DType::float32, 0, 6).reshape({2, 3});

@@ -260,7 +260,7 @@ void WorkerProcesses::enforce_task_limit(WorkerSlot& slot, std::uint64_t now, st
 Clock::time_point WorkerProcesses::enforce_start_limit(const WorkerSlot& slot, Clock::time_point now) {
   const bool is_between =
       slot.state == SlotState::starting || (slot.state == SlotState::ending && slot.outstanding == 0);
-  if (!is_between || pool_.options.start_limit.count() == 0) return Clock::time_point::max();
+  if (!is_between || pool_.options.start_limit.count() <= 0) return Clock::time_point::max();
   const auto limit = slot.began + std::min<std::chrono::nanoseconds>(pool_.options.start_limit, kLongestLimit);
   if (now >= limit) kill(slot.index);
   return std::max(limit, now + std::chrono::milliseconds(10));
@@ -270,7 +270,7 @@ Clock::time_point WorkerProcesses::enforce_start_limit(const WorkerSlot& slot, C
 Clock::time_point WorkerProcesses::enforce_idle_limit(Clock::time_point now) {
   PoolState& state = pool_.state;
   const bool can_sleep = state.unfinished == 0 && !state.is_ending && !state.is_asleep;
-  if (pool_.options.idle_limit.count() == 0 || !can_sleep) return Clock::time_point::max();
+  if (pool_.options.idle_limit.count() <= 0 || !can_sleep) return Clock::time_point::max();
   const auto limit = state.last_move + std::min<std::chrono::nanoseconds>(pool_.options.idle_limit, kLongestLimit);
   if (now < limit) return limit;
   state.is_asleep = true;

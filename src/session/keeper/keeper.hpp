@@ -87,12 +87,13 @@ class Keeper {
   Fd starter_pidfd_;
   Fd application_end_;  // until it is sent to the application
   Fd signals_;
-  std::optional<SessionDoor> door_;  // of a named session
   SessionTables tables_;
   ParticipantTable& participants_ = tables_.participants();
   ipc::ObjectTable& objects_ = tables_.objects();
   std::map<std::uint64_t, Client> clients_;
   std::uint64_t last_client_ = 0;
+  // Of a named session. Destroyed before the clients, so that the name is free when they see the end.
+  std::optional<SessionDoor> door_;
   std::optional<Clock::time_point> idle_since_;
   std::optional<Deadline> end_deadline_;
   bool must_kill_workers_ = false;

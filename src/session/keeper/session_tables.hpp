@@ -25,6 +25,10 @@ struct Outgoing {
 /// in the keeper. Not synchronised.
 class SessionTables {
  public:
+  SessionTables() = default;
+  SessionTables(const SessionTables&) = delete;
+  SessionTables& operator=(const SessionTables&) = delete;
+
   [[nodiscard]] ParticipantTable& participants() noexcept { return participants_; }
   [[nodiscard]] ipc::ObjectTable& objects() noexcept { return objects_; }
 
