@@ -191,10 +191,14 @@ void PythonCall::rethrow() const {
   } catch (const Error& lost) {
     std::string call = group_->title() + "(...)";
     if (!shown_->function.empty()) {
-      const auto payload = std::as_bytes(std::span(shown_->payload));
-      const nb::object describe = nb::module_::import_("drover._functions").attr("describe_call");
-      const int way = static_cast<unsigned char>(shown_->function[0]);
-      call = nb::cast<std::string>(describe(group_->title(), way, unpickled(payload)));
+      try {
+        const auto payload = std::as_bytes(std::span(shown_->payload));
+        const nb::object describe = nb::module_::import_("drover._functions").attr("describe_call");
+        const int way = static_cast<unsigned char>(shown_->function[0]);
+        call = nb::cast<std::string>(describe(group_->title(), way, unpickled(payload)));
+      } catch (const nb::python_error& failed) {  // must not replace the error, which can be taken once only
+        if (failed.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();  // handled by the caller, after the error
+      }
     }
     std::string message = lost.message();
     message.replace(message.find(shown_->text), shown_->text.size(), call);

@@ -227,6 +227,7 @@ def _make_by_value(thing: Any, inline: int) -> _Made:
 def dumps(thing: Any, inline: int = INLINE) -> tuple[bytes, Sequence[_core.Tensor]]:
     """Return an object as bytes and tensors. Raises what pickling raises."""
     if _core.is_plain(thing):
+        _local.state.last = []
         return pickle.dumps(thing, PROTOCOL), ()
     _tables.refresh()
     state = _local.state
@@ -245,12 +246,11 @@ def dumps(thing: Any, inline: int = INLINE) -> tuple[bytes, Sequence[_core.Tenso
     return whole
 
 
-def unsent(thing: Any) -> None:
+def unsent() -> None:
     """Undo the side effects of this thread's last `dumps`, whose result was not sent after all."""
-    if not _core.is_plain(thing):
-        for call in _local.state.last:
-            call()
-        _local.state.last = []
+    for call in _local.state.last:
+        call()
+    _local.state.last = []
 
 
 def _make_by_either(thing: Any, inline: int) -> _Made:

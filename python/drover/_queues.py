@@ -174,7 +174,7 @@ class Queue(SharedHandle):
         try:
             self._put(payload, tensors, block, timeout)
         except BaseException:
-            _objects.unsent(obj)
+            _objects.unsent()
             raise
 
     def _put(self, payload: bytes, tensors: Any, block: bool, timeout: float | None) -> None:

@@ -279,5 +279,5 @@ def test_sending_without_a_pickle_clears_the_undo_list(monkeypatch: pytest.Monke
     monkeypatch.setitem(_objects.alone, Lone, lambda thing: _core.copied(_session.current(), b"bytes"))
     thing = Lone()
     _objects.dumps(thing)
-    _objects.unsent(thing)
+    _objects.unsent()
     assert called == []

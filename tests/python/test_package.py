@@ -16,7 +16,6 @@ from types import ModuleType
 import drover
 import pytest
 from drover import _core
-from programs import run
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(drover.__file__).parent

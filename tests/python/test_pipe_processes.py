@@ -74,7 +74,7 @@ def test_gpu_tensors_are_sent_by_handle() -> None:
         child.join()
     """)
     assert lines[0] == "1500000.0 100000.0 3000000.0"
-    # `own` is released later; the child, which owns the memory, may exit before that and warn. Nothing else is printed.
+    # `own` is released later; the child, which owns the memory, may exit before that and warn. That is all.
     assert all("of imported memory at" in line for line in lines[1:]), lines
 
 

@@ -11,6 +11,7 @@ import time
 
 import drover
 import pytest
+from drover import _queue_reader
 from programs import Program, run
 
 KINDS = [
@@ -420,7 +421,6 @@ def test_closed_writer_refuses_puts_while_gets_go_on() -> None:
 
 def test_reader_is_started_once_by_threads_that_ask_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two readers would each take messages that the other waits for."""
-    from drover import _queue_reader
 
     class Slow(_queue_reader._Taken):
         def __init__(self) -> None:
