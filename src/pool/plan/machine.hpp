@@ -17,8 +17,7 @@ namespace drover::pool {
 [[nodiscard]] std::vector<int> allowed_cpus();
 
 /// Groups `cpus` by core, in the order of each core's first CPU. A CPU of unknown topology is its own core. `sysfs`
-/// is
-/// "/sys".
+/// is "/sys".
 [[nodiscard]] std::vector<std::vector<int>> group_by_core(const std::vector<int>& cpus, const std::string& sysfs);
 
 /// Groups `cpus` by NUMA node, without empty nodes; one group if the kernel reports no nodes.

@@ -1,4 +1,4 @@
-// The crash tables of locks and conditions (docs/crash_tables_sync.md): one test for each row.
+// The crash tables of locks and conditions (docs/crash_tables.md): one test for each row.
 #include <atomic>
 #include <chrono>
 #include <memory>

@@ -1,4 +1,4 @@
-// The crash tables of semaphores, events, barriers, values and arrays (docs/crash_tables_sync.md): one test for each
+// The crash tables of semaphores, events, barriers, values and arrays (docs/crash_tables.md): one test for each
 // row. Those of locks are in lock_crash_test.cpp.
 #include <array>
 #include <memory>

@@ -1,4 +1,4 @@
-// tests/process/stand_in_template.hpp: a template that forks shells, in many manners of misbehaving.
+// tests/process/template/stand_in_template.hpp: a template that forks shells, in many manners of misbehaving.
 #pragma once
 
 #include <string>

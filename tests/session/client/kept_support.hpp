@@ -1,4 +1,4 @@
-// tests/session/kept_support.hpp: blocks with a number in them, to be kept and recalled.
+// tests/session/client/kept_support.hpp: blocks with a number in them, to be kept and recalled.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// tests/session/session_helpers.hpp: sessions in tests: how peers join, and waiting for what the keeper does.
+// tests/session/client/session_helpers.hpp: sessions in tests: how peers join, and waiting for what the keeper does.
 #pragma once
 
 #include <sys/types.h>

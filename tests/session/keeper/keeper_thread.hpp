@@ -1,4 +1,4 @@
-// tests/session/keeper_thread.hpp: a keeper in a thread of the test, so that its calls can be made to fail.
+// tests/session/keeper/keeper_thread.hpp: a keeper in a thread of the test, so that its calls can be made to fail.
 #pragma once
 
 #include <unistd.h>
