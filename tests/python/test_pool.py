@@ -306,25 +306,6 @@ def test_error_of_a_lost_task_names_task_worker_and_arguments() -> None:
     ]
 
 
-def test_lost_task_whose_arguments_cannot_be_shown_raises_the_loss() -> None:
-    """Python refuses to print an integer of 5000 digits; that must not replace the error."""
-    lines = run("""
-        import os, signal
-        import drover
-
-        def die(x):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        if __name__ == "__main__":
-            with drover.Pool(1) as pool:
-                try:
-                    pool.apply(die, (10**5000,))
-                except drover.PeerLost as error:
-                    print("LOST", "die(...)" in error.message)
-    """)
-    assert [line for line in lines if "drover[" not in line] == ["LOST True"]
-
-
 def test_task_that_exceeds_its_timeout_is_ended() -> None:
     """A task that checks is_interrupted stops by itself; another is killed with its worker."""
     lines = run("""

@@ -155,3 +155,22 @@ def test_title_of_a_task_is_that_of_its_function() -> None:
             print(pool.apply(shown))
     """)
     assert lines == ["shown", "shown shown", "Model.predict", "<lambda>", "shown", "shown"]
+
+
+def test_lost_task_whose_arguments_cannot_be_shown_raises_the_loss() -> None:
+    """Python refuses to print an integer of 5000 digits; that must not replace the error."""
+    lines = run("""
+        import os, signal
+        import drover
+
+        def die(x):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if __name__ == "__main__":
+            with drover.Pool(1) as pool:
+                try:
+                    pool.apply(die, (10**5000,))
+                except drover.PeerLost as error:
+                    print("LOST", "die(...)" in error.message)
+    """)
+    assert [line for line in lines if "drover[" not in line] == ["LOST True"]

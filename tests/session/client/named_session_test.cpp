@@ -170,7 +170,8 @@ TEST_F(NamedSession, killed_keeper_is_replaced_by_the_next_opener) {
   Session second = Session::open("again");
   EXPECT_NE(second.keeper_pid(), keeper);
   EXPECT_EQ(second.population().present, 1U);
-  test::expect_error(Errc::peer_lost, [&] { first.check(); }, {"session 'again'", "has died", std::to_string(keeper)});
+  test::expect_error(Errc::peer_lost, [&] { first.check(); },
+                     {"session 'again'", "has died", std::to_string(keeper)});
   test::expect_error(Errc::peer_lost, [&] { static_cast<void>(event.wait()); });
   second.end();
 }
