@@ -18,17 +18,14 @@ namespace drover {
 /// Deaths. The first `kTokens` of the initial permits are tokens that record the participant that took them; a
 /// release returns one of the caller's own tokens first.
 /// - Recovered: the keeper frees tokens that a participant held when it died. If the dead had handed the resource
-/// over,
-///   its new user releases too: for each recovered token, one release by a participant without a token adds nothing.
-///   So no permit is invented, and a bounded semaphore does not reject that release.
+///   over, its new user releases too: for each recovered token, one release by a participant without a token adds
+///   nothing. So no permit is invented, and a bounded semaphore does not reject that release.
 /// - Not recovered, because their holder is unknown: initial permits beyond `kTokens`, and permits added by releases
 ///   beyond the initial number.
 /// - If one participant acquires and another releases, a permit whose holder died before it handed over is free until
-/// the
-///   next such release, and then lost, as in a semaphore without owners.
+///   the next such release, and then lost, as in a semaphore without owners.
 /// - A participant that closes the semaphore in good order, or during stack unwinding, leaves its tokens to be
-/// released by
-///   others.
+///   released by others.
 ///
 /// All functions are safe for all threads; threads of one process share its tokens.
 class Semaphore {

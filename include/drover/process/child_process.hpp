@@ -43,6 +43,7 @@ class ChildProcess {
   /// then is its parent; this class behaves the same.
   [[nodiscard]] static ChildProcess spawn(const SpawnOptions& options);
 
+  /// Takes over the child of `other`.
   ChildProcess(ChildProcess&& other) noexcept;
   /// Kills and reaps the child that was owned, then takes over the other.
   ChildProcess& operator=(ChildProcess&& other) noexcept;

@@ -93,6 +93,7 @@ class Process {
   /// drover::init was called; and the errors of ChildProcess::spawn and Session::invite.
   [[nodiscard]] static Process start(Session session, const ProcessOptions& options);
 
+  /// Takes over the worker of `other`.
   Process(Process&& other) noexcept;
   /// Ends the worker that was owned, then takes over the other.
   Process& operator=(Process&& other) noexcept;

@@ -86,6 +86,7 @@ class Session {
 
   /// Copies the handle. There is no move, so a Session always refers to a session.
   Session(const Session&) = default;
+  /// Refers to the session of the other handle.
   Session& operator=(const Session&) = default;
   ~Session() = default;
 

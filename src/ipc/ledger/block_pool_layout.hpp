@@ -62,18 +62,15 @@ static_assert(1 + kLengthBits + kPoolOwnerBits + kGenerationBits == 64 && kMaxPa
 /// One for each chunk.
 ///
 /// 1. Extents tile the pool: from chunk 0, each word's length leads to the next word, and the last extent ends with
-/// the
-///    pool. Every change of the tiling is one store or compare-and-swap of one word, so this holds at every
+///    the pool. Every change of the tiling is one store or compare-and-swap of one word, so this holds at every
 ///    instruction.
 /// 2. A used word is the first of a block, never a leftover.
 /// 3. Used words change by compare-and-swap only: a participant that adopts a block changes the owner without the
-/// lock.
-///    Free words change under the lock only.
+///    lock. Free words change under the lock only.
 /// 4. The generation increases in the step that ends a block. A reference is valid while its chunk's word is used and
 ///    has its generation.
 /// 5. Everything but the words is derived from them, guarded by the lock, and recomputed when a holder of the lock
-/// has
-///    died. It is atomic, and read once per decision, because a peer may corrupt it at any time.
+///    has died. It is atomic, and read once per decision, because a peer may corrupt it at any time.
 struct alignas(32) ChunkCell {
   std::atomic<std::uint64_t> word;  ///< an Extent; the truth
   std::atomic<std::uint32_t> next;  ///< of a free extent, at its first chunk: a Link in its list; of an orphan too

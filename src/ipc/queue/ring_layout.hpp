@@ -13,22 +13,18 @@
 //     recovery, which starts only after the kernel has reported the owner's death.
 //  3. The change to `ready` publishes the record. If the producer is killed before it, the record never existed.
 //  4. Position p = lap * capacity + index is used for one record only: the lap of a slot never decreases, and within
-//  a
-//     lap a slot never returns to `free` or `ready`. A compare-and-swap with a stale word therefore fails. Positions
-//     have 64 bits. A word keeps 48 bits of the lap and compares cyclically, which is ambiguous only to a participant
-//     that was stopped for 2^47 laps.
+//     a lap a slot never returns to `free` or `ready`. A compare-and-swap with a stale word therefore fails.
+//     Positions have 64 bits. A word keeps 48 bits of the lap and compares cyclically, which is ambiguous only to a
+//     participant that was stopped for 2^47 laps.
 //  5. A participant claims a position for writing only if it saw all earlier ones claimed, and for reading only if it
-//  saw
-//     all earlier ones taken, skipped or finished. By induction no unclaimed and no ready slot is ever passed. A hint
-//     is such a place to start. A stale hint costs steps, never a record, so hints are stored without ordering, and
-//     nothing is lost if their writer is killed.
+//     saw all earlier ones taken, skipped or finished. By induction no unclaimed and no ready slot is ever passed. A
+//     hint is such a place to start. A stale hint costs steps, never a record, so hints are stored without ordering,
+//     and nothing is lost if their writer is killed.
 //  6. A record that a dead consumer held does not become `ready` again, since others have passed it, but `returned`,
-//  and
-//     `returned_epoch` is raised afterwards. A consumer that sees a new epoch searches all slots for returned records
-//     until it finds none, and remembers the epoch that it read before that last search. So none is missed.
+//     and `returned_epoch` is raised afterwards. A consumer that sees a new epoch searches all slots for returned
+//     records until it finds none, and remembers the epoch that it read before that last search. So none is missed.
 //  7. A record leaves by `finish`; its position is never used again. If the consumer is killed one instruction
-//  earlier,
-//     the record is delivered again under the same position, by which the layer above detects it.
+//     earlier, the record is delivered again under the same position, by which the layer above detects it.
 //  8. Recovery is derived from the words alone, so it may be repeated from the start.
 #pragma once
 

@@ -14,9 +14,8 @@ namespace drover::ipc {
 /// The state is one word, changed by compare-and-swap only, so no death leaves it half changed.
 ///
 /// 1. A round ends when the last party arrives, or by a reset. Then the number of the round increases, the arrivals
-/// are
-///    cleared, and the outcome is shifted into the history. Resets are counted. A waiter learns the outcome from its
-///    round's number and history bit, even if later rounds have ended; for a round older than the history, from
+///    are cleared, and the outcome is shifted into the history. Resets are counted. A waiter learns the outcome from
+///    its round's number and history bit, even if later rounds have ended; for a round older than the history, from
 ///    whether there was a reset since its arrival.
 /// 2. A broken round stays until a reset ends it.
 /// 3. A participant sets its bit in `members` when it opens the barrier and clears it when it closes it. A death with

@@ -18,16 +18,13 @@ namespace drover::ipc {
 ///    closed the semaphore) or `kNoToken` (fills the last word). One compare-and-swap of its word takes or returns a
 ///    token.
 /// 2. `unowned` counts free permits that are not tokens in its low half, and its changes in the high half. It is
-/// changed
-///    by compare-and-swap only, so it is right after any death.
+///    changed by compare-and-swap only, so it is right after any death.
 /// 3. Every change of a word of tokens or of `unowned` increases its number of changes. So a search of all of them
-/// that
-///    finds nothing is right if the sum of these numbers is the same before and after it.
+///    that finds nothing is right if the sum of these numbers is the same before and after it.
 /// 4. `returned` counts tokens that recovery has freed although another participant may still release them, because
-/// the
-///    dead had handed over the resource. Recovery increases it before it frees the token. A release by a participant
-///    without a token decreases it and does nothing else. So the free permits are the initial ones plus releases
-///    minus acquisitions plus `returned`.
+///    the dead had handed over the resource. Recovery increases it before it frees the token. A release by a
+///    participant without a token decreases it and does nothing else. So the free permits are the initial ones plus
+///    releases minus acquisitions plus `returned`.
 struct SemaphoreLayout {
   std::atomic<std::uint64_t> unowned;
   std::atomic<std::uint64_t> returned;

@@ -15,8 +15,7 @@ namespace drover::ipc {
 /// 1. The value is `copies[version % 2]`. Writers hold the lock, write the other copy, and increase the version: that
 ///    store is the commit. A writer killed before it has changed nothing that anybody reads.
 /// 2. A reader copies the value and checks that the version is unchanged. Otherwise its copy may have been
-/// overwritten,
-///    and it retries; the words are atomic, so this is no data race.
+///    overwritten, and it retries; the words are atomic, so this is no data race.
 struct ValueLayout {
   static constexpr std::size_t kWords = detail::ValueBytes::kMost / sizeof(std::uint64_t);
   using Copy = std::array<std::atomic<std::uint64_t>, kWords>;

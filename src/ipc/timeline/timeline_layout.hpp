@@ -25,13 +25,11 @@ constexpr std::uint64_t start_of_epoch(std::uint64_t epoch) noexcept { return ep
 /// One timeline.
 ///
 /// 1. A free timeline has `owner` 0, and `word` has reached `submitted`. A participant takes it by storing its number
-/// by
-///    compare-and-swap, and continues the count.
+///    by compare-and-swap, and continues the count.
 /// 2. Only the owner's stream stores in `word`. The owner stores in `submitted` the value that its stream will store:
 ///    after the work is submitted to the stream, and before any other process learns the value.
 /// 3. When the owner is dead, nothing stores in `word` any more. If it has not reached `submitted`, the keeper stores
-/// the
-///    value reached in `last_good`, and then the next epoch in `word`. Afterwards the timeline is free.
+///    the value reached in `last_good`, and then the next epoch in `word`. Afterwards the timeline is free.
 struct alignas(kCacheLine) TimelineSlot {
   std::atomic<std::uint64_t> word;       ///< work that is done; written by devices too
   std::atomic<std::uint64_t> submitted;  ///< work that was submitted

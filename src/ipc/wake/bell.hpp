@@ -16,8 +16,7 @@ namespace drover::ipc {
 /// In shared memory. Bit 0 is set while somebody may be asleep; the other bits count rings.
 ///
 /// 1. The bit is part of the word on which sleepers sleep. In a word of its own, a waker could clear it for an
-/// earlier
-///    ring while a sleeper is between its last check and the system call, and the next waker would not wake.
+///    earlier ring while a sleeper is between its last check and the system call, and the next waker would not wake.
 /// 2. A sleeper sets the bit, checks once more, and sleeps only while the word is unchanged. Every ring changes it.
 /// 3. The waited-for condition is changed by an atomic read-modify-write before the waker reads the bell, and checked
 ///    after the sleeper sets the bit; all of these are sequentially consistent. So one of the two sides sees the
@@ -26,9 +25,8 @@ namespace drover::ipc {
 ///    wakes one. That one sets the bit again before it checks and, if it finds more than it takes, wakes the next. In
 ///    between, other wakers skip those still asleep. `tests/model/bell_model.hpp` models it step by step.
 /// 5. A waker killed between its change and its system call loses a wake-up; a sleeper killed after it was woken
-/// loses
-///    all wake-ups until the bit is set again. Recovery after a death therefore rings every bell, and every sleep is
-///    bounded.
+///    loses all wake-ups until the bit is set again. Recovery after a death therefore rings every bell, and every
+///    sleep is bounded.
 struct alignas(kCacheLine) Bell {
   std::atomic<std::uint32_t> word;
 };

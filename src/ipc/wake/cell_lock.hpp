@@ -56,14 +56,11 @@ constexpr LockResult outcome(std::uint32_t free_word) {
 ///
 /// 1. Claim and owner are one compare-and-swap, so a held lock always names its holder.
 /// 2. A sleeper sets the waiting mark by compare-and-swap on a held word and sleeps on exactly that value. A thread
-/// that
-///    frees a word with the mark clears the mark and wakes one sleeper.
+///    that frees a word with the mark clears the mark and wakes one sleeper.
 /// 3. A thread that has slept claims with the mark, since others may still sleep; one that gives up leaves the mark
-/// set.
-///    So every sleeper has the mark, or a waker on its way.
+///    set. So every sleeper has the mark, or a waker on its way.
 /// 4. A waker killed on its way, or a sleeper killed after it was woken, loses the wake-up. Recovery wakes all
-/// sleepers
-///    after each death, and every sleep is bounded.
+///    sleepers after each death, and every sleep is bounded.
 /// 5. A word freed by recovery has the death mark. The claim clears the mark in its compare-and-swap, so exactly one
 ///    claimant sees it; if that one dies too, recovery sets it again.
 struct alignas(kCacheLine) CellLockLayout {

@@ -22,7 +22,7 @@ std::string keeper_program() {
   // A setuid program must not run a program that its user names.
   if (const char* const program = ::secure_getenv(kKeeperVariable); program != nullptr && *program != '\0') {
     if (std::string_view(program).find('/') != std::string_view::npos) return program;
-    throw Error(Errc::invalid_argument, fmt::format("{}={} is no path", kKeeperVariable, program),
+    throw Error(Errc::invalid_argument, fmt::format("{}={} is not a path", kKeeperVariable, program),
                 "give the path of the program, such as /usr/local/bin/drover; PATH is not searched");
   }
   if (!process::was_initialised()) {

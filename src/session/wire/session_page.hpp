@@ -23,8 +23,7 @@ inline constexpr std::uint16_t kPageVersion = 1;
 ///
 /// 1. Only the keeper writes; it makes `version` odd before and even after.
 /// 2. A read is valid if `version` was even and the same before and after. All words are atomic, so an invalid read
-/// is
-///    not a data race.
+///    is not a data race.
 struct alignas(64) ParticipantSlot {
   std::atomic<std::uint32_t> version;
   std::atomic<std::uint32_t> state;  ///< a ParticipantState, or 0 if the slot is free

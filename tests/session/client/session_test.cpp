@@ -347,7 +347,7 @@ TEST(Session, object_that_cannot_be_mapped_is_not_left_open) {
 TEST(Session, keeper_without_a_path_is_refused) {
   const ScopedEnvironment keeper("DROVER_KEEPER", "drover");
   test::expect_error(Errc::invalid_argument, [] { static_cast<void>(Session::start()); },
-                     {"DROVER_KEEPER=drover is no path", "PATH"});
+                     {"DROVER_KEEPER=drover is not a path", "PATH"});
 }
 
 DROVER_PEER_BODY(worker_that_cannot_join) {
