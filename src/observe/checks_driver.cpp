@@ -60,7 +60,8 @@ std::optional<Finding> check_driver_answer(const Facts& facts) {
           "with `sudo nvidia-smi --gpu-reset`, and reboot if that does not help");
     case ProbeOutcome::died:
       return failed(kId, fmt::format("the process that queried the driver died: {}", facts.probe.detail),
-                    "reinstall NVIDIA's driver so that all parts have the same version, and check that LD_LIBRARY_PATH and DROVER_LIBCUDA do "
+                    "reinstall NVIDIA's driver so that all parts have the same version, and check that "
+                    "LD_LIBRARY_PATH and DROVER_LIBCUDA do "
                     "not name another libcuda.so.1");
   }
   return std::nullopt;

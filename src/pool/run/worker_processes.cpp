@@ -192,7 +192,8 @@ void WorkerProcesses::reap() {
     try {
       static_cast<void>(at->second.wait(Deadline::after(kDeathPatience)));
       how = at->second.describe();
-      if (const auto tail = at->second.error_tail(); !tail.empty()) how += fmt::format("; last lines of its standard error: {}", tail);
+      if (const auto tail = at->second.error_tail(); !tail.empty())
+        how += fmt::format("; last lines of its standard error: {}", tail);
     } catch (const std::exception& error) {
       how = error.what();
     }
