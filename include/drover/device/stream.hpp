@@ -98,16 +98,16 @@ class Stream {
 /// from submitting work to the GPU meanwhile. In Python, `drover.torch` does this for torch. Cheap; thread-safe.
 class CaptureNotice {
  public:
-  CaptureNotice() noexcept { ++count_; }
-  ~CaptureNotice() { --count_; }
+  CaptureNotice() noexcept { ++count; }
+  ~CaptureNotice() { --count; }
   CaptureNotice(const CaptureNotice&) = delete;
   CaptureNotice& operator=(const CaptureNotice&) = delete;
 
   /// Whether any exists.
-  [[nodiscard]] static bool exists() noexcept { return count_ > 0; }
+  [[nodiscard]] static bool exists() noexcept { return count > 0; }
 
  private:
-  inline static std::atomic<int> count_{0};
+  inline static std::atomic<int> count{0};
 };
 
 }  // namespace drover
