@@ -19,7 +19,6 @@ namespace drover {
 namespace {
 
 namespace fs = std::filesystem;
-using observe::names_in;
 using observe::read_text;
 
 constexpr std::string_view kNvidiaVendor = "0x10de";

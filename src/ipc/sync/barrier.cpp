@@ -43,9 +43,9 @@ struct Barrier::State {
   }
 
   // Replaces the word by the result of `change`, unless that is nullopt; returns the word before.
+  // Most callers need only the change.
   template <class Change>
-  ipc::BarrierWord replace(
-      Change change) const {  // NOLINT(modernize-use-nodiscard): most callers need only the change
+  ipc::BarrierWord replace(Change change) const {  // NOLINT(modernize-use-nodiscard)
     std::uint64_t seen = layout().word.load();
     for (;;) {
       const ipc::BarrierWord before = ipc::BarrierWord::unpack(seen);

@@ -157,7 +157,9 @@ void Keeper::handle(PollKey key) {
     switch (key.kind) {
       case PollKey::Kind::starter: return on_starter();
       case PollKey::Kind::signals: return on_signal();
-      case PollKey::Kind::listener: return door_->accept_all([this](Fd socket) { take_visitor(std::move(socket)); });
+      case PollKey::Kind::listener:
+        if (door_) door_->accept_all([this](Fd socket) { take_visitor(std::move(socket)); });
+        return;
       case PollKey::Kind::connection: return on_connection(key.number);
       case PollKey::Kind::process: return on_process(key.number);
     }

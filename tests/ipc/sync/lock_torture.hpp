@@ -14,7 +14,10 @@
 namespace drover::test {
 
 /// Places on the board of a lock torture; the counts of the peers follow.
-enum LockTorturePlace : std::size_t { kHolder, kLockViolations, kDeathsSeen, kFirstHold };
+inline constexpr std::size_t kHolder = 0;
+inline constexpr std::size_t kLockViolations = 1;
+inline constexpr std::size_t kDeathsSeen = 2;
+inline constexpr std::size_t kFirstHold = 3;
 
 /// What a peer does: a participant that enters without a report of a death must find nobody inside. `inside(lock,
 /// round)` returns whether everything was right while the lock was held.
