@@ -17,10 +17,10 @@ const char* missing_library_remedy(const Facts& facts) {
            "adds the host's driver libraries";
   }
   if (!facts.kernel_module.empty()) {
-    return "install the driver's libraries in the version of the kernel module (Debian: libcuda1; Ubuntu: "
+    return "install the driver's libraries that match the kernel module (Debian: libcuda1; Ubuntu: "
            "libnvidia-compute-<version>), or set DROVER_LIBCUDA to the path of libcuda.so.1";
   }
-  return "install NVIDIA's driver, which brings libcuda.so.1, or set DROVER_LIBCUDA to its path";
+  return "install NVIDIA's driver, which provides libcuda.so.1, or set DROVER_LIBCUDA to its path";
 }
 
 std::string versions_text(const std::string& module, const std::string& libraries) {
@@ -125,7 +125,7 @@ std::optional<Finding> check_driver_init(const Facts& facts) {
   constexpr auto kId = "driver-init";
   const auto& answer = facts.probe.report.cuda_init;
   if (!answer) return std::nullopt;
-  if (answer->code == 0) return passed(kId, "CUDA starts (cuInit)");
+  if (answer->code == 0) return passed(kId, "CUDA initialises (cuInit)");
   const bool is_mismatch = answer->code == kCudaDriverMismatch || answer->code == kCudaCompatUnsupported;
   if (is_mismatch) return std::nullopt;
   if (answer->code == kCudaNoDevice) {
@@ -133,7 +133,7 @@ std::optional<Finding> check_driver_init(const Facts& facts) {
     if (!is_gpu_expected(facts)) return noted(kId, fmt::format("CUDA finds no GPU ({})", answer->text));
   }
   const auto [meaning, remedy] = explain_cuda_answer(answer->code);
-  return failed(kId, fmt::format("CUDA does not start: {} (cuInit: {})", meaning, answer->text), remedy);
+  return failed(kId, fmt::format("CUDA fails to initialise: {} (cuInit: {})", meaning, answer->text), remedy);
 }
 
 std::optional<Finding> check_nvml(const Facts& facts) {

@@ -17,7 +17,7 @@ void expect_right(const BellConfig& config) {
   ::testing::Test::RecordProperty("states", std::to_string(finding.states));
 }
 
-TEST(BellModel, nobody_sleeps_beside_a_record) {
+TEST(BellModel, nobody_sleeps_while_a_record_is_ready) {
   expect_right({.producers = 2, .consumers = 2, .messages = 1});
   expect_right({.producers = 1, .consumers = 2, .messages = 3, .takes = 2});
   if (test::kIsSanitized) return;  // the rest takes too long

@@ -55,13 +55,14 @@ void check_count(const Machine& machine, const std::vector<Chosen>& chosen) {
     for (const auto& other : machine.devices) used += workers_on(other, chosen) > 0 ? 1U : 0U;
     const auto without = static_cast<std::size_t>(std::ranges::count(chosen, nullptr));
     const auto wanting = chosen.size() - without;
-    throw Error(Errc::invalid_argument,
-                fmt::format("{} workers want a device for themselves and {} named, so {} would have {} workers; "
-                            "{} missing{}",
-                            wanting, used == 1 ? "1 is" : fmt::format("{} are", used), describe(device), here,
-                            wanting - used == 1 ? "1 device is" : fmt::format("{} devices are", wanting - used),
-                            filter_text(machine)),
-                "start fewer workers, name more devices, or do not set `exclusive`");
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("{} workers each need a device of their own, but only {} named, so {} would have {} workers; "
+                    "{} missing{}",
+                    wanting, used == 1 ? "1 is" : fmt::format("{} are", used), describe(device), here,
+                    wanting - used == 1 ? "1 device is" : fmt::format("{} devices are", wanting - used),
+                    filter_text(machine)),
+        "start fewer workers, name more devices, or do not set `exclusive`");
   }
 }
 
@@ -69,7 +70,7 @@ void check_none_at_all(const WorkerPlanOptions& options, const Machine& machine,
   const bool wants_devices = options.devices.find("all") != std::string::npos;
   if (!wants_devices || !machine.devices.empty()) return;
   throw Error(Errc::not_found,
-              fmt::format("{} workers want a device for themselves, and this process sees none{}", chosen.size(),
+              fmt::format("{} workers each need a device of their own, but this process sees none{}", chosen.size(),
                           filter_text(machine)),
               "set devices=\"none\" for workers without devices, or do not set `exclusive`");
 }
@@ -78,7 +79,7 @@ void check_mode(const WorkerPlanOptions& options, const MachineDevice& device, c
                 std::size_t workers) {
   if (device.info.compute_mode == ComputeMode::prohibited) {
     throw Error(Errc::permission_denied, fmt::format("{} has compute mode \"prohibited\"", describe(device)),
-                "name other devices, or let an administrator run `nvidia-smi -c 0`");
+                "name other devices, or have an administrator run `nvidia-smi -c 0`");
   }
   if (device.info.compute_mode != ComputeMode::exclusive_process) return;
   if (device.info.mps_running) return;  // the one process is the MPS server, and all others are its clients
@@ -86,7 +87,7 @@ void check_mode(const WorkerPlanOptions& options, const MachineDevice& device, c
     throw Error(Errc::busy,
                 fmt::format("{} has compute mode \"exclusive-process\" and cannot take {} workers", describe(device),
                             workers),
-                "place one worker there, set `mps`, or let an administrator run `nvidia-smi -c 0`");
+                "place one worker there, set `mps`, or have an administrator run `nvidia-smi -c 0`");
   }
   check_no_other_users(device, machine, "has compute mode \"exclusive-process\"");
 }

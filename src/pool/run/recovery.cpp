@@ -107,8 +107,9 @@ void Recovery::lose_begun(const WorkerSlot& slot, const TaskPtr& task, const std
   const auto what = fmt::format("{} was lost: {} ran it and ended: {}", task->describe_call(), slot.describe(), how);
   if (task->has_timed_out) {
     const bool has_stack = slot.sampled_task == task->number && !slot.sampled_stack.empty();
-    state_.refuse(task, timeout_error(*task, slot.describe() + " was killed for that" +
-                                                 (has_stack ? "; where it was then:\n" + slot.sampled_stack : "")));
+    state_.refuse(task,
+                  timeout_error(*task, slot.describe() + " was killed for that" +
+                                           (has_stack ? "; its stack at that time:\n" + slot.sampled_stack : "")));
     return;
   }
   const bool is_quarantined = options_.quarantine_after > 0 && task->deaths >= options_.quarantine_after;

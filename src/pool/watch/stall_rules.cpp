@@ -93,7 +93,7 @@ std::optional<StallCause> gpu_fault(const StallFacts& facts, const WorkerFacts& 
   if (fault == nullptr) return std::nullopt;
   const auto meaning = meaning_of_xid(fault->code);
   return StallCause{.id = "gpu-fault",
-                    .text = fmt::format("the driver reported Xid {} of GPU {}{}{}", fault->code, fault->pci,
+                    .text = fmt::format("the driver reported Xid {} for GPU {}{}{}", fault->code, fault->pci,
                                         meaning.empty() ? "" : ": ", meaning),
                     .remedy = condemns_gpu(fault->code)
                                   ? "end the processes on that GPU and reset it (`nvidia-smi --gpu-reset -i ID`), or "
@@ -144,7 +144,7 @@ std::optional<StallCause> context_blocked(const StallFacts& facts, const WorkerF
             "give each worker a device of its own, run the MPS daemon, or allow sharing with `nvidia-smi -c 0`"};
   }
   return StallCause{.id = "context-blocked",
-                    .text = fmt::format("the driver creates a context in {} and does not return{}",
+                    .text = fmt::format("the driver is creating a context in {} and has not returned{}",
                                         worker.worker.inside, users.empty() ? "" : "; other users of GPUs: " + users),
                     .remedy = "run `drover doctor`; a GPU that hangs here needs a reset, and `nvidia-smi` hangs too"};
 }
@@ -156,20 +156,21 @@ std::optional<StallCause> reader_stuck(const StallFacts& facts, const WorkerFact
   if (is_sending && worker.worker.inside != "queue.put") return std::nullopt;
   if (!is_sending) {
     return StallCause{.id = "queue-full",
-                      .text = "the task puts into a queue that is full: its reader is slow, stuck or gone",
+                      .text = "the task is putting into a full queue: its reader is slow, stuck or gone",
                       .remedy = "check the worker or process that reads it; give `put` a deadline"};
   }
   const auto pid = facts.board.application;
   if (!facts.application || facts.application->is_zombie()) {
     return StallCause{.id = "reader-gone",
-                      .text = fmt::format("it waits to send a result, but the application {} is gone", pid),
+                      .text = fmt::format("it is waiting to send a result, but the application {} is gone", pid),
                       .remedy = "end the worker; nothing reads its results"};
   }
   return StallCause{
       .id = "reader-stuck",
-      .text = fmt::format("it waits to send a result: the queue is full because the application (process {}, {}) "
-                          "does not take results",
-                          pid, process::state_text(facts.application->state)),
+      .text =
+          fmt::format("it is waiting to send a result: the queue is full because the application (process {}, {}) "
+                      "does not take results",
+                      pid, process::state_text(facts.application->state)),
       .remedy = facts.application->is_stopped()
                     ? fmt::format("resume the application with `kill -CONT {}`", pid)
                     : "take results while tasks are submitted; the application's stack shows what blocks it"};
@@ -184,13 +185,14 @@ std::optional<StallCause> waits_for_device(const StallFacts& facts, const Worker
   const bool is_timeline = worker.worker.inside == "timeline.wait";
   return StallCause{
       .id = "waits-for-device",
-      .text =
-          is_timeline
-              ? std::string("it waits for work of another process on a device: that work runs long, hangs, or was "
-                            "never submitted")
-              : fmt::format("it waits in {} for work on {}: a kernel runs long, hangs, or waits for one that was "
-                            "not submitted",
-                            worker.worker.inside, worker.worker.place.empty() ? "a device" : worker.worker.place),
+      .text = is_timeline
+                  ? std::string(
+                        "it is waiting for work of another process on a device: that work runs long, hangs, or was "
+                        "never submitted")
+                  : fmt::format(
+                        "it is waiting in {} for work on {}: a kernel runs long, hangs, or waits for one that was "
+                        "not submitted",
+                        worker.worker.inside, worker.worker.place.empty() ? "a device" : worker.worker.place),
       .remedy =
           "check with `nvidia-smi` whether the GPU is busy; if so, find the kernel with cuda-gdb or with "
           "CUDA_LAUNCH_BLOCKING=1; give the task a timeout"};

@@ -185,12 +185,12 @@ TEST(Exclusive, with_too_few_devices_says_what_is_missing) {
   machine.set["CUDA_VISIBLE_DEVICES"] = "0,1";
   expect_refused(
       Errc::invalid_argument, {.workers = 5, .exclusive = true}, machine,
-      {"5 workers want a device for themselves and 2 are named", "cuda:0 (NVIDIA Test) would have 3 workers",
+      {"5 workers each need a device of their own, but only 2 are named", "cuda:0 (NVIDIA Test) would have 3 workers",
        "3 devices are missing", "CUDA_VISIBLE_DEVICES=0,1", "start fewer workers"});
   expect_refused(Errc::invalid_argument, {.devices = "1*2,cpu", .exclusive = true}, machine,
-                 {"2 workers want a device", "1 is named", "1 device is missing"});
+                 {"2 workers each need a device", "1 is named", "1 device is missing"});
   expect_refused(Errc::not_found, {.workers = 2, .exclusive = true}, machine_with(0),
-                 {"2 workers want a device for themselves, and this process sees none", "devices=\"none\""});
+                 {"2 workers each need a device of their own, but this process sees none", "devices=\"none\""});
 }
 
 TEST(Exclusive, on_a_device_in_use_names_its_users) {

@@ -35,8 +35,9 @@ TEST(StallReport, the_text_names_workers_tasks_and_causes) {
        {"pool \"train\" of process 4000",
         "worker-0 (process 5000, cuda:0): running task 118 \"resize\" for 2 min 0 s",
         "inside cuStreamSynchronize for 1 min 30 s", "sleeping in futex (kernel: futex_wait_queue), 1 thread",
-        "#0 ppoll + 0x12 in libc.so.6", "#1 main + 0x3 in train", "likely cause: it waits in cuStreamSynchronize",
-        "remedy: ", "kernel log: NVRM: Xid", "application (process 4000): sleeping"}) {
+        "#0 ppoll + 0x12 in libc.so.6", "#1 main + 0x3 in train",
+        "likely cause: it is waiting in cuStreamSynchronize", "remedy: ", "kernel log: NVRM: Xid",
+        "application (process 4000): sleeping"}) {
     EXPECT_TRUE(says(text, part)) << part << "\nis not in\n" << text;
   }
   EXPECT_TRUE(text.ends_with('\n'));

@@ -158,7 +158,7 @@ TEST(Symbols, files_that_are_no_elf_are_refused) {
   EXPECT_FALSE(SymbolTable::read("/dev/zero"));
 }
 
-TEST(Symbols, numbers_of_a_hostile_file_lead_nowhere) {
+TEST(Symbols, bad_offsets_in_a_malicious_file_are_harmless) {
   const TemporaryFolder folder;
   const std::uint64_t far = ~std::uint64_t{0} - 4;
   SmallElf many;

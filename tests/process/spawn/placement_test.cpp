@@ -125,7 +125,7 @@ TEST(Placement, everything_is_in_force_before_main) {
   expect_contains(said, "leads_session=true leads_group=true");
 }
 
-TEST(Placement, without_wishes_everything_is_as_ours) {
+TEST(Placement, without_options_everything_is_inherited) {
   const auto* const group = ::getpgrp() == ::getpid() ? "" : "leads_group=false";
   expect_contains(output_of(this_program()),
                   fmt::format("cpus={} files={} files_hard={}", fmt::join(own_cpus(), ","),
@@ -314,7 +314,7 @@ TEST(SpawnFailure, every_step_of_the_child_is_named_when_it_fails) {
   expect_refused(Errc::permission_denied, options, {"setpgid failed"});
 }
 
-TEST(Spawn, signal_handlers_of_ours_do_not_reach_the_child_and_ours_stay) {
+TEST(Spawn, handlers_of_the_parent_do_not_reach_the_child_and_stay_in_place) {
   static volatile std::sig_atomic_t handled = 0;
   auto* const before = std::signal(SIGUSR1, [](int) { handled = handled + 1; });
   auto child = ChildProcess::spawn(test::shell_program("kill -USR1 $$; exit 0"));

@@ -63,7 +63,7 @@ TEST(Spawn, arguments_arrive_as_they_are) {
   EXPECT_EQ(spawned_output(options), "plain|with space||quo'te\"d|a\nb|--flag=*|");
 }
 
-TEST(Spawn, environment_is_ours_with_the_given_on_top) {
+TEST(Spawn, environment_is_inherited_with_overrides_applied) {
   const ScopedEnvironment kept("DROVER_TEST_KEPT", "ours");
   const ScopedEnvironment replaced("DROVER_TEST_REPLACED", "ours");
   SpawnOptions options =
@@ -230,7 +230,7 @@ TEST(Spawn, many_children_come_and_go_without_a_trace) {
   EXPECT_EQ(test::open_descriptors(), before);
 }
 
-TEST(Spawn, texts_that_would_be_cut_or_make_no_sense_are_refused) {
+TEST(Spawn, strings_with_nul_bytes_or_invalid_names_are_rejected) {
   const std::string cut("a\0b", 3);
   const auto refuse = [](const SpawnOptions& options, const std::string& part) {
     test::expect_error(Errc::invalid_argument, [&] { static_cast<void>(ChildProcess::spawn(options)); }, {part});
