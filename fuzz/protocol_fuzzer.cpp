@@ -22,9 +22,9 @@ void read_both_ways(std::span<const std::byte> bytes, Parse parse) {
 // With the right length and a valid prefix, the parser gets further.
 std::string dressed(std::span<const std::byte> bytes, const std::string& model) {
   std::string text = model;
-  constexpr std::size_t ipc::kKept = 8;  // magic, version and type
-  for (std::size_t i = 0; i < bytes.size() && ipc::kKept + i < text.size(); ++i) {
-    text[ipc::kKept + i] = static_cast<char>(bytes[i]);
+  constexpr std::size_t kKept = 8;  // magic, version and type
+  for (std::size_t i = 0; i < bytes.size() && kKept + i < text.size(); ++i) {
+    text[kKept + i] = static_cast<char>(bytes[i]);
   }
   return text;
 }

@@ -109,7 +109,7 @@ class QueueRun {
   void recover() {
     const auto dead = static_cast<Owner>(2 + input_.take_up_to(3));
     const OpenObject object = objects_->open(queue_.handle());
-    ipc::queue_kind.recover(layout_of(object.data), object.spec, dead);
+    ipc::queue_kind.recover(ipc::layout_of(object.data), object.spec, dead);
   }
 
   // The lock of the pool stays intact: a process that finds it held rightly waits for its owner.
@@ -118,7 +118,7 @@ class QueueRun {
     const OpenObject object = objects_->open(queue_.handle());
     fuzz::spoil(objects_->memory(queue_.handle()).subspan(sizeof(ipc::ObjectHeader)), input_);
     const ipc::QueueOffsets offsets = ipc::queue_offsets(ipc::queue_geometry(object.spec));
-    std::memset(layout_of(object.data) + offsets.pool_state, 0, sizeof(ipc::CellLockLayout));
+    std::memset(ipc::layout_of(object.data) + offsets.pool_state, 0, sizeof(ipc::CellLockLayout));
   }
 
   static void use(std::span<const std::byte> bytes) {

@@ -31,14 +31,14 @@ class SpoiledObjects final : public Membership {
     std::memset(object.memory.get(), 0, bytes);
     object.open = {.handle = handle, .spec = spec, .data = object.memory.get()};
     object.bytes = bytes;
-    ipc::ObjectHeader& header = header_of(object.open.data);
+    ipc::ObjectHeader& header = ipc::header_of(object.open.data);
     header.magic = ipc::kObjectMagic;
     header.version = ipc::kLayoutVersion;
     header.kind = static_cast<std::uint16_t>(spec.kind);
     header.generation = handle.generation;
     header.openers = 2;  // so that no process seems to be alone
     header.ever_opened = 2;
-    info.format(layout_of(object.open.data), spec);
+    info.format(ipc::layout_of(object.open.data), spec);
     return object.open;
   }
 

@@ -117,7 +117,7 @@ class SyncRun {
   void recover() {
     const OpenObject object = objects_->open(any_handle());
     ipc::info_of(object.spec.kind)
-        .recover(drover::layout_of(object.data), object.spec, static_cast<Owner>(1 + input_.take_up_to(2)));
+        .recover(ipc::layout_of(object.data), object.spec, static_cast<Owner>(1 + input_.take_up_to(2)));
   }
 
   std::span<std::byte> layout_of(const ObjectHandle& handle) {
