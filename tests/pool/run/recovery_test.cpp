@@ -355,6 +355,15 @@ TEST_F(PoolRecovery, workers_of_an_idle_pool_end_and_come_back) {
   EXPECT_EQ(pool.statistics().restarts, 0U);
 }
 
+TEST_F(PoolRecovery, negative_limits_mean_no_limit) {
+  Pool pool({.workers = 1, .devices = "none"}, {.idle_limit = -1ms, .start_limit = -1s});
+  ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
+  const auto first = pool.submit(heal_pid).get(Deadline::after(kPatience));
+  std::this_thread::sleep_for(100ms);  // several checks of the limits
+  EXPECT_EQ(pool.submit(heal_pid).get(Deadline::after(kPatience)), first) << "the idle worker was stopped";
+  EXPECT_EQ(pool.statistics().restarts, 0U);
+}
+
 TEST_F(PoolRecovery, a_lost_device_ends_the_worker_after_its_error_is_told) {
   Pool pool({.workers = 1, .devices = "none"});
   const auto before = pool.submit(heal_pid).get();
