@@ -7,6 +7,7 @@ NB_MODULE(_core, module) {
   bind_errors(module);
   bind_plain(module);
   bind_tensor(module);
+  bind_arrays(module);
   bind_slabs(module);
   bind_session(module);
   bind_queue(module);

@@ -13,9 +13,12 @@
 namespace drover::python {
 namespace {
 
-// A message is the number of tensors in one byte, their records, and the payload.
+// A message is the size of the record of its tensors, in a fixed number of bytes or one zero, the record, and the
+// payload.
 constexpr std::size_t kSmall = 1024;
-constexpr std::size_t kMostTensors = 32;
+constexpr std::byte kNoTensors{0};
+constexpr std::byte kTensors{1};
+constexpr std::size_t kHeadBytes = 1 + sizeof(std::uint64_t);
 
 // The payload of a message, in place in the queue.
 struct Payload {
@@ -70,7 +73,7 @@ class PyQueue {
 
   PutResult put_small(std::span<const std::byte> payload, const Timeout& timeout) {
     std::array<std::byte, kSmall> whole;  // NOLINT(*-member-init): only the part that is written is sent
-    whole[0] = std::byte{0};
+    whole[0] = kNoTensors;
     std::memcpy(&whole[1], payload.data(), payload.size());
     const auto message = std::span(whole).first(payload.size() + 1);
     return await(timeout, [&](Deadline deadline) { return queue_.put(message, deadline); }, is_over);
@@ -90,7 +93,7 @@ class PyQueue {
     if (lent != PutResult::put) return lent;
     {
       const Released free;
-      loan.bytes()[0] = std::byte{0};
+      loan.bytes()[0] = kNoTensors;
       std::memcpy(&loan.bytes()[1], payload.data(), payload.size());
     }
     const Timeout left = timeout ? Timeout(std::chrono::duration<double>(end.remaining()).count()) : std::nullopt;
@@ -98,36 +101,37 @@ class PyQueue {
   }
 
   PutResult put_with(std::span<const std::byte> payload, const std::vector<Tensor>& tensors, const Timeout& timeout) {
-    if (tensors.size() > kMostTensors) {
-      throw Error(Errc::limit_reached,
-                  fmt::format("cannot send {} tensors: one message carries at most {}", tensors.size(), kMostTensors),
-                  "send them in several messages, or combine them");
-    }
-    std::vector<std::byte> whole(1 + tensors.size() * kTensorRecordBytes + payload.size());
-    std::vector<Lease> leases;
-    whole[0] = static_cast<std::byte>(tensors.size());
-    auto at = whole.begin() + 1;
-    for (const Tensor& tensor : tensors) {
-      PackedTensor packed = pack(tensor);
-      at = std::ranges::copy(packed.record, at).out;
-      leases.push_back(std::move(packed.lease));
-    }
+    PackedTensors packed = pack_all(tensors);
+    const std::uint64_t record = packed.record.size();
+    std::vector<std::byte> whole(kHeadBytes + record + payload.size());
+    whole[0] = kTensors;
+    std::memcpy(&whole[1], &record, sizeof(record));
+    const auto at = std::ranges::copy(packed.record, whole.begin() + kHeadBytes).out;
     std::ranges::copy(payload, at);
-    return await(timeout, [&](Deadline deadline) { return queue_.put(whole, leases, deadline); }, is_over);
+    return await(timeout, [&](Deadline deadline) { return queue_.put(whole, packed.leases, deadline); }, is_over);
+  }
+
+  // Empty if the message has no tensors.
+  static std::span<const std::byte> record_of(const Message& message) {
+    const auto bytes = message.bytes();
+    if (!bytes.empty() && bytes[0] == kNoTensors && message.leases().empty()) return {};
+    std::uint64_t record = 0;
+    if (bytes.size() >= kHeadBytes && bytes[0] == kTensors) std::memcpy(&record, &bytes[1], sizeof(record));
+    if (record == 0 || record > bytes.size() - kHeadBytes) {
+      throw Error(Errc::corrupt, "a message in this queue was not put by drover's Python package",
+                  "use the queue from Python programs only, or only from C++ programs");
+    }
+    return bytes.subspan(kHeadBytes, record);
   }
 
   nb::object unpack_message(Message&& message) {
     const auto bytes = message.bytes();
-    const std::size_t count = bytes.empty() ? 0 : static_cast<std::size_t>(bytes[0]);
-    const std::size_t begin = 1 + count * kTensorRecordBytes;
-    if (bytes.size() < begin || message.leases().size() != count)
-      throw Error(Errc::corrupt, "a message in this queue was not put by drover's Python package",
-                  "use the queue from Python programs only, or only from C++ programs");
+    const std::span<const std::byte> record = record_of(message);
+    const std::size_t begin = record.empty() ? 1 : kHeadBytes + record.size();
     std::vector<Tensor> tensors;
-    std::vector<Lease> leases = message.take_leases();
-    for (std::size_t i = 0; i < count; ++i) {
-      tensors.push_back(
-          unpack(memory_, bytes.subspan(1 + i * kTensorRecordBytes, kTensorRecordBytes), std::move(leases[i])));
+    if (!record.empty()) {
+      std::vector<Lease> leases = message.take_leases();
+      tensors = unpack_all(memory_, record, leases);
     }
     nb::object payload;
     if (bytes.size() - begin < kViewed) {

@@ -6,8 +6,11 @@
 #include <chrono>
 #include <limits>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "drover/base/error.hpp"
+#include "drover/base/mutex.hpp"
 
 namespace drover::python {
 namespace {
@@ -23,7 +26,54 @@ std::atomic<int> returning{0};
   for (;;) ::pause();
 }
 
+// What was dropped without the GIL. Never freed: drops continue while the interpreter ends.
+struct Dropped {
+  Mutex mutex;
+  std::vector<std::shared_ptr<void>> all DROVER_GUARDED_BY(mutex);
+
+  static Dropped& instance() {
+    static auto* const made = new Dropped();
+    return *made;
+  }
+  void add(std::shared_ptr<void> content) DROVER_EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    all.push_back(std::move(content));
+  }
+  std::vector<std::shared_ptr<void>> take_all() DROVER_EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    return std::exchange(all, {});
+  }
+};
+
+int drop_all(void* /*unused*/) {
+  Dropped::instance().take_all().clear();
+  return 0;
+}
+
+// If too many pending calls wait, the next drop tries again.
+void drop(std::shared_ptr<void> content) {
+  if (Py_IsInitialized() == 0) {
+    static_cast<void>(new std::shared_ptr<void>(std::move(content)));
+  } else if (PyGILState_Check() != 0) {
+    content.reset();
+  } else {
+    Dropped::instance().add(std::move(content));
+    static_cast<void>(Py_AddPendingCall(&drop_all, nullptr));
+  }
+}
+
 }  // namespace
+
+std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> content) {
+  auto* const held = content.get();
+  return {held == nullptr ? &Dropped::instance() : held,
+          [content = std::move(content)](void*) mutable { drop(std::move(content)); }};
+}
+
+std::shared_ptr<void> dropped_with_lock(nb::object content) {
+  PyObject* const object = content.release().ptr();
+  return dropped_with_lock(std::shared_ptr<void>(object, [](void* held) { Py_DECREF(static_cast<PyObject*>(held)); }));
+}
 
 Deadline to_deadline(const Timeout& timeout) {
   if (!timeout || !(*timeout < kLongest)) return Deadline::never();

@@ -116,6 +116,13 @@ class Bytes {
 [[nodiscard]] nb::object from_tensors(std::vector<Tensor>&& tensors);
 [[nodiscard]] nb::bytes to_bytes(std::span<const std::byte> bytes);
 
+/// Wraps what must be dropped with the GIL, such as memory of other libraries. The wrapper may be dropped on any
+/// thread, and never waits for the GIL: without it, the main thread drops the content soon, and nothing does after the
+/// interpreter's end.
+[[nodiscard]] std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> content);
+/// The same for a reference to a Python object.
+[[nodiscard]] std::shared_ptr<void> dropped_with_lock(nb::object content);
+
 /// Whether an exception has the type registered for a code.
 [[nodiscard]] bool is_raised_for(Errc code, nb::handle exception);
 
@@ -123,6 +130,7 @@ void bind_errors(nb::module_& module);
 void bind_plain(nb::module_& module);
 void bind_session(nb::module_& module);
 void bind_tensor(nb::module_& module);
+void bind_arrays(nb::module_& module);
 void bind_slabs(nb::module_& module);
 void bind_queue(nb::module_& module);
 void bind_locks(nb::module_& module);

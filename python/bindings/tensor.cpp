@@ -8,7 +8,6 @@
 
 #include "drover/base/error.hpp"
 #include "drover/tensor/dlpack.hpp"
-#include "shared_regions.hpp"
 #include "support.hpp"
 
 namespace drover::python {
@@ -41,7 +40,7 @@ struct View {
   std::vector<Py_ssize_t> shape;
   std::vector<Py_ssize_t> strides;
   std::string format;
-  const std::byte* region = nullptr;  // if registered in SharedRegions
+  std::shared_ptr<void> exported;  // by which a later message finds the tensor at this address
 };
 
 std::unique_ptr<View> view_of(const Tensor& tensor) {
@@ -58,18 +57,15 @@ void fill_view(const Tensor& tensor, Py_buffer& buffer) {
     throw Error(Errc::invalid_argument, "a tensor on a device has no buffer", "copy it with to('cpu')");
   if (format_of(tensor.dtype()) == nullptr)
     throw Error(Errc::unsupported, "Python buffers do not support bfloat16", "use torch.from_dlpack(tensor)");
-  const DlpackArray array = to_dlpack(tensor);
+  DlpackArray array = to_dlpack(tensor);
   auto view = view_of(tensor);
+  view->exported = std::move(array.keep_alive);
   auto* const data = array.host() + tensor.layout().offset() * static_cast<std::int64_t>(size_of(tensor.dtype()));
   buffer.buf = data;
   buffer.len = static_cast<Py_ssize_t>(tensor.bytes());
   buffer.itemsize = static_cast<Py_ssize_t>(size_of(tensor.dtype()));
   buffer.readonly = 0;
   buffer.ndim = static_cast<int>(view->shape.size());
-  if (tensor.dtype() == DType::uint8 && buffer.ndim == 1 && buffer.len > 0) {
-    SharedRegions::instance().add(data, tensor);
-    view->region = data;
-  }
   buffer.shape = view->shape.data();
   buffer.strides = view->strides.data();
   buffer.suboffsets = nullptr;
@@ -96,8 +92,7 @@ int get_buffer(PyObject* self, Py_buffer* buffer, int flags) noexcept {
 }
 
 void release_buffer(PyObject* /*self*/, Py_buffer* buffer) noexcept {
-  const std::unique_ptr<View> view(static_cast<View*>(buffer->internal));
-  if (view != nullptr && view->region != nullptr) SharedRegions::instance().remove(view->region);
+  delete static_cast<View*>(buffer->internal);
 }
 
 std::array<PyType_Slot, 3> tensor_slots = {PyType_Slot{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
@@ -128,63 +123,10 @@ nb::object export_capsule(const Tensor& tensor, std::optional<std::intptr_t> str
   }));
 }
 
-// Renames the capsule first: from then on we own its array, even if the import fails.
-DlpackArray consume_capsule(nb::handle capsule) {
-  if (PyCapsule_IsValid(capsule.ptr(), kVersioned) != 0) {
-    auto* const managed =
-        static_cast<dlpack::DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule.ptr(), kVersioned));
-    PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
-    return import_dlpack(managed);
-  }
-  if (PyCapsule_IsValid(capsule.ptr(), kOld) == 0)
-    throw Error(Errc::invalid_argument, "the object is not a DLPack capsule, or the capsule was already consumed");
-  auto* const managed = static_cast<dlpack::DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), kOld));
-  PyCapsule_SetName(capsule.ptr(), "used_dltensor");
-  return import_dlpack(managed);
-}
-
-// Other libraries release their memory in Python, so dropping the last reference needs the GIL. After the
-// interpreter's end the memory is left to the process's exit.
-std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> keep_alive) {
-  auto* const held = new std::shared_ptr<void>(std::move(keep_alive));
-  return {held, [](void* pointer) {
-            if (Py_IsInitialized() == 0) return;
-            const nb::gil_scoped_acquire lock;
-            delete static_cast<std::shared_ptr<void>*>(pointer);
-          }};
-}
-
-// Libraries change the strides of dimensions of length 1 when they export arrays; `strides` are the original ones.
-nb::tuple import_array(const PySession& session, nb::handle capsule, std::optional<std::uintptr_t> stream,
-                       const std::optional<std::vector<std::int64_t>>& strides) {
-  DlpackArray array = consume_capsule(capsule);
-  if (strides) array.layout = TensorLayout::strided(array.layout.dtype(), array.layout.shape(), Dims(*strides), 0);
-  array.keep_alive = dropped_with_lock(std::move(array.keep_alive));
-  const Imported imported = import_tensor(session.memory, array, {.stream = stream});
-  return nb::make_tuple(imported.tensor, to_string(imported.way));
-}
-
-// NOLINTNEXTLINE(readability-function-size): an array has that many attributes
-std::optional<Tensor> find_on_device(const PySession& session, std::uint64_t address, const std::string& dtype,
-                                     const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
-                                     int device, std::uintptr_t stream) {
-  const DlpackArray array{.layout = TensorLayout::strided(parse_dtype(dtype), Dims(shape), Dims(strides), 0),
-                          .place = Place::device(BackendKind::cuda, device),
-                          .base = {address},
-                          .keep_alive = nullptr};
-  return find_tensor(session.memory, array, stream);
-}
-
 Tensor allocate(const PySession& session, const std::string& dtype, const std::vector<std::int64_t>& shape,
                 const std::string& place, bool is_zeroed) {
   const auto make = is_zeroed ? zeros : empty;
   return make(session.memory, parse_dtype(dtype), Dims(shape), Place::parse(place));
-}
-
-std::optional<Tensor> find_shared(nb::handle object) {
-  const Bytes bytes(object);
-  if (bytes.bytes().empty()) return std::nullopt;
-  return SharedRegions::instance().find(bytes.bytes().data(), bytes.bytes().size());
 }
 
 Tensor copied(const PySession& session, nb::handle object) {
@@ -238,14 +180,6 @@ void bind_tensor(nb::module_& module) {
   module.def("empty", &allocate, nb::arg("session"), nb::arg("dtype"), nb::arg("shape"), nb::arg("place") = "cpu",
              nb::arg("is_zeroed") = false, nb::call_guard<Released>(), "Allocate a tensor.");
   module.def("copied", &copied, nb::arg("session"), nb::arg("buffer"), "Copy a buffer into a tensor of bytes.");
-  module.def("find_shared", &find_shared, nb::arg("buffer"), "The tensor of bytes that a buffer lies in, or None.");
-  module.def(
-      "find_on_device", &find_on_device, nb::arg("session"), nb::arg("address"), nb::arg("dtype"), nb::arg("shape"),
-      nb::arg("strides"), nb::arg("device"), nb::arg("stream"),
-      "The tensor that an array on a GPU lies in, ready when the stream's work is done; None if it is not shared.");
-  module.def("import_array", &import_array, nb::arg("session"), nb::arg("capsule"), nb::arg("stream").none(),
-             nb::arg("strides").none() = nb::none(),
-             "Import another library's array; return the tensor and how it is shared.");
 }
 
 }  // namespace drover::python

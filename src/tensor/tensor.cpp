@@ -120,6 +120,11 @@ DevicePtr Tensor::device_ptr() const {
   return tensor::TensorAccess::storage(*this)->block().device_ptr() + layout_.extent_bytes().begin;
 }
 
+void tensor::require_not_capturing(const Stream& stream) {
+  require(!stream.is_capturing(), "cannot track a use of a tensor, or send it, on a stream that captures a graph",
+          "send and release tensors before or after the capture, and keep those that the graph uses alive with it");
+}
+
 void Tensor::begin_use(Stream& stream) const {
   const auto& storage = tensor::TensorAccess::storage(*this);
   const auto work = storage->work_at(storage->place());
@@ -131,8 +136,7 @@ void Tensor::begin_use(Stream& stream) const {
 }
 
 void Tensor::end_use(Stream& stream, std::initializer_list<Tensor> made_from) const {
-  require(!stream.is_capturing(), "cannot track a use of a tensor, or send it, on a stream that captures a graph",
-          "send and release tensors before or after the capture, and keep those that the graph uses alive with it");
+  tensor::require_not_capturing(stream);
   const auto& storage = tensor::TensorAccess::storage(*this);
   for (const Tensor& source : made_from) storage->derive_from(*tensor::TensorAccess::storage(source));
   const auto work = storage->work_at(storage->place());

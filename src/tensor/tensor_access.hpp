@@ -46,6 +46,9 @@ void submit_use(const std::shared_ptr<DeviceWork>& work, std::initializer_list<T
   }
 }
 
+/// Throws `Errc::invalid_argument` if a stream captures a graph, on which no other process can wait.
+void require_not_capturing(const Stream& stream);
+
 /// Copies the elements of one tensor to another, wherever the two lie. Requires: `check_copy`, and elements.
 void copy_elements(const Tensor& to, const Tensor& from);
 

@@ -134,7 +134,7 @@ Tensor from_bytes(const Memory& memory, const TensorLayout& layout, std::span<co
   const tensor::TensorStorage& storage = *tensor::TensorAccess::storage(made);
   if (layout.is_contiguous()) {
     const ByteRange extent = layout.extent_bytes();
-    storage.write(bytes.subspan(extent.begin, extent.end - extent.begin));
+    storage.write(0, bytes.subspan(extent.begin, extent.end - extent.begin));
   } else {
     copy_strided(storage.block().bytes(), rows, bytes, layout);
   }

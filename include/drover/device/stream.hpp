@@ -34,6 +34,13 @@ class StreamEvent {
   StreamEvent() = default;
 };
 
+/// A copy of bytes between two places on devices.
+struct DeviceCopy {
+  DevicePtr to;           ///< first byte written
+  DevicePtr from;         ///< first byte read
+  std::size_t bytes = 0;  ///< how many
+};
+
 /// A queue of work for one device. Copies, fills, launches, records, signals and waits are submitted and return at
 /// once; the device runs them later, in order of submission. Memory named in a call must stay valid, and host memory
 /// unchanged, until the work is complete. Submission is thread-safe.
@@ -61,6 +68,9 @@ class Stream {
   virtual void download(void* to, DevicePtr from, std::size_t bytes) = 0;
   /// Device to device, also between two devices of one backend.
   virtual void copy(DevicePtr to, DevicePtr from, std::size_t bytes) = 0;
+  /// Device to device, many at once, in any order; for many small ones much cheaper than `copy` for each. Requires:
+  /// no target overlaps another target or a source.
+  virtual void copy_all(std::span<const DeviceCopy> copies);
   /// Sets every byte to `value`.
   virtual void fill(DevicePtr to, std::uint8_t value, std::size_t bytes) = 0;
   /// Runs a kernel. Arguments whose number or sizes differ from the kernel's parameters are

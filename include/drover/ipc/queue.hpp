@@ -65,7 +65,7 @@ class Queue {
   PutResult put(std::span<const std::byte> message, Deadline deadline = Deadline::never());
   /// The same for text.
   PutResult put(std::string_view message, Deadline deadline = Deadline::never());
-  /// Puts a copy of `message` with at most 32 leases, which then belong to the message and later to its receiver;
+  /// Puts a copy of `message` with any number of leases, which then belong to the message and later to its receiver;
   /// `leases` are empty afterwards, or unchanged unless the result is `put`. Throws `Errc::invalid_argument` for a
   /// lease that is empty or of another session.
   PutResult put(std::span<const std::byte> message, std::span<Lease> leases, Deadline deadline = Deadline::never());

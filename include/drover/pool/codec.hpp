@@ -28,7 +28,7 @@ class ValueText;
 }  // namespace detail
 
 /// Most tensors in the arguments of a task, and in its result.
-inline constexpr std::size_t kMostTaskTensors = 32;
+inline constexpr std::size_t kMostTaskTensors = 65'536;
 
 /// Writes values as MessagePack, and tensors in a separate list. Throws `Errc::limit_reached` beyond 4 GiB or
 /// `kMostTaskTensors`, and `Errc::invalid_argument` for a tensor without memory.

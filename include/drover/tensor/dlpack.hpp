@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "drover/device/memory.hpp"
 #include "drover/tensor/tensor.hpp"
@@ -136,6 +138,9 @@ using DlpackStream = std::intptr_t;
 /// `Tensor::begin_use`, and `Errc::invalid_argument` for an invalid stream.
 [[nodiscard]] DlpackArray to_dlpack(const Tensor& tensor, DlpackStream stream = 1);
 
+/// An array that somebody else keeps alive; `keep_alive` is empty. Throws as `import_dlpack`.
+[[nodiscard]] DlpackArray describe_dlpack(const dlpack::DLTensor& tensor);
+
 /// Takes ownership of an array. Calls its deleter exactly once: when the last copy of the result's `keep_alive` is
 /// released, on any thread, or before this throws. (So mark a Python capsule as used before this call.) Trusts that
 /// the memory is what `managed` says. Throws `Errc::unsupported` for a newer major version, types without `DType`,
@@ -166,28 +171,45 @@ struct Imported {
 /// Options of `import_tensor`.
 struct ImportOptions {
   /// The stream on which the other library uses the array (see Device::borrow_stream): work on the tensor comes after
-  /// everything that it was given. Without it the array must be ready. Only for arrays on a device.
+  /// everything that it was given, and what it is given later after the copy. Without it the array must be ready, and
+  /// stay unchanged until the tensor is. Only for arrays on a device.
   std::optional<std::uintptr_t> stream;
-  /// Whether the tensor may share the memory of the array; if false, it is a copy.
-  bool may_share = true;
+  /// Whether the tensor shares the memory of the array instead of a copy. If nothing else can share it, it is copied.
+  bool by_reference = false;
+  /// Whether the array is known to exist. Otherwise the driver is asked, since to copy memory that does not exist
+  /// would make the device unusable.
+  bool is_known = false;
 };
 
-/// Makes a tensor of an array of another library, at the same place. Shares memory that the session already has
-/// (`own`), virtual memory that can be exported (`retained`), and plain allocations (`ipc_handle`). Copies the rest:
-/// host memory, pools, managed memory, arrays over several mappings, and elements that are misaligned in their
-/// allocation. Traces the way, e.g. as "tensor.import.copied".
+/// An array to import, and how.
+struct ImportRequest {
+  DlpackArray array;      ///< the array
+  ImportOptions options;  ///< how
+};
+
+/// Makes a tensor of an array of another library, at the same place. Memory that the session already has is shared
+/// (`own`). All other memory is copied, so that the tensor has the elements of this moment and survives this process.
 ///
-/// Releases `keep_alive` at once for `own`. Otherwise holds it until the copy is done, or no process in the session
-/// has a lease on the allocation: every use of `memory` checks that, so keep a Memory until then. Imports of one
-/// allocation share a slab, and are released together, without a mutex, on any thread that uses `memory`.
+/// `by_reference` shares virtual memory that can be exported (`retained`) and plain allocations (`ipc_handle`), and
+/// copies the rest: host memory, pools, managed memory, arrays over several mappings, and elements that are misaligned
+/// in their allocation. If a device has no room for a copy, the array is shared too, with a warning in the log.
+/// Traces the way, e.g. as "tensor.import.copied".
+///
+/// Releases `keep_alive` at once for `own`. For shared memory holds it until no process in the session has a lease on
+/// the allocation: every use of `memory` checks that, so keep a Memory until then. Imports of one allocation share a
+/// slab, and are released together, without a mutex, on any thread that uses `memory`.
 ///
 /// Tensors cannot be marked read-only: do not write to a tensor of a read-only array unless it is `copied`. After the
 /// process of an `ipc_handle` has died, opening it throws `Errc::peer_lost`.
 ///
 /// Does not wait for the stream, except to copy host memory. Throws `Errc::invalid_argument` if no such memory lies
-/// on the array's device, or there is no such stream, and as `Memory::allocate`.
+/// on the array's device, there is no such stream, or it captures a graph; and as `Memory::allocate`.
 [[nodiscard]] Imported import_tensor(const Memory& memory, const DlpackArray& array,
                                      const ImportOptions& options = {});
+
+/// As import_tensor for many arrays, in order. Copies all of one place and stream at once. Small arrays share blocks
+/// of up to 32 MiB; arrays that overlap still do.
+[[nodiscard]] std::vector<Imported> import_tensors(const Memory& memory, std::span<const ImportRequest> requests);
 
 /// As import_tensor for an array that is `own`; nullopt for any other. Needs only an address: no driver is queried,
 /// and no `keep_alive` is needed.

@@ -112,10 +112,9 @@ struct MemoryOptions {
   Ordering ordering = Ordering::timelines;              ///< of work on memory that is sent
   /// Most host memory in empty slabs that is kept for later blocks, since page faults dominate the cost of large
   /// copies; 0 keeps none. Defaults to `DROVER_IDLE_MEMORY`, or else to the lesser of 1 GiB and a 16th of the
-  /// machine's memory. Devices keep one empty slab regardless, and memory of other processes that was opened by a
-  /// handle: at most this much, and a 64th of the device's memory.
+  /// machine's memory. On a device at most a 64th of its memory. One empty slab of each place is kept regardless.
   std::optional<std::uint64_t> idle_bytes;
-  /// How long empty slabs are kept; less if the machine is short of memory. For open handles, a 40th of it.
+  /// How long empty slabs are kept; less if the machine is short of memory. On devices a fourth of it.
   std::chrono::milliseconds idle_time{2000};
 };
 
@@ -139,7 +138,7 @@ struct SlabUsage {
 };
 
 /// The shared memory of a session as this process uses it. Makes slabs as needed and gives empty ones back, except
-/// for one at each place, and for slabs of the host that are kept for a while (`MemoryOptions::idle_bytes`). Slabs of
+/// for one at each place, and for those that are kept for a while (`MemoryOptions::idle_bytes`). Slabs of
 /// other processes stay mapped while they have the common size, or are in use elsewhere, until they are empty and
 /// this process releases a block in one, maps a new one, or trims. A handle: copies refer to the same memory. Safe
 /// for all threads. Opens devices when their memory is first used.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "drover/base/clock.hpp"
 #include "drover/ipc/lease.hpp"
@@ -32,6 +33,19 @@ struct PackedTensor {
 /// fit the memory; `Errc::peer_lost` if the sender died before its work on the tensor was done; and as
 /// `Memory::open`. If it throws, the caller keeps the lease.
 [[nodiscard]] Tensor unpack(const Memory& memory, std::span<const std::byte> record, Lease&& lease);
+
+/// Packed tensors: a record of all, and one lease for each block that they lie in.
+struct PackedTensors {
+  std::vector<std::byte> record;  ///< part of the message's bytes
+  std::vector<Lease> leases;      ///< sent with the message, in this order
+};
+
+/// Packs any number of tensors for one message; see `pack`. Tensors that share a storage share its lease.
+[[nodiscard]] PackedTensors pack_all(std::span<const Tensor> tensors);
+/// Makes the tensors of a record, with the leases that were packed with it. Tensors of one block share a storage.
+/// Throws as `unpack`; then leases that are still open stay with the caller.
+[[nodiscard]] std::vector<Tensor> unpack_all(const Memory& memory, std::span<const std::byte> record,
+                                             std::span<Lease> leases);
 
 /// Sends a tensor without copying it: both sides share its elements. To send a copy, put `tensor.copy()`.
 PutResult put(Queue& queue, const Tensor& tensor, Deadline deadline = Deadline::never());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/cuda/backend.hpp"
+#include "device/cuda/copy_kernel.hpp"
 #include "device/cuda/error.hpp"
 
 namespace drover::device::cuda {
@@ -38,6 +39,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] CudaBackend& backend() const noexcept { return backend_; }
   [[nodiscard]] CUcontext context() const noexcept { return context_; }
   [[nodiscard]] LiveCounters& counters() const noexcept { return backend_.counters(); }
+  [[nodiscard]] CopyKernel& copy_kernel() noexcept { return copy_kernel_; }
   [[nodiscard]] CallFacts facts(const char* what, std::size_t bytes = 0) const noexcept {
     return {info_.index, what, bytes};
   }
@@ -51,6 +53,7 @@ class CudaDevice final : public Device {
   CUcontext context_ = nullptr;
   bool has_timelines_ = false;
   CUstream copies_ = nullptr;  // for the blocking copies; lives with the context
+  CopyKernel copy_kernel_{*this};
 };
 
 }  // namespace drover::device::cuda

@@ -14,6 +14,7 @@
 namespace drover::device::cuda {
 namespace {
 
+constexpr std::size_t kLargeCopy = std::size_t{32} << 20U;
 constexpr const char* kAfterCapture = "wait for it before the capture starts, or after it has ended";
 
 }  // namespace
@@ -48,6 +49,21 @@ void CudaStream::copy(DevicePtr to, DevicePtr from, std::size_t bytes) {
   const CurrentContext context(device_);
   check(driver().cuMemcpyAsync(to.address, from.address, bytes, handle_), "cuMemcpyAsync",
         device_.facts("a copy", bytes));
+}
+
+// One launch costs as much as one copy. Large copies are as fast by the driver, which leaves the multiprocessors alone.
+void CudaStream::copy_all(std::span<const DeviceCopy> copies) {
+  std::vector<DeviceCopy> small;
+  for (const DeviceCopy& each : copies) {
+    if (each.bytes >= kLargeCopy) {
+      copy(each.to, each.from, each.bytes);
+    } else if (each.bytes > 0) {
+      small.push_back(each);
+    }
+  }
+  const CurrentContext context(device_);
+  if (small.size() > 1 && device_.copy_kernel().submit(handle_, small)) return;
+  Stream::copy_all(small);
 }
 
 void CudaStream::fill(DevicePtr to, std::uint8_t value, std::size_t bytes) {

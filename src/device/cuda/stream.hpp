@@ -19,6 +19,7 @@ class CudaStream final : public Stream {
   void upload(DevicePtr to, const void* from, std::size_t bytes) override;
   void download(void* to, DevicePtr from, std::size_t bytes) override;
   void copy(DevicePtr to, DevicePtr from, std::size_t bytes) override;
+  void copy_all(std::span<const DeviceCopy> copies) override;
   void fill(DevicePtr to, std::uint8_t value, std::size_t bytes) override;
   void launch(const Kernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments) override;
   void record(StreamEvent& event) override;

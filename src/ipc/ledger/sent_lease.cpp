@@ -7,6 +7,24 @@
 
 namespace drover::ipc {
 
+SentLeaseWords* LeaseTable::make(std::byte* block, std::uint64_t bytes, std::size_t leases) noexcept {
+  auto* const number = reinterpret_cast<std::atomic<std::uint64_t>*>(block + begin_behind(bytes));
+  number->store(leases, std::memory_order_relaxed);  // relaxed: the record is published later
+  return reinterpret_cast<SentLeaseWords*>(number + 1);
+}
+
+std::span<SentLeaseWords> LeaseTable::find(std::byte* block, std::uint64_t bytes, std::uint64_t capacity) {
+  if (bytes < capacity && end_behind(bytes, 0) <= capacity) {
+    auto* const number = reinterpret_cast<std::atomic<std::uint64_t>*>(block + begin_behind(bytes));
+    const std::uint64_t leases = number->load(std::memory_order_relaxed);  // relaxed: the record was read before
+    if (leases <= kMostLeases && end_behind(bytes, leases) <= capacity) {
+      return {reinterpret_cast<SentLeaseWords*>(number + 1), leases};
+    }
+  }
+  throw Error(Errc::corrupt, "the leases of a message lie outside of its memory",
+              "end the session and look for a process that writes outside its memory");
+}
+
 void SendableLeases::read(const Membership& membership) {
   if (leases_.size() > kMostLeases) {
     throw Error(Errc::invalid_argument,

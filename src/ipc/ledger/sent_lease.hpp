@@ -14,7 +14,8 @@
 
 namespace drover::ipc {
 
-inline constexpr std::size_t kMostLeases = 32;  ///< in one message
+inline constexpr std::size_t kMostLeasesInSlot = 32;                    ///< beside a record; more lie behind its bytes
+inline constexpr std::size_t kMostLeases = std::size_t{1} << 20U;  ///< in one message
 
 /// Names a lease and its slab in every process of the session.
 struct SentLease {
@@ -50,8 +51,25 @@ struct SentLeaseWords {
 };
 static_assert(sizeof(SentLeaseWords) == 32);
 
-/// The leases of one put: checked before a slot is claimed, written beside its record, and given away after the
-/// record is published. In any other order a death could leave a lease in transit to which no record refers.
+/// Many leases, behind the bytes of a message in its block: their number, then the words of each.
+class LeaseTable {
+ public:
+  /// How much of a block a message of `bytes` takes with a table of `leases` behind it.
+  [[nodiscard]] static constexpr std::uint64_t end_behind(std::uint64_t bytes, std::size_t leases) noexcept {
+    return begin_behind(bytes) + sizeof(std::uint64_t) + leases * sizeof(SentLeaseWords);
+  }
+  /// Writes the number, and returns where the words go. Requires: room for them.
+  [[nodiscard]] static SentLeaseWords* make(std::byte* block, std::uint64_t bytes, std::size_t leases) noexcept;
+  /// The words of a table. Throws `Errc::corrupt` if they reach behind the block's `capacity`.
+  [[nodiscard]] static std::span<SentLeaseWords> find(std::byte* block, std::uint64_t bytes, std::uint64_t capacity);
+
+ private:
+  static constexpr std::uint64_t begin_behind(std::uint64_t bytes) noexcept { return (bytes + 7) / 8 * 8; }
+};
+
+/// The leases of one put: checked before a slot is claimed, written beside its record or behind its bytes, and given
+/// away after the record is published. In any other order a death could leave a lease in transit to which no record
+/// refers.
 class SendableLeases {
  public:
   /// Throws `Errc::invalid_argument` if there are too many, or one is empty or not of `membership`'s session.
@@ -59,7 +77,10 @@ class SendableLeases {
     if (!leases.empty()) read(membership);
   }
 
-  /// Writes them beside a record that is about to be published; returns their number, for its head.
+  [[nodiscard]] std::size_t count() const noexcept { return leases_.size(); }
+  /// Whether they need a LeaseTable.
+  [[nodiscard]] bool are_many() const noexcept { return leases_.size() > kMostLeasesInSlot; }
+  /// Writes them for a record that is about to be published; returns their number, for its head.
   [[nodiscard]] std::size_t write(SentLeaseWords* to) const {
     if (!leases_.empty()) write_all(to);
     return leases_.size();

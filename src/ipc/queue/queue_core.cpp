@@ -24,7 +24,8 @@ constexpr std::size_t kMostMadePresent = 1 * kMiB;
 constexpr Position kFetchedAhead = 4;  // slots
 
 bool fits(RecordHead record) noexcept {
-  if (record.leases() > kMostLeases) return false;
+  if (record.has_many_leases()) return record.storage() == Storage::block;
+  if (record.leases() > kMostLeasesInSlot) return false;
   switch (record.storage()) {
     case Storage::small: return record.bytes() <= kSmallBytes && !record.is_copied();
     case Storage::inlined: return record.bytes() <= kInlineBytes && !record.is_copied();
@@ -109,11 +110,11 @@ int QueueCore::fd() {
 PutResult QueueCore::put(std::span<const std::byte> message, std::span<Lease> leases, Deadline deadline) {
   const Owner me = object_.self();
   const SendableLeases sendable(leases, object_.membership());
-  if (message.size() > kInlineBytes) {
+  if (message.size() > kInlineBytes || sendable.are_many()) {
     PutResult result = PutResult::timed_out;
-    HeldMemory held = allocate(message.size(), me, deadline, result);
+    HeldMemory held = allocate_for(message.size(), sendable, me, deadline, result);
     if (held.core_ == nullptr) return result;
-    std::memcpy(held.data_, message.data(), message.size());
+    if (!message.empty()) std::memcpy(held.data_, message.data(), message.size());
     held.is_copied_ = true;
     return put_held(held, sendable, me, deadline);
   }
@@ -157,7 +158,10 @@ PutResult QueueCore::put_held(HeldMemory& held, const SendableLeases& leases, Ow
   Record& record = view_.ring.slot(claimed.position).record;
   const auto plain =
       RecordHead::of(held.size_, held.is_overflow_ ? Storage::overflow : Storage::block, held.is_copied_);
-  record.store_head(plain.with_leases(leases.write(view_.leases_of_slot(view_.ring.index_of(claimed.position)))));
+  SentLeaseWords* const words = leases.are_many()
+                                    ? LeaseTable::make(held.data_, held.size_, leases.count())
+                                    : view_.leases_of_slot(view_.ring.index_of(claimed.position));
+  record.store_head(plain.with_leases(leases.write(words)));
   if (held.is_overflow_) {
     const ObjectHandle& object = held.overflow_;
     const OverflowRef overflow{.generation = object.generation, .offset = object.offset, .slab = object.slab};
@@ -211,6 +215,23 @@ void QueueCore::publish_record(Position position, Owner me) {
   view_.ring.publish(position, me);
   // In a closed queue this may be the last record, and others wait for it to learn that the queue is drained.
   view_.is_closed() ? wake_always(view_.head().record_ready) : wake_in_turn(view_.head().record_ready);
+}
+
+// Recovery looks for leases in blocks only, so a message with many must fit into one.
+HeldMemory QueueCore::allocate_for(std::size_t bytes, const SendableLeases& leases, Owner me, Deadline deadline,
+                                   PutResult& result) {
+  if (!leases.are_many()) return allocate(bytes, me, deadline, result);
+  const std::uint64_t whole = LeaseTable::end_behind(bytes, leases.count());
+  if (view_.pool.is_too_large(whole)) {
+    throw Error(Errc::limit_reached,
+                fmt::format("cannot put a message of {} with {} leases: with more than {} leases, all of it must fit "
+                            "into the memory of the queue",
+                            format_bytes(bytes), leases.count(), kMostLeasesInSlot),
+                "make the queue with more QueueOptions::bytes, or put several messages");
+  }
+  HeldMemory held = allocate(whole, me, deadline, result);
+  held.size_ = bytes;
+  return held;
 }
 
 HeldMemory QueueCore::allocate(std::size_t bytes, Owner me, Deadline deadline, PutResult& result) {
@@ -410,13 +431,16 @@ void QueueCore::use_taken(const TakenRecord& taken, Owner me, std::vector<Lease>
     hand_back_leases(leases);
     put_back(taken.place, me);
   };
-  const auto sent = [&] { return view_.leases_of(taken.place, taken.head); };
+  std::span<const SentLeaseWords> sent;
   try {
-    if (taken.head.leases() > 0) receive_leases(object_.shared_membership(), sent(), leases);
+    if (taken.head.leases() > 0) {
+      sent = view_.leases_of(taken.place, taken.head);
+      receive_leases(object_.shared_membership(), sent, leases);
+    }
     work();
   } catch (const Error& error) {
     if (error.code() == Errc::corrupt || error.code() == Errc::not_found) {
-      end_leases(object_.shared_membership(), sent(), leases);
+      end_leases(object_.shared_membership(), sent, leases);
       finish(taken.place, me);
     } else {
       hand_back();

@@ -68,6 +68,8 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   void publish_record(Position position, Owner me);
   [[nodiscard]] PutResult put_held(detail::HeldMemory& held, const SendableLeases& leases, Owner me,
                                    Deadline deadline);
+  [[nodiscard]] detail::HeldMemory allocate_for(std::size_t bytes, const SendableLeases& leases, Owner me,
+                                                Deadline deadline, PutResult& result);
   [[nodiscard]] detail::HeldMemory allocate(std::size_t bytes, Owner me, Deadline deadline, PutResult& result);
   [[nodiscard]] detail::HeldMemory try_allocate(std::size_t bytes, Owner me, Deadline deadline);
 

@@ -127,7 +127,7 @@ QueueOffsets queue_offsets(const QueueGeometry& geometry) {
   offsets.leases = offsets.inlined + places * kInlineBytes;
   // The blocks start at a page of the file, as their registration for devices requires.
   offsets.pool_data =
-      rounded_up(sizeof(ObjectHeader) + offsets.leases + places * kMostLeases * sizeof(SentLeaseWords), kPage) -
+      rounded_up(sizeof(ObjectHeader) + offsets.leases + places * kMostLeasesInSlot * sizeof(SentLeaseWords), kPage) -
       sizeof(ObjectHeader);
   offsets.total = offsets.pool_data + geometry.pool.bytes;
   return offsets;
@@ -185,12 +185,19 @@ std::optional<RecordPlace> QueueView::copy_to_flight(Position position, RecordHe
     if (record.storage() == Storage::inlined) {
       std::memcpy(inlined_of_flight(index), inlined_of(slot), record.bytes());
     }
-    SentLeaseWords* to = leases_of_flight(index);
-    for (const SentLeaseWords& lease : leases_of(slot, record)) (to++)->copy_from(lease);
+    if (!record.has_many_leases()) {
+      SentLeaseWords* to = leases_of_flight(index);
+      for (const SentLeaseWords& lease : leases_of(slot, record)) (to++)->copy_from(lease);
+    }
     flight.word.store(make_slot_word(lap, RingSlotState::reading, me));
     return RecordPlace{.at = index, .is_flight = true};
   }
   return std::nullopt;
+}
+
+std::span<SentLeaseWords> QueueView::lease_table_of(const Record& record, RecordHead head) const {
+  const BlockRef block = block_of(record);
+  return LeaseTable::find(pool_data + pool.offset_of(block), head.bytes(), pool.capacity_of(block));
 }
 
 void QueueView::give_back(RecordPlace place, Owner me) const {
@@ -202,17 +209,28 @@ void QueueView::give_back(RecordPlace place, Owner me) const {
 void for_each_sent_lease(std::byte* layout, const ObjectSpec& spec,
                          const std::function<void(const SentLease&)>& visit) {
   const QueueView queue(layout, queue_geometry(spec));
-  const auto visit_all = [&](RecordHead head, const SentLeaseWords* leases) {
-    const std::size_t number = std::min(head.leases(), kMostLeases);
-    for (std::size_t index = 0; index < number; ++index) visit(leases[index].load());
+  // A table that is not there any more has no leases to name: the record was taken meanwhile.
+  const auto table_of = [&](const Record& record, RecordHead head) -> std::span<const SentLeaseWords> {
+    try {
+      return queue.lease_table_of(record, head);
+    } catch (const Error&) {
+      return {};
+    }
+  };
+  const auto visit_all = [&](const Record& record, const SentLeaseWords* leases) {
+    const RecordHead head = record.load_head();
+    const auto all = head.has_many_leases()
+                         ? table_of(record, head)
+                         : std::span(leases, std::min(head.leases(), kMostLeasesInSlot));
+    for (const SentLeaseWords& lease : all) visit(lease.load());
   };
   for (std::uint64_t index = 0; index < queue.ring.capacity(); ++index) {
     const RingSlot& slot = queue.ring.slot(index);
-    if (may_be_read(slot.word.load())) visit_all(slot.record.load_head(), queue.leases_of_slot(index));
+    if (may_be_read(slot.word.load())) visit_all(slot.record, queue.leases_of_slot(index));
   }
   for (std::uint64_t index = 0; index < queue.flight_count; ++index) {
     const Flight& flight = queue.flights[index];
-    if (may_be_read(flight.word.load())) visit_all(flight.record.load_head(), queue.leases_of_flight(index));
+    if (may_be_read(flight.word.load())) visit_all(flight.record, queue.leases_of_flight(index));
   }
 }
 

@@ -39,7 +39,7 @@ struct QueueOffsets {
   std::size_t flights;     ///< Flight[flights]
   std::size_t pool_state;  ///< of the block pool
   std::size_t inlined;     ///< kInlineBytes for each slot, then for each flight
-  std::size_t leases;      ///< SentLeaseWords[kMostLeases] for each slot, then for each flight
+  std::size_t leases;      ///< SentLeaseWords[kMostLeasesInSlot] for each slot, then for each flight
   std::size_t pool_data;   ///< the blocks
   std::size_t total;       ///< size of the layout
 };
@@ -67,9 +67,9 @@ struct QueueView {
   [[nodiscard]] std::byte* inlined_of_flight(std::uint64_t index) const noexcept {
     return inlined_of_slot(ring.capacity() + index);
   }
-  /// The leases that go with the record of a slot or flight.
+  /// The leases that lie beside the record of a slot or flight.
   [[nodiscard]] SentLeaseWords* leases_of_slot(std::uint64_t index) const noexcept {
-    return leases + index * kMostLeases;
+    return leases + index * kMostLeasesInSlot;
   }
   [[nodiscard]] SentLeaseWords* leases_of_flight(std::uint64_t index) const noexcept {
     return leases_of_slot(ring.capacity() + index);
@@ -82,9 +82,13 @@ struct QueueView {
   [[nodiscard]] std::byte* inlined_of(RecordPlace place) const noexcept {
     return place.is_flight ? inlined_of_flight(place.at) : inlined_of_slot(ring.index_of(place.at));
   }
-  [[nodiscard]] std::span<SentLeaseWords> leases_of(RecordPlace place, RecordHead record) const noexcept {
+  /// The leases that go with a record. Throws `Errc::corrupt` for a table that reaches outside of its block.
+  [[nodiscard]] std::span<SentLeaseWords> leases_of(RecordPlace place, RecordHead record) const {
+    if (record.has_many_leases()) return lease_table_of(record_of(place), record);
     return {place.is_flight ? leases_of_flight(place.at) : leases_of_slot(ring.index_of(place.at)), record.leases()};
   }
+  /// The leases behind the bytes of a record. Throws `Errc::corrupt` as `leases_of`, and for a stale block.
+  [[nodiscard]] std::span<SentLeaseWords> lease_table_of(const Record& record, RecordHead head) const;
   /// The position at which the record was put.
   [[nodiscard]] Position position_of(RecordPlace place) const noexcept {
     // relaxed: written before the word that was just read

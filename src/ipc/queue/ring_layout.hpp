@@ -36,6 +36,7 @@
 #include <cstring>
 
 #include "drover/ipc/membership.hpp"
+#include "ipc/ledger/sent_lease.hpp"
 #include "ipc/object/object_layout.hpp"
 #include "ipc/wake/bell.hpp"
 
@@ -80,6 +81,9 @@ enum class Storage : std::uint8_t {
   overflow,  ///< in an object of its own; `small` holds an OverflowRef
 };
 
+/// The number of leases in the head of a record that has more than its slot has room for.
+inline constexpr std::size_t kManyLeases = 0xff;
+
 /// Length and storage of a message, whether `put` copied it there, and its number of leases, in one word.
 struct RecordHead {
   std::uint64_t word = 0;
@@ -87,10 +91,13 @@ struct RecordHead {
   static RecordHead of(std::uint64_t bytes, Storage storage, bool is_copied = false) noexcept {
     return {.word = bytes << 16U | (is_copied ? 0x80U : 0U) | static_cast<std::uint64_t>(storage)};
   }
-  [[nodiscard]] RecordHead with_leases(std::size_t number) const noexcept { return {.word = word | number << 8U}; }
+  [[nodiscard]] RecordHead with_leases(std::size_t number) const noexcept {
+    return {.word = word | (number > kMostLeasesInSlot ? kManyLeases : number) << 8U};
+  }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return word >> 16U; }
-  /// As read from shared memory: may exceed kMostLeases.
+  /// As read from shared memory: may exceed kMostLeasesInSlot. `kManyLeases` if they lie behind the bytes.
   [[nodiscard]] std::size_t leases() const noexcept { return word >> 8U & 0xffU; }
+  [[nodiscard]] bool has_many_leases() const noexcept { return leases() == kManyLeases; }
   /// As read from shared memory: may be no enumerator.
   [[nodiscard]] Storage storage() const noexcept { return static_cast<Storage>(word & 0x7fU); }
   [[nodiscard]] bool is_copied() const noexcept { return (word & 0x80U) != 0; }

@@ -22,6 +22,7 @@ constexpr std::size_t kMostAhead = 128;
 constexpr double kTinyNanoseconds = 20'000;      // below this a message costs more than the task
 constexpr double kStuckNanoseconds = 5'000'000;  // a worker this long in one task is not expected to reach the next
 constexpr std::size_t kMostBatchBytes = std::size_t{32} << 10U;
+constexpr std::size_t kMostBatchTensors = 32;  // unless they belong to one task
 constexpr double kNewShare = 0.2;  // weight of the last run in a mean
 
 // Host tensors need no copy.
@@ -92,7 +93,7 @@ bool Scheduler::add_task(const WorkerSlot& slot, std::span<const std::size_t> la
   if (first == nullptr) return false;
   const detail::TaskCall& task = **first;
   const bool fits = batch.tasks.empty() || (writer_.bytes().size() + task.arguments().size() <= kMostBatchBytes &&
-                                            writer_.leases().size() + task.tensors().size() <= kMostTaskTensors);
+                                            writer_.leases().size() + task.tensors().size() <= kMostBatchTensors);
   if (!fits) return false;
   TaskPtr taken = state_.pending.take();
   const TaskHeader header{.number = taken->number,

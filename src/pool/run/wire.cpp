@@ -1,5 +1,6 @@
 #include "pool/run/wire.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -12,6 +13,12 @@ namespace {
 constexpr std::size_t kAlignment = 8;
 
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Precedes a record of tensors.
+struct PackedHeader {
+  std::uint32_t bytes = 0;
+  std::uint32_t leases = 0;
+};
 
 void check(bool holds) {
   if (!holds) {
@@ -35,19 +42,12 @@ std::size_t WireWriter::append(std::span<const std::byte> bytes) {
 }
 
 void WireWriter::append(std::span<const Tensor> tensors) {
-  const std::size_t bytes_before = bytes_.size();
-  const std::size_t leases_before = leases_.size();
-  try {
-    for (const auto& tensor : tensors) {
-      PackedTensor packed = pack(tensor);
-      append(packed.record);
-      leases_.push_back(std::move(packed.lease));
-    }
-  } catch (...) {
-    bytes_.resize(bytes_before);
-    leases_.resize(leases_before);
-    throw;
-  }
+  if (tensors.empty()) return;
+  PackedTensors packed = pack_all(tensors);
+  add(PackedHeader{.bytes = static_cast<std::uint32_t>(packed.record.size()),
+                   .leases = static_cast<std::uint32_t>(packed.leases.size())});
+  append(packed.record);
+  std::ranges::move(packed.leases, std::back_inserter(leases_));
 }
 
 std::span<const std::byte> WireReader::bytes(std::size_t count) {
@@ -57,28 +57,30 @@ std::span<const std::byte> WireReader::bytes(std::size_t count) {
   return head;
 }
 
-std::vector<Lease> WireReader::take_leases(std::size_t count) {
-  check(count <= leases_.size() - next_lease_);
-  const auto first = leases_.begin() + static_cast<std::ptrdiff_t>(next_lease_);
-  next_lease_ += count;
-  return {std::make_move_iterator(first), std::make_move_iterator(first + static_cast<std::ptrdiff_t>(count))};
+WireReader::Packed WireReader::next_packed() {
+  const auto head = header<PackedHeader>();
+  check(head.leases <= leases_.size() - next_lease_);
+  const auto leases = std::span(leases_).subspan(next_lease_, head.leases);
+  next_lease_ += head.leases;
+  return {.record = bytes(head.bytes), .leases = leases};
 }
 
 std::vector<Tensor> WireReader::tensors(std::size_t count, const Memory& memory) {
-  auto leases = take_leases(count);
-  const auto records = bytes(count * kTensorRecordBytes);
-  std::vector<Tensor> tensors;
-  tensors.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    tensors.push_back(
-        unpack(memory, records.subspan(i * kTensorRecordBytes, kTensorRecordBytes), std::move(leases[i])));
+  if (count == 0) return {};
+  const Packed packed = next_packed();
+  try {
+    auto tensors = unpack_all(memory, packed.record, packed.leases);
+    check(tensors.size() == count);
+    return tensors;
+  } catch (...) {
+    for (Lease& lease : packed.leases) lease.release();
+    throw;
   }
-  return tensors;
 }
 
 void WireReader::skip_tensors(std::size_t count) {
-  static_cast<void>(take_leases(count));
-  static_cast<void>(bytes(count * kTensorRecordBytes));
+  if (count == 0) return;
+  for (Lease& lease : next_packed().leases) lease.release();
 }
 
 }  // namespace drover::pool

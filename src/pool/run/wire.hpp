@@ -1,7 +1,7 @@
 // pool/run/wire.hpp: messages between an application and the workers of its pool.
 //
-// To a worker: a BatchHeader, and for each task a TaskHeader, its arguments and the records of its tensors, each
-// aligned to 8 bytes. Their leases go with the message, in the same order. From a worker: a ResultHeader and what
+// To a worker: a BatchHeader, and for each task a TaskHeader, its arguments and a record of its tensors if it has any,
+// each aligned to 8 bytes. Their leases go with the message, in the same order. From a worker: a ResultHeader and what
 // belongs to its kind. Both sides are the same program, but readers still validate: `Errc::corrupt`.
 #pragma once
 
@@ -31,7 +31,7 @@ struct TaskHeader {
   std::uint64_t number = 0;     ///< TaskCall::number
   std::uint32_t task = 0;       ///< RegisteredTask::index
   std::uint32_t bytes = 0;      ///< size of its arguments
-  std::uint32_t tensors = 0;    ///< number of tensor records after those
+  std::uint32_t tensors = 0;    ///< number of tensors in the record after those
   std::uint32_t relocates = 0;  ///< whether to copy device tensors to the worker's device first
 };
 
@@ -50,10 +50,10 @@ struct ResultHeader {
   std::uint64_t nanoseconds = 0;        ///< run time of the task
   std::uint32_t bytes = 0;              ///< size of the result
   std::uint32_t starts = 0;             ///< BoardWorker::starts of the process, to ignore messages of earlier ones
+  std::uint32_t tensors = 0;            ///< number of tensors in the record after it
   std::uint16_t slot = 0;               ///< index of the worker
   ResultKind kind = ResultKind::value;  ///< what follows
-  std::uint16_t tensors = 0;            ///< number of tensor records that follow
-  std::uint16_t leaves = 0;             ///< whether the worker exits after this
+  std::uint64_t leaves = 0;             ///< whether the worker exits after this
 };
 
 static_assert(std::is_trivially_copyable_v<BatchHeader> && std::is_trivially_copyable_v<TaskHeader> &&
@@ -76,7 +76,7 @@ class WireWriter {
   }
   /// Appends bytes, padded to a multiple of 8. Returns their offset.
   std::size_t append(std::span<const std::byte> bytes);
-  /// Appends the records of tensors and their leases, or nothing if it throws. Throws as `pack`.
+  /// Appends a record of tensors and their leases; nothing if there are none, or if it throws. Throws as `pack_all`.
   void append(std::span<const Tensor> tensors);
 
   /// Truncates to `bytes`. Requires: no leases were appended since.
@@ -110,14 +110,20 @@ class WireReader {
   }
   /// Reads `count` bytes and skips their padding.
   [[nodiscard]] std::span<const std::byte> bytes(std::size_t count);
-  /// Reads `count` tensors with their leases. Throws as `unpack`, and then releases all their leases.
+  /// Reads `count` tensors with their leases. Throws as `unpack_all`, and then releases all their leases.
   [[nodiscard]] std::vector<Tensor> tensors(std::size_t count, const Memory& memory);
   /// Skips `count` tensors without opening them, and releases their leases.
   void skip_tensors(std::size_t count);
 
  private:
+  // A record of tensors and its leases.
+  struct Packed {
+    std::span<const std::byte> record;
+    std::span<Lease> leases;
+  };
+
   explicit WireReader(std::span<const std::byte> bytes) : rest_(bytes) {}
-  [[nodiscard]] std::vector<Lease> take_leases(std::size_t count);
+  [[nodiscard]] Packed next_packed();
 
   std::span<const std::byte> rest_;
   std::vector<Lease> leases_;

@@ -287,7 +287,7 @@ class WorkerLoop {
     header.slot = static_cast<std::uint16_t>(arguments_.slot);
     header.starts = arguments_.starts;
     header.bytes = static_cast<std::uint32_t>(result.bytes().size());
-    header.tensors = static_cast<std::uint16_t>(result.tensors().size());
+    header.tensors = static_cast<std::uint32_t>(result.tensors().size());
     if (header.kind == pool::ResultKind::value) {
       writer_.set(0, header);
     } else {

@@ -1,6 +1,7 @@
 #include "drover/pool/codec.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -15,7 +16,8 @@ namespace {
 
 // Leaves room for one more number and its marker.
 constexpr std::uint64_t kMostBytes = std::numeric_limits<std::uint32_t>::max() - 16;
-constexpr std::int8_t kTensorExtension = 1;  // holds one byte, the index of the tensor in the task
+constexpr std::int8_t kTensorExtension = 1;  // holds the index of the tensor in the task, in 4 bytes
+constexpr std::size_t kIndexBytes = 4;
 
 // First bytes of values: https://github.com/msgpack/msgpack/blob/master/spec.md
 constexpr std::uint8_t kNil = 0xc0;
@@ -27,6 +29,7 @@ constexpr std::uint8_t kFloat64 = 0xcb;
 constexpr std::uint8_t kUint8 = 0xcc;
 constexpr std::uint8_t kInt8 = 0xd0;
 constexpr std::uint8_t kFixExt1 = 0xd4;
+constexpr std::uint8_t kFixExt4 = 0xd6;
 constexpr std::uint8_t kStr8 = 0xd9;
 constexpr std::uint8_t kArray16 = 0xdc;
 constexpr std::uint8_t kMap16 = 0xde;
@@ -110,9 +113,11 @@ void Encoder::write(const Tensor& tensor) {
     throw Error(Errc::limit_reached, fmt::format("a task or result has more than {} tensors", kMostTaskTensors),
                 "join them into fewer, larger tensors, or split the task");
   }
-  const char index = static_cast<char>(tensors_.size());
+  const auto index = static_cast<std::uint32_t>(tensors_.size());
+  std::array<char, kIndexBytes> digits{};
+  for (std::size_t i = 0; i < kIndexBytes; ++i) digits.at(i) = static_cast<char>(index >> (8U * (kIndexBytes - 1 - i)));
   tensors_.push_back(tensor);
-  pack(bytes_, [&](auto& to) { to.pack_ext(1, kTensorExtension).pack_ext_body(&index, 1); });
+  pack(bytes_, [&](auto& to) { to.pack_ext(kIndexBytes, kTensorExtension).pack_ext_body(digits.data(), kIndexBytes); });
 }
 
 void Decoder::check(bool holds) {
@@ -223,8 +228,8 @@ std::size_t Decoder::read_map() {
 }
 
 Tensor Decoder::read_tensor() {
-  check(next() == kFixExt1 && next() == kTensorExtension);
-  const std::uint8_t index = next();
+  check(next() == kFixExt4 && next() == kTensorExtension);
+  const std::uint64_t index = read_big_endian(kIndexBytes);
   check(index < tensors_.size());
   return tensors_[index];
 }

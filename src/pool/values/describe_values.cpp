@@ -22,7 +22,7 @@ ValueKind kind_of(std::uint8_t first) {
   if (first == 0xc0) return ValueKind::nothing;
   if (first == 0xc2 || first == 0xc3) return ValueKind::truth;
   if (first == 0xca || first == 0xcb) return ValueKind::real;
-  return first == 0xd4 ? ValueKind::tensor : ValueKind::map;
+  return first == 0xd6 ? ValueKind::tensor : ValueKind::map;
 }
 
 std::string quoted(std::string_view text, std::size_t most) {

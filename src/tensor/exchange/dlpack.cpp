@@ -194,15 +194,15 @@ std::shared_ptr<void> owner_of(Managed* managed) {
 }
 
 constexpr DlpackStream kUnordered = -1;
+
 // A tensor that another library uses, perhaps on a stream; the block is released after the work of that stream. Until
-// then the block's device addresses are registered.
+// then the block's addresses are registered.
 class ExportedTensor {
  public:
   ExportedTensor(Tensor tensor, std::unique_ptr<Stream> stream)
-      : tensor_(std::move(tensor)), stream_(std::move(stream)) {
-    if (!tensor_.place().is_device) return;
-    entry_ = std::make_unique<tensor::ExportedBlocks::Entry>(tensor::TensorAccess::storage(tensor_));
-  }
+      : tensor_(std::move(tensor)),
+        stream_(std::move(stream)),
+        entry_(std::make_unique<tensor::ExportedBlocks::Entry>(tensor::TensorAccess::storage(tensor_))) {}
   ExportedTensor(const ExportedTensor&) = delete;
   ExportedTensor& operator=(const ExportedTensor&) = delete;
   ~ExportedTensor() {
@@ -234,12 +234,6 @@ std::unique_ptr<Stream> begin_export(const Tensor& tensor, DlpackStream stream) 
   auto borrowed = device.borrow_stream(static_cast<std::uintptr_t>(stream));
   tensor.begin_use(*borrowed);
   return borrowed;
-}
-
-// An emulated device's memory is host memory at that address.
-DevicePtr address_of(const Block& block) {
-  if (block.place().is_device) return block.device_ptr();
-  return {reinterpret_cast<std::uint64_t>(block.bytes().data())};
 }
 
 }  // namespace
@@ -285,6 +279,8 @@ DLManagedTensor* export_dlpack_unversioned(const DlpackArray& array) {
   return export_as<DLManagedTensor>(array);
 }
 
+DlpackArray describe_dlpack(const DLTensor& tensor) { return array_of(tensor); }
+
 DlpackArray import_dlpack(DLManagedTensorVersioned* managed) {
   auto owner = owner_of(managed);
   if (managed->version.major != dlpack::kVersion.major) {  // no other field can be read then
@@ -306,11 +302,14 @@ DlpackArray import_dlpack(DLManagedTensor* managed) {
   return array;
 }
 
+// Arrays in one block share one export: a message may have hundreds.
 DlpackArray to_dlpack(const Tensor& tensor, DlpackStream stream) {
-  auto exported = std::make_shared<ExportedTensor>(tensor, begin_export(tensor, stream));
+  tensor::TensorStorage& storage = *tensor::TensorAccess::storage(tensor);
+  auto exported = storage.exported(
+      stream, [&] { return std::make_shared<ExportedTensor>(tensor, begin_export(tensor, stream)); });
   return {.layout = tensor.layout(),
           .place = tensor.place(),
-          .base = address_of(tensor::TensorAccess::storage(tensor)->block()),
+          .base = tensor::address_of(storage.block()),
           .keep_alive = std::move(exported)};
 }
 

@@ -7,13 +7,18 @@
 
 namespace drover::tensor {
 
+DevicePtr address_of(const Block& block) {
+  if (block.place().is_device) return block.device_ptr();
+  return {reinterpret_cast<std::uint64_t>(block.bytes().data())};
+}
+
 ExportedBlocks& ExportedBlocks::instance() {
   static auto* const made = new ExportedBlocks();  // never freed: libraries may release blocks during process exit
   return *made;
 }
 
 ExportedBlocks::Entry::Entry(const std::shared_ptr<TensorStorage>& storage)
-    : begin_(storage->block().device_ptr().address) {
+    : begin_(address_of(storage->block()).address) {
   ExportedBlocks& all = instance();
   const MutexLock lock(all.mutex_);
   number_ = all.next_++;

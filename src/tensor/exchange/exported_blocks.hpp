@@ -1,4 +1,4 @@
-// tensor/exchange/exported_blocks.hpp: device blocks that other libraries of this process use, by address.
+// tensor/exchange/exported_blocks.hpp: blocks that other libraries of this process use, by address.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,11 @@ namespace drover::tensor {
 
 class TensorStorage;
 
-/// Maps device addresses to the storage they belong to, while another library has them: an array at such an address
-/// is already a tensor, and is sent as one. One per process. Safe for all threads.
+/// The address of a block in this process: on its device, or in host memory.
+[[nodiscard]] DevicePtr address_of(const Block& block);
+
+/// Maps addresses to the storage they belong to, while another library has them: an array at such an address is
+/// already a tensor, and is sent as one. One per process. Safe for all threads.
 class ExportedBlocks {
  public:
   [[nodiscard]] static ExportedBlocks& instance();

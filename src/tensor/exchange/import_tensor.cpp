@@ -1,39 +1,30 @@
 #include "drover/tensor/dlpack.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 #include "drover/base/trace.hpp"
 #include "drover/device/backend.hpp"
+#include "tensor/exchange/array_copies.hpp"
 #include "tensor/exchange/exported_blocks.hpp"
 #include "tensor/tensor_access.hpp"
 
 namespace drover {
 namespace {
 
-// The bytes from the first element to the last.
-struct Range {
-  DevicePtr begin;
-  std::uint64_t bytes = 0;
-};
-
-Range range_of(const DlpackArray& array) {
-  const ByteRange extent = array.layout.extent_bytes();
-  return {.begin = array.base + extent.begin, .bytes = extent.end - extent.begin};
-}
-
-// The same elements in a memory in which the first of them lies at byte `bytes`.
-TensorLayout moved(const TensorLayout& layout, std::uint64_t bytes) {
-  return TensorLayout::strided(layout.dtype(), layout.shape(), layout.strides(),
-                               static_cast<std::int64_t>(bytes / size_of(layout.dtype())));
-}
-
 PointerInfo describe(const DlpackArray& array) {
-  const DevicePtr first = range_of(array).begin;
+  const DevicePtr first = tensor::ArrayRange(array).begin;
   const PointerInfo info = backend_of(array.place.backend).open(array.place.index).describe(first);
   if (info.is_device) return info;
   throw Error(Errc::invalid_argument,
@@ -43,7 +34,7 @@ PointerInfo describe(const DlpackArray& array) {
 }
 
 ImportWay way_for(const DlpackArray& array, const PointerInfo& info) {
-  const Range range = range_of(array);
+  const tensor::ArrayRange range(array);
   const std::uint64_t offset = info.offset_of(range.begin);
   const bool is_inside = offset <= info.size && range.bytes <= info.size - offset;
   if (!is_inside || offset % size_of(array.layout.dtype()) != 0) return ImportWay::copied;
@@ -52,11 +43,23 @@ ImportWay way_for(const DlpackArray& array, const PointerInfo& info) {
   return info.can_legacy_ipc ? ImportWay::ipc_handle : ImportWay::copied;
 }
 
-void order_after(const Tensor& tensor, const std::optional<std::uintptr_t>& stream) {
-  if (!stream) return;
-  const Place place = tensor.place();
-  tensor.end_use(*backend_of(place.backend).open(place.index).borrow_stream(*stream));
-}
+// Orders tensors after what streams were given so far: one event serves all tensors of a call.
+class StreamOrder {
+ public:
+  void order(const Tensor& tensor, const std::optional<std::uintptr_t>& stream) {
+    if (!stream) return;
+    const auto& storage = tensor::TensorAccess::storage(tensor);
+    const auto work = storage->work_at(storage->place());
+    const auto [at, is_new] = tickets_.try_emplace({work.get(), *stream});
+    if (!is_new) return storage->end_use({.work = work, .ticket = at->second});
+    const auto borrowed = work->device().borrow_stream(*stream);
+    tensor.end_use(*borrowed);
+    at->second = work->latest();
+  }
+
+ private:
+  std::map<std::pair<const tensor::DeviceWork*, std::uintptr_t>, std::uint64_t> tickets_;
+};
 
 Tensor shared(const Memory& memory, const DlpackArray& array, const PointerInfo& info, ImportWay way) {
   const tensor::ForeignMemory foreign{
@@ -65,65 +68,106 @@ Tensor shared(const Memory& memory, const DlpackArray& array, const PointerInfo&
       .size = info.size,
       .buffer_id = info.buffer_id,
       .form = way == ImportWay::retained ? tensor::SlabForm::memory : tensor::SlabForm::handle};
-  const Range range = range_of(array);
+  const tensor::ArrayRange range(array);
   const tensor::KeptBytes kept{.begin = range.begin, .bytes = range.bytes, .keep_alive = array.keep_alive};
   auto storage = std::make_shared<tensor::TensorStorage>(memory, foreign, kept);
-  return tensor::TensorAccess::make(std::move(storage), moved(array.layout, info.offset_of(range.begin)));
-}
-
-// Copies all bytes from the first to the last at once; then, if there are gaps, the elements alone.
-Tensor copied_on_device(const Memory& memory, const DlpackArray& array, const ImportOptions& options) {
-  const Range range = range_of(array);
-  const auto storage = std::make_shared<tensor::TensorStorage>(memory, array.place, range.bytes);
-  const Tensor all = tensor::TensorAccess::make(storage, moved(array.layout, 0));
-  order_after(all, options.stream);
-  const auto work = storage->work_at(array.place);
-  tensor::submit_use(work, {storage.get()},
-                     [&](Stream& stream) { stream.copy(storage->block().device_ptr(), range.begin, range.bytes); });
-  storage->hold(array.keep_alive);
-  return all.contiguous();
-}
-
-Tensor copied(const Memory& memory, const DlpackArray& array, const ImportOptions& options) {
-  const TraceSpan span("tensor.import.copied", array.layout.bytes());
-  if (array.layout.element_count() == 0) {
-    return empty(memory, array.layout.dtype(), array.layout.shape(), array.place);
-  }
-  if (array.place.is_device) return copied_on_device(memory, array, options);
-  return from_bytes(memory, array.layout, {array.host(), array.layout.extent_bytes().end});
+  return tensor::TensorAccess::make(std::move(storage), tensor::moved(array.layout, info.offset_of(range.begin)));
 }
 
 // A view of the block in which the array lies. nullopt for memory that dies with another process, which must be
 // described by its driver.
 std::optional<Tensor> known_by_address(const Memory& memory, const DlpackArray& array) {
-  const Range range = range_of(array);
+  const tensor::ArrayRange range(array);
   auto storage = tensor::ExportedBlocks::instance().find(array.place, range.begin, range.bytes);
   if (storage == nullptr || storage->dies_with_its_process()) return std::nullopt;
   if (&tensor::TensorAccess::membership(storage->memory()) != &tensor::TensorAccess::membership(memory))
     return std::nullopt;
-  const std::uint64_t offset = range.begin.address - storage->block().device_ptr().address;
+  const std::uint64_t offset = range.begin.address - tensor::address_of(storage->block()).address;
   if (offset % size_of(array.layout.dtype()) != 0) return std::nullopt;
-  return tensor::TensorAccess::make(std::move(storage), moved(array.layout, offset));
+  return tensor::TensorAccess::make(std::move(storage), tensor::moved(array.layout, offset));
 }
 
-Imported imported_from_device(const Memory& memory, const DlpackArray& array, const ImportOptions& options) {
-  if (options.may_share) {
-    if (auto known = find_tensor(memory, array, options.stream)) return {.tensor = *known, .way = ImportWay::own};
-  }
-  const PointerInfo info = describe(array);
-  const ImportWay way = options.may_share ? way_for(array, info) : ImportWay::copied;
-  if (way == ImportWay::copied) return {.tensor = copied(memory, array, options), .way = way};
+// The same memory, if other processes can use it. Drivers may report support that they lack, e.g. in containers.
+std::optional<Imported> shared_if_possible(const Memory& memory, const ImportRequest& request, StreamOrder& order) {
+  const PointerInfo info = describe(request.array);
+  const ImportWay way = way_for(request.array, info);
+  if (way == ImportWay::copied) return std::nullopt;
   try {
     const TraceSpan span(way == ImportWay::retained ? "tensor.import.retained" : "tensor.import.ipc_handle",
-                         array.layout.bytes());
-    Imported imported{.tensor = shared(memory, array, info, way), .way = way};
-    order_after(imported.tensor, options.stream);
+                         request.array.layout.bytes());
+    Imported imported{.tensor = shared(memory, request.array, info, way), .way = way};
+    order.order(imported.tensor, request.options.stream);
     return imported;
-  } catch (const Error& error) {  // drivers may report support that they lack, e.g. in containers
+  } catch (const Error& error) {
     if (error.code() != Errc::unsupported) throw;
     log(LogLevel::info, error.what());
+    return std::nullopt;
   }
-  return {.tensor = copied(memory, array, options), .way = ImportWay::copied};
+}
+
+bool is_shortage(const Error& error) noexcept {
+  return error.code() == Errc::device_memory || error.code() == Errc::limit_reached;
+}
+
+// Once per process: the next message has no more room than this one.
+void warn_of_shortage(const Error& error, const Place& place, std::uint64_t bytes) {
+  static std::atomic<bool> is_warned{false};
+  if (is_warned.exchange(true)) return;
+  log(LogLevel::warn,
+      fmt::format("no room at {} to copy {} into a message, so the arrays are sent by reference: they are lost if "
+                  "process {} ends before the receiver has opened them, and later writes reach the receiver; free "
+                  "memory at {}, or make the arrays in shared memory ({})",
+                  to_string(place), format_bytes(bytes), ::getpid(), to_string(place), error.message()));
+}
+
+// Everything in `requests` lies at one place and needs a copy. Without room for it, shares what can be shared.
+void import_copies(const Memory& memory, std::span<const ImportRequest* const> requests, StreamOrder& order,
+                   const std::function<void(std::size_t, Imported)>& store) {
+  const Place place = requests.front()->array.place;
+  try {
+    auto tensors = tensor::ArrayCopies(memory, requests).run();
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      store(i, {.tensor = std::move(tensors[i]), .way = ImportWay::copied});
+    }
+  } catch (const Error& error) {
+    if (!place.is_device || !is_shortage(error)) throw;
+    std::vector<Imported> shared;
+    std::uint64_t bytes = 0;
+    for (const ImportRequest* const request : requests) {
+      auto imported = shared_if_possible(memory, *request, order);
+      if (!imported) throw;
+      bytes += request->array.layout.bytes();
+      shared.push_back(std::move(*imported));
+    }
+    warn_of_shortage(error, place, bytes);
+    for (std::size_t i = 0; i < shared.size(); ++i) store(i, std::move(shared[i]));
+  }
+}
+
+void check(const ImportRequest& request) {
+  require(request.array.layout.is_valid(), "the layout of an array to import is not valid",
+          "make it with TensorLayout::strided, or import_dlpack");
+  require(!request.options.stream || request.array.place.is_device,
+          "cannot order an array in host memory after a stream",
+          "synchronize the stream, then import the array without it");
+}
+
+// nullopt if the array must be copied.
+std::optional<Imported> import_without_copy(const Memory& memory, const ImportRequest& request, StreamOrder& order) {
+  const DlpackArray& array = request.array;
+  if (array.layout.element_count() == 0) {
+    return Imported{.tensor = empty(memory, array.layout.dtype(), array.layout.shape(), array.place),
+                    .way = ImportWay::copied};
+  }
+  if (auto known = known_by_address(memory, array)) {
+    const TraceSpan span("tensor.import.own", array.layout.bytes());
+    order.order(*known, request.options.stream);
+    return Imported{.tensor = *known, .way = ImportWay::own};
+  }
+  if (!array.place.is_device) return std::nullopt;
+  if (request.options.by_reference) return shared_if_possible(memory, request, order);
+  if (!request.options.is_known) static_cast<void>(describe(array));
+  return std::nullopt;
 }
 
 }  // namespace
@@ -134,21 +178,37 @@ const char* to_string(ImportWay way) noexcept {
 }
 
 Imported import_tensor(const Memory& memory, const DlpackArray& array, const ImportOptions& options) {
-  require(array.layout.is_valid(), "the layout of an array to import is not valid",
-          "make it with TensorLayout::strided, or import_dlpack");
-  require(!options.stream || array.place.is_device, "cannot order an array in host memory after a stream",
-          "synchronize the stream, then import the array without it");
-  if (array.place.is_device && array.layout.element_count() > 0) return imported_from_device(memory, array, options);
-  return {.tensor = copied(memory, array, options), .way = ImportWay::copied};
+  const ImportRequest request{.array = array, .options = options};
+  return std::move(import_tensors(memory, std::span(&request, 1)).front());
+}
+
+std::vector<Imported> import_tensors(const Memory& memory, std::span<const ImportRequest> requests) {
+  std::ranges::for_each(requests, check);
+  StreamOrder order;
+  std::vector<Imported> all(requests.size());
+  std::map<Place, std::vector<std::size_t>> copied;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (auto imported = import_without_copy(memory, requests[i], order)) {
+      all[i] = std::move(*imported);
+    } else {
+      copied[requests[i].array.place].push_back(i);
+    }
+  }
+  for (const auto& [place, indices] : copied) {
+    std::vector<const ImportRequest*> some;
+    for (const std::size_t index : indices) some.push_back(&requests[index]);
+    import_copies(memory, some, order, [&](std::size_t at, Imported made) { all[indices[at]] = std::move(made); });
+  }
+  return all;
 }
 
 std::optional<Tensor> find_tensor(const Memory& memory, const DlpackArray& array,
                                   const std::optional<std::uintptr_t>& stream) {
-  if (!array.place.is_device || array.layout.element_count() == 0) return std::nullopt;
+  if (array.layout.element_count() == 0) return std::nullopt;
   auto known = known_by_address(memory, array);
   if (!known) return std::nullopt;
   const TraceSpan span("tensor.import.own", array.layout.bytes());
-  order_after(*known, stream);
+  StreamOrder().order(*known, stream);
   return known;
 }
 

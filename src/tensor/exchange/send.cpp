@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,32 @@ struct Record {
 };
 static_assert(sizeof(Record) == kTensorRecordBytes && std::has_unique_object_representations_v<Record>);
 
+constexpr std::uint32_t kManyMagic = 0x4e4e'5444;  // "DTNN"
+
+// The beginning of a record of many tensors; `blocks` BlockRecords and `tensors` ViewRecords follow.
+struct ManyHead {
+  std::uint32_t magic = kManyMagic;
+  std::uint16_t version = kRecordVersion;
+  std::uint16_t unused = 0;
+  std::uint32_t blocks = 0;
+  std::uint32_t tensors = 0;
+};
+
+// When the contents of a block are ready.
+struct BlockRecord {
+  std::uint64_t points = 0;  // number of valid entries in `ready`
+  std::array<ipc::TimelinePoint, kMostPoints> ready;
+};
+
+// A tensor in one of the blocks.
+struct ViewRecord {
+  std::uint64_t block = 0;  // its index
+  TensorLayout layout;
+};
+static_assert(std::has_unique_object_representations_v<ManyHead> &&
+              std::has_unique_object_representations_v<BlockRecord> &&
+              std::has_unique_object_representations_v<ViewRecord>);
+
 [[noreturn]] void throw_corrupt_record(const char* what) {
   throw Error(
       Errc::corrupt, fmt::format("the record of a tensor {}", what),
@@ -48,6 +75,40 @@ Record parse(std::span<const std::byte> bytes, std::uint64_t memory_bytes) {
   if (record.layout.extent_bytes().end > memory_bytes) throw_corrupt_record("reaches outside its memory");
   if (record.points > kMostPoints) throw_corrupt_record("has too many points");
   return record;
+}
+
+template <class Part>
+void append(std::vector<std::byte>& to, const Part& part) {
+  const auto bytes = std::as_bytes(std::span(&part, 1));
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+// Reads the parts of a record one after the other. Requires: the length was checked.
+class Parts {
+ public:
+  explicit Parts(std::span<const std::byte> record) : rest_(record) {}
+  template <class Part>
+  Part next() {
+    Part part;
+    std::memcpy(&part, rest_.data(), sizeof(part));
+    rest_ = rest_.subspan(sizeof(part));
+    return part;
+  }
+
+ private:
+  std::span<const std::byte> rest_;
+};
+
+ManyHead parse_head(std::span<const std::byte> record, std::size_t leases) {
+  if (record.size() < sizeof(ManyHead)) throw_corrupt_record("has the wrong length");
+  const auto head = Parts(record).next<ManyHead>();
+  if (head.magic != kManyMagic) throw_corrupt_record("has the wrong magic number");
+  if (head.version != kRecordVersion) throw_corrupt_record("has an unknown version");
+  const std::uint64_t bytes =
+      sizeof(ManyHead) + head.blocks * sizeof(BlockRecord) + head.tensors * sizeof(ViewRecord);
+  if (record.size() != bytes) throw_corrupt_record("has the wrong length");
+  if (leases != head.blocks) throw_corrupt_record("has another number of blocks than its message has leases");
+  return head;
 }
 
 bool is_tensor(const Message& message) {
@@ -96,6 +157,68 @@ Tensor unpack(const Memory& memory, std::span<const std::byte> record, Lease&& l
   tensor::TensorStorage::check(memory, lease, points);
   auto storage = std::make_shared<tensor::TensorStorage>(memory, std::move(lease), std::move(points));
   return tensor::TensorAccess::make(std::move(storage), parsed.layout);
+}
+
+PackedTensors pack_all(std::span<const Tensor> tensors) {
+  PackedTensors packed;
+  std::unordered_map<const tensor::TensorStorage*, std::uint64_t> indices;
+  std::vector<tensor::TensorStorage*> storages;
+  std::vector<ViewRecord> views;
+  views.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    tensor::TensorStorage* const storage = tensor::TensorAccess::storage(tensor).get();
+    const auto [at, is_new] = indices.try_emplace(storage, storages.size());
+    if (is_new) storages.push_back(storage);
+    views.push_back({.block = at->second, .layout = tensor.layout()});
+  }
+  packed.record.reserve(sizeof(ManyHead) + storages.size() * sizeof(BlockRecord) + views.size() * sizeof(ViewRecord));
+  packed.leases.reserve(storages.size());
+  append(packed.record, ManyHead{.blocks = static_cast<std::uint32_t>(storages.size()),
+                                 .tensors = static_cast<std::uint32_t>(views.size())});
+  for (tensor::TensorStorage* const storage : storages) {
+    const auto points = storage->points(kMostPoints);
+    BlockRecord block{.points = points.size(), .ready = {}};
+    std::ranges::copy(points, block.ready.begin());
+    append(packed.record, block);
+    packed.leases.push_back(storage->block().share());
+  }
+  const auto bytes = std::as_bytes(std::span(views));
+  packed.record.insert(packed.record.end(), bytes.begin(), bytes.end());
+  return packed;
+}
+
+std::vector<Tensor> unpack_all(const Memory& memory, std::span<const std::byte> record, std::span<Lease> leases) {
+  const ManyHead head = parse_head(record, leases.size());
+  Parts parts(record.subspan(sizeof(ManyHead)));
+  std::vector<std::vector<ipc::TimelinePoint>> ready;
+  std::vector<std::uint64_t> sizes;
+  for (const Lease& lease : leases) {
+    require(lease.is_open(), "cannot unpack tensors with an empty lease", "unpack each lease once");
+    const auto block = parts.next<BlockRecord>();
+    if (block.points > kMostPoints) throw_corrupt_record("has too many points");
+    const auto begin = block.ready.begin();
+    ready.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(block.points));
+    tensor::TensorStorage::check(memory, lease, ready.back());
+    sizes.push_back(lease.bytes());
+  }
+  std::vector<ViewRecord> views(head.tensors);
+  for (ViewRecord& view : views) {
+    view = parts.next<ViewRecord>();
+    if (view.block >= leases.size()) throw_corrupt_record("names a block that it has not");
+    if (!view.layout.is_valid()) throw_corrupt_record("has an invalid layout");
+    if (view.layout.extent_bytes().end > sizes[view.block]) throw_corrupt_record("reaches outside its memory");
+  }
+  std::vector<std::shared_ptr<tensor::TensorStorage>> storages;
+  storages.reserve(leases.size());
+  for (std::size_t i = 0; i < leases.size(); ++i) {
+    storages.push_back(std::make_shared<tensor::TensorStorage>(memory, std::move(leases[i]), std::move(ready[i])));
+  }
+  std::vector<Tensor> tensors;
+  tensors.reserve(views.size());
+  for (const ViewRecord& view : views) {
+    tensors.push_back(tensor::TensorAccess::make(storages[view.block], view.layout));
+  }
+  return tensors;
 }
 
 PutResult put(Queue& queue, const Tensor& tensor, Deadline deadline) {

@@ -40,7 +40,7 @@ HandleNote read_note(const Fd& file, std::uint64_t slab_bytes) {
 Error memory_gone(std::int64_t pid, const std::string& reason) {
   return Error(Errc::peer_lost,
                fmt::format("cannot open memory that a library of process {} allocated: {}", pid, reason),
-               "import it with may_share = false, or copy it, if it must outlive that process");
+               "import it without by_reference, or copy it, if it must outlive that process");
 }
 
 bool is_gone(std::int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }

@@ -17,9 +17,9 @@ namespace {
 constexpr std::uint64_t kMostIdle = kGiB;
 constexpr std::uint64_t kShareOfMachine = 16;
 constexpr const char* kVariable = "DROVER_IDLE_MEMORY";
-// An open handle keeps another process from freeing its memory, so handles are kept for a fraction of the time and of
-// the device. To open and close one takes 80 to 480 us.
-constexpr int kShareOfTime = 40;
+// Other libraries compete for the memory of a device, so idle slabs there are kept for a fraction of the time and of
+// the device. To make, share and map one takes 1 to 2 ms.
+constexpr int kShareOfTime = 4;
 constexpr std::uint64_t kShareOfDevice = 64;
 
 std::uint64_t default_idle_bytes() {
@@ -44,9 +44,10 @@ std::uint64_t share_of_device(const Place& place) {
 
 IdleSlabs::IdleSlabs(const MemoryOptions& options) : options_(options), idle_bytes_(idle_bytes_of(options)) {}
 
-// Rounds up, so that the next block of a slightly different size fits too; pages that are never touched cost nothing.
+// Rounds up, so that the next block of a slightly different size fits too; pages of the host that are never touched
+// cost nothing.
 std::uint64_t IdleSlabs::size_for_one(const Place& place, std::uint64_t bytes) const noexcept {
-  if (!keeps_at(place)) return bytes;
+  if (!keeps() || place.is_device) return bytes;
   const std::uint64_t step = std::max<std::uint64_t>(std::bit_floor(bytes) / 8, 1);
   return std::min((bytes + step - 1) / step * step, ipc::kMaxSlabBytes);
 }
@@ -55,7 +56,7 @@ std::uint64_t IdleSlabs::size_for_one(const Place& place, std::uint64_t bytes) c
 // large blocks avoid slabs that are far too large.
 bool IdleSlabs::is_for(const MappedSlab& slab, const Place& place, std::uint64_t bytes) const noexcept {
   if (!slab.is_own() || slab.place() != place) return false;
-  if (!keeps_at(place) || !slab.is_for_one()) return true;
+  if (!keeps() || !slab.is_for_one()) return true;
   return bytes > options_.slab_bytes / 2 && slab.bytes() / 2 <= bytes;
 }
 
@@ -69,7 +70,7 @@ bool IdleSlabs::is_idle(const SlabTable& table, const SlabEntry& entry) const {
   if (slab.is_by_handle()) return true;
   if (!slab.is_own()) return slab.is_alone() || (slab.is_empty() && slab.bytes() > options_.slab_bytes);
   if (!slab.is_empty()) return false;
-  if (keeps_at(slab.place())) return slab.is_for_one() || has_other_common(table, slab);
+  if (keeps()) return slab.is_for_one() || has_other_common(table, slab);
   return std::ranges::any_of(table.entries, [&](const auto& each) {
     const MappedSlab& other = *each.second.slab;
     return &other != &slab && other.is_own() && other.place() == slab.place();
@@ -79,11 +80,10 @@ bool IdleSlabs::is_idle(const SlabTable& table, const SlabEntry& entry) const {
 bool IdleSlabs::may_become_idle(const SlabTable& table, const SlabEntry& entry) const {
   const MappedSlab& slab = *entry.slab;
   if (entry.claims > 0 || entry.imported) return false;
-  if (slab.is_by_handle()) return idle_bytes_ > 0;
-  if (slab.place().is_device) return false;
+  if (slab.is_by_handle()) return false;
   // Also where nothing is kept, since its owner may still use it. Slabs of the common size stay for later blocks.
   if (!slab.is_own()) return slab.bytes() != options_.slab_bytes;
-  return keeps_at(slab.place()) && (slab.is_for_one() || has_other_common(table, slab));
+  return keeps() && (slab.is_for_one() || has_other_common(table, slab));
 }
 
 bool IdleSlabs::has_other_common(const SlabTable& table, const MappedSlab& slab) {
@@ -102,7 +102,7 @@ std::uint64_t IdleSlabs::room(const SlabTable& table, const Place& place, std::u
 }
 
 std::chrono::milliseconds IdleSlabs::time_of(const MappedSlab& slab) const noexcept {
-  return slab.is_by_handle() ? options_.idle_time / kShareOfTime : options_.idle_time;
+  return slab.place().is_device ? options_.idle_time / kShareOfTime : options_.idle_time;
 }
 
 // If all others have closed another process's slab, its memory is freed when this process unmaps it.
@@ -134,10 +134,10 @@ std::vector<SlabEntry> IdleSlabs::take_surplus(SlabTable& table, const Place& pl
 }
 
 // Also finds slabs that other processes emptied after this one had released its last block there.
-IdleSlabs::Expired IdleSlabs::take_expired(SlabTable& table, bool is_by_handle, bool is_short) const {
+IdleSlabs::Expired IdleSlabs::take_expired(SlabTable& table, bool is_host_short) const {
   const auto now = Clock::now();
   const auto is_candidate = [&](const SlabEntry& entry) DROVER_NO_THREAD_ANALYSIS {  // under the mutex, as below
-    return entry.slab->is_by_handle() == is_by_handle && may_become_idle(table, entry);
+    return may_become_idle(table, entry);
   };
   for (auto& [generation, entry] : table.entries) {
     if (!is_candidate(entry)) continue;
@@ -150,6 +150,7 @@ IdleSlabs::Expired IdleSlabs::take_expired(SlabTable& table, bool is_by_handle, 
   auto expired = table.take_if([&](const SlabEntry& entry) DROVER_NO_THREAD_ANALYSIS {
     if (entry.idle_since == Clock::time_point() || !is_candidate(entry) || !is_idle(table, entry)) return false;
     const bool is_abandoned = !entry.slab->is_own() && entry.slab->is_alone();
+    const bool is_short = is_host_short && !entry.slab->place().is_device;
     return is_short || is_abandoned || now - entry.idle_since >= time_of(*entry.slab);
   });
   const bool has_more =

@@ -18,8 +18,8 @@ class IdleSlabs {
   /// `options` must outlive this. Throws `Errc::invalid_argument` for a wrong `DROVER_IDLE_MEMORY`.
   explicit IdleSlabs(const MemoryOptions& options);
 
-  /// Whether empty slabs at a place are kept for the next blocks.
-  [[nodiscard]] bool keeps_at(const Place& place) const noexcept { return !place.is_device && idle_bytes_ > 0; }
+  /// Whether empty slabs are kept for the next blocks.
+  [[nodiscard]] bool keeps() const noexcept { return idle_bytes_ > 0; }
   /// The size of a slab that is made for one block of `bytes`.
   [[nodiscard]] std::uint64_t size_for_one(const Place& place, std::uint64_t bytes) const noexcept;
   /// Whether a slab may hold a block of `bytes` at `place`.
@@ -40,10 +40,8 @@ class IdleSlabs {
     std::vector<SlabEntry> slabs;
     bool has_more = false;  ///< whether others may expire later
   };
-  /// Removes slabs whose time is over, or all idle ones if memory is short. Handles all slabs that are open by a
-  /// handle, or all others. Never removes imports.
-  [[nodiscard]] Expired take_expired(SlabTable& table, bool is_by_handle, bool is_short) const
-      DROVER_REQUIRES(table.mutex);
+  /// Removes slabs whose time is over, or all idle ones of the host if its memory is short. Never removes imports.
+  [[nodiscard]] Expired take_expired(SlabTable& table, bool is_host_short) const DROVER_REQUIRES(table.mutex);
 
  private:
   [[nodiscard]] static bool has_other_common(const SlabTable& table, const MappedSlab& slab)

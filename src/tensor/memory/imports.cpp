@@ -1,21 +1,14 @@
 #include "tensor/memory/imports.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include <fmt/format.h>
 
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
-#include "drover/base/log.hpp"
 
 namespace drover::tensor {
 namespace {
-
-// Longer than peers keep idle handles open.
-constexpr std::chrono::milliseconds kClosingPatience{250};
-constexpr std::chrono::milliseconds kClosingPause{2};
 
 // Holds `bytes`, and returns what that makes redundant. Of the same bytes the newest is enough, and of those inside
 // it: otherwise a tensor that is sent repeatedly would be held once for each time. An older one of the same bytes is
@@ -78,37 +71,6 @@ std::vector<SlabEntry> Imports::take_unused() {
   if (table_.import_count == 0) return {};
   const MutexLock lock(table_.mutex);
   return table_.take_if([](const SlabEntry& entry) { return entry.imported && entry.is_import_unused(); });
-}
-
-void Imports::await_peers() noexcept {
-  {
-    std::vector<SlabEntry> closed;
-    const MutexLock lock(table_.mutex);
-    closed = table_.take_if(
-        [](const SlabEntry& entry) { return !entry.imported && entry.slab->is_by_handle() && entry.claims == 0; });
-  }
-  const auto is_closing = [](const auto& each) {
-    const SlabEntry& entry = each.second;
-    return entry.imported && entry.claims == 0 && !entry.is_import_unused();
-  };
-  const auto has_any = [&] {
-    const MutexLock lock(table_.mutex);
-    return std::ranges::any_of(table_.entries, is_closing);
-  };
-  const auto deadline = Deadline::after(kClosingPatience);
-  while (has_any() && !deadline.has_passed()) std::this_thread::sleep_for(kClosingPause);
-}
-
-void Imports::warn_of_used() const noexcept {
-  const MutexLock lock(table_.mutex);
-  for (const auto& [generation, entry] : table_.entries) {
-    if (!entry.imported || entry.is_import_unused()) continue;
-    const ForeignMemory& memory = entry.imported->memory;
-    log(LogLevel::warn,
-        fmt::format("released {} of imported memory at {} while other processes still use it; keep the Memory open "
-                    "until they have released their tensors",
-                    format_bytes(memory.size), to_string(memory.place)));
-  }
 }
 
 }  // namespace drover::tensor

@@ -25,11 +25,6 @@ class Imports {
       DROVER_EXCLUDES(table_.mutex);
   /// Removes imports that no process uses any more, for the caller to destroy.
   [[nodiscard]] std::vector<SlabEntry> take_unused() DROVER_EXCLUDES(table_.mutex);
-  /// Closes what this process has opened by a handle and does not use: the owner may wait for that. Then gives peers
-  /// 250 ms to close their handles to our imports.
-  void await_peers() noexcept DROVER_EXCLUDES(table_.mutex);
-  /// Logs a warning for each import that other processes still use.
-  void warn_of_used() const noexcept DROVER_EXCLUDES(table_.mutex);
 
  private:
   [[nodiscard]] std::pair<Lease, std::shared_ptr<MappedSlab>> reopen(const ForeignMemory& memory,

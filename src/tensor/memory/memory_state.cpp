@@ -23,10 +23,8 @@ namespace {
 constexpr std::chrono::milliseconds kLedgerPatience{100};
 // How long an allocation waits for work that still uses memory it needs.
 constexpr std::chrono::seconds kWorkPatience{10};
-// The period of the poller for memory of other processes that was in use when this process released it, or is open by
-// a handle. At most 2 periods: a process that ends waits 250 ms for its peers, and two polls may be needed.
-constexpr std::chrono::milliseconds kQuickPeriod{20};
-constexpr int kQuickMostPeriods = 2;
+// The period of the poller for memory of others that was in use when this process released it.
+constexpr std::chrono::milliseconds kRetiredPeriod{20};
 // Pauses between attempts to get memory that was given back a moment ago.
 constexpr std::chrono::milliseconds kFirstPause{1};
 constexpr std::chrono::milliseconds kLastPause{64};
@@ -74,14 +72,8 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
       works_(membership_, options_.ordering),
       retired_(membership_),
       idle_poller_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)),
-                   [this] { return poll_idle(false); }),
-      quick_poller_(
-          kQuickPeriod,
-          [this] {
-            const bool has_retired = poll_retired();
-            return poll_idle(true) || has_retired;
-          },
-          kQuickMostPeriods) {
+                   [this] { return poll_idle(); }),
+      retired_poller_(kRetiredPeriod, [this] { return poll_retired(); }) {
   if (options_.slab_bytes >= kMiB) return;
   throw Error(Errc::invalid_argument,
               fmt::format("slab_bytes is {}, less than 1 MiB", format_bytes(options_.slab_bytes)),
@@ -91,15 +83,13 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
 // A forked child leaks the slabs, since deleters of other libraries must not run there.
 MemoryState::~MemoryState() {
   idle_poller_.stop();
-  quick_poller_.stop();
+  retired_poller_.stop();
   if (membership_->self() == kNobody) {
     // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the child ends here
     static_cast<void>(new std::map<std::uint64_t, SlabEntry>(std::move(table_.entries)));
     return;
   }
   release_retired(Deadline::never());
-  imports_.await_peers();
-  imports_.warn_of_used();
 }
 
 Block MemoryState::allocate(const Place& place, std::uint64_t bytes) {
@@ -299,7 +289,7 @@ Block MemoryState::claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab)
 
 void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
   if (membership_->self() == kNobody) return;
-  if (end_claim(slab, bytes)) (slab->is_by_handle() ? quick_poller_ : idle_poller_).start();
+  if (end_claim(slab, bytes)) idle_poller_.start();
 }
 
 // Returns whether a poller must check the slab later. Emptied slabs are dropped here, when a block ends after new
@@ -307,7 +297,7 @@ void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint
 bool MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
   // Only for large blocks: small ones end often, and must not wait until files are read.
   const bool is_large = slab->is_for_one() || (!slab->is_own() && slab->bytes() > options_.slab_bytes);
-  const bool is_short = is_large && idle_.keeps_at(slab->place()) && is_host_short_of_memory_cached();
+  const bool is_short = is_large && idle_.keeps() && !slab->place().is_device && is_host_short_of_memory_cached();
   std::vector<SlabEntry> surplus;
   std::vector<SlabEntry> emptied;
   bool needs_poll = false;
@@ -352,7 +342,7 @@ void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::share
   block.state_.reset();
   const bool is_awaited = retired.is_pollable();
   retired_.add(std::move(retired));
-  if (is_awaited) quick_poller_.start();
+  if (is_awaited) retired_poller_.start();
 }
 
 void MemoryState::release_retired(Deadline patience) noexcept {
@@ -389,25 +379,23 @@ bool MemoryState::trim() {
   return has_any;
 }
 
-// Neither poll may release what keeps another library's memory alive: its deleter may want a lock (such as Python's)
-// whose holder waits for the thread of the poller.
-bool MemoryState::poll_idle(bool is_by_handle) noexcept {
-  const bool is_short = !is_by_handle && is_host_short_of_memory();
+bool MemoryState::poll_idle() noexcept {
+  const bool is_short = is_host_short_of_memory();
   IdleSlabs::Expired expired;
   {
     const MutexLock lock(table_.mutex);
-    expired = idle_.take_expired(table_, is_by_handle, is_short);
+    expired = idle_.take_expired(table_, is_short);
   }
   drop(std::move(expired.slabs));
   return expired.has_more;
 }
 
-// Polls only for memory of other processes, which may wait for it; our own is released when it is needed.
+// Polls only for memory that others may wait for; our own is released when it is needed.
 bool MemoryState::poll_retired() noexcept {
   return retired_.release_pollable([this](RetiredBlock& block) {
     const std::uint64_t bytes = block.lease.bytes();
     block.lease.release();
-    if (end_claim(block.slab, bytes) && !block.slab->is_by_handle()) idle_poller_.start();
+    if (end_claim(block.slab, bytes)) idle_poller_.start();
   });
 }
 

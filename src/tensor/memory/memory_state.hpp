@@ -25,8 +25,7 @@ namespace drover::tensor {
 class MemoryState : public std::enable_shared_from_this<MemoryState> {
  public:
   MemoryState(std::shared_ptr<Membership> membership, MemoryOptions options);
-  /// Waits for work that still uses its blocks, then gives all imported memory back; logs a warning if other
-  /// processes still use it.
+  /// Waits for work that still uses its blocks, then gives all imported memory back.
   ~MemoryState();
   MemoryState(const MemoryState&) = delete;
   MemoryState& operator=(const MemoryState&) = delete;
@@ -74,7 +73,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] bool end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept
       DROVER_EXCLUDES(table_.mutex);
   void drop(std::vector<SlabEntry> slabs) noexcept DROVER_EXCLUDES(table_.mutex);
-  bool poll_idle(bool is_by_handle) noexcept DROVER_EXCLUDES(table_.mutex);
+  bool poll_idle() noexcept DROVER_EXCLUDES(table_.mutex);
   bool poll_retired() noexcept;
   [[noreturn]] void throw_exhausted(const Error& error, const Place& place) const DROVER_EXCLUDES(table_.mutex);
 
@@ -87,7 +86,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   DeviceWorks works_;           // after the slabs: all work ends before its memory goes
   RetiredBlocks retired_;       // after the works: blocks go before their streams
   BackoffPoller idle_poller_;   // the pollers come last, since they use everything else
-  BackoffPoller quick_poller_;  // for what other processes may wait for
+  BackoffPoller retired_poller_;
 };
 
 }  // namespace drover::tensor

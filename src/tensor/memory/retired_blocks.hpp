@@ -23,8 +23,8 @@ struct RetiredBlock {
   std::shared_ptr<MappedSlab> slab;
   std::vector<WorkTicket> uses;
 
-  /// Whether a poller may release it: memory of another process, which may wait for it, and none of another library.
-  [[nodiscard]] bool is_pollable() const noexcept { return keep_alive == nullptr && slab->is_opened(); }
+  /// Whether a poller must release it: another process or another library may wait for the memory.
+  [[nodiscard]] bool is_pollable() const noexcept { return keep_alive != nullptr || slab->is_opened(); }
 };
 
 /// The retired blocks of one Memory. Safe for all threads.

@@ -58,8 +58,8 @@ std::shared_ptr<DeviceWork> TensorStorage::work_at(const Place& place) const {
 
 bool TensorStorage::dies_with_its_process() const noexcept { return block_.slab_->is_by_handle(); }
 
-void TensorStorage::write(std::span<const std::byte> bytes) const {
-  block_.slab_->write(block_.lease().offset(), bytes);
+void TensorStorage::write(std::uint64_t offset, std::span<const std::byte> bytes) const {
+  block_.slab_->write(block_.lease().offset() + offset, bytes);
 }
 
 bool TensorStorage::register_with(Device& device) const { return block_.slab_->register_with(device); }
@@ -103,12 +103,30 @@ void TensorStorage::begin_use(DeviceWork& work) {
 
 void TensorStorage::end_use(const WorkTicket& use) {
   const MutexLock lock(mutex_);
+  ++changes_;
   const auto same = std::ranges::find(uses_, use.work, &WorkTicket::work);
   if (same == uses_.end()) {
     uses_.push_back(use);
   } else {
     same->ticket = std::max(same->ticket, use.ticket);
   }
+}
+
+// `make` runs without the mutex. If two threads make one at once, the later one is shared from then on.
+std::shared_ptr<void> TensorStorage::exported(std::intptr_t stream,
+                                              const std::function<std::shared_ptr<void>()>& make) {
+  std::uint64_t changes = 0;
+  {
+    const MutexLock lock(mutex_);
+    changes = changes_;
+    if (export_.stream == stream && export_.changes == changes) {
+      if (auto held = export_.keep_alive.lock()) return held;
+    }
+  }
+  auto made = make();
+  const MutexLock lock(mutex_);
+  export_ = {.keep_alive = made, .stream = stream, .changes = changes};
+  return made;
 }
 
 // Retires one more claim together with `keep_alive`.
@@ -126,6 +144,7 @@ void TensorStorage::derive_from(TensorStorage& source) {
     theirs = source.origins_;
   }
   const MutexLock lock(mutex_);
+  ++changes_;
   for (const auto& point : theirs) {
     if (std::ranges::find(origins_, point) == origins_.end()) origins_.push_back(point);
   }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -41,8 +43,8 @@ class TensorStorage {
   [[nodiscard]] std::shared_ptr<DeviceWork> work_at(const Place& place) const;
   /// Whether the memory dies with the process whose library allocated it.
   [[nodiscard]] bool dies_with_its_process() const noexcept;
-  /// Copies bytes to the beginning of idle host memory. Throws as `MappedSlab::write`.
-  void write(std::span<const std::byte> bytes) const;
+  /// Copies bytes to idle host memory, from `offset` on. Throws as `MappedSlab::write`.
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) const;
   /// See MappedSlab::register_with.
   bool register_with(Device& device) const;
 
@@ -54,6 +56,12 @@ class TensorStorage {
   /// Records that the contents also come from `source`: they are ready only when `source` is, and lost if it is.
   /// Requires: the same session, or no work in flight on `source`.
   void derive_from(TensorStorage& source) DROVER_EXCLUDES(mutex_);
+
+  /// What another library holds of the storage to use it on a stream: that of an earlier call if it is still held, and
+  /// no work was added since, otherwise the result of `make`.
+  [[nodiscard]] std::shared_ptr<void> exported(std::intptr_t stream,
+                                               const std::function<std::shared_ptr<void>()>& make)
+      DROVER_EXCLUDES(mutex_);
 
   /// Holds `keep_alive` until everything that was submitted so far has ended.
   void hold(std::shared_ptr<void> keep_alive) DROVER_EXCLUDES(mutex_);
@@ -70,9 +78,18 @@ class TensorStorage {
   [[nodiscard]] std::vector<WorkTicket> uses() DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<ipc::TimelinePoint> origins() DROVER_EXCLUDES(mutex_);
 
+  // Orders a stream after the work of the storage, once for all arrays of the same block.
+  struct Export {
+    std::weak_ptr<void> keep_alive;
+    std::intptr_t stream = 0;
+    std::uint64_t changes = 0;
+  };
+
   const Memory memory_;
   Block block_;
   mutable Mutex mutex_;
+  Export export_ DROVER_GUARDED_BY(mutex_);           // the latest
+  std::uint64_t changes_ DROVER_GUARDED_BY(mutex_) = 0;  // of the work and origins below
   std::vector<ipc::TimelinePoint> origins_ DROVER_GUARDED_BY(mutex_);  // of other processes, not known to be reached
   std::vector<WorkTicket> uses_ DROVER_GUARDED_BY(mutex_);             // the latest ticket of each work
 };

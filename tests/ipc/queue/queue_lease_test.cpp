@@ -39,6 +39,12 @@ class QueueLease : public ::testing::Test {
     return OpenLedger::make(membership, kSlabBytes, make_memory_file("slab of a test", kSlabBytes), {7, 8, 9});
   }
   [[nodiscard]] std::uint64_t used_blocks() const { return slab_->ledger().used_blocks(); }
+  // More than a slot of the queue has room for.
+  [[nodiscard]] std::vector<Lease> many() const {
+    std::vector<Lease> leases(kMostLeasesInSlot + 8);
+    for (Lease& lease : leases) lease = slab_->allocate(1);
+    return leases;
+  }
   // Sends the leases; the text of the message is its size.
   PutResult send(std::vector<Lease> leases, std::size_t bytes = 8) {
     const std::string message(bytes, 'm');
@@ -129,31 +135,118 @@ TEST_F(QueueLease, a_put_that_does_not_happen_leaves_the_leases_alone) {
 }
 
 TEST_F(QueueLease, invalid_leases_are_refused_before_the_message_is_put) {
-  std::vector<Lease> many(kMostLeases + 1);
-  for (Lease& lease : many) lease = slab_->allocate(1);
-  expect_error(Errc::invalid_argument, [&] { static_cast<void>(queue_.put({}, many)); },
-               {"33 leases", "the limit is 32"});
-  many.resize(3);
-  many[2].release();
-  expect_error(Errc::invalid_argument, [&] { static_cast<void>(queue_.put({}, many)); }, {"empty lease"});
+  std::vector<Lease> few(3);
+  for (Lease& lease : few) lease = slab_->allocate(1);
+  few[2].release();
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(queue_.put({}, few)); }, {"empty lease"});
   TestSession other;
   auto foreign = one(make_slab(other.join())->allocate(1));
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(queue_.put({}, foreign)); }, {"another session"});
   EXPECT_EQ(queue_.size(), 0U);
-  EXPECT_TRUE(many[0].is_open());
+  EXPECT_TRUE(few[0].is_open());
   expect_error(Errc::invalid_argument, [] { static_cast<void>(Lease().share()); });
   expect_error(Errc::invalid_argument, [] { static_cast<void>(Lease().slab()); });
 }
 
-TEST_F(QueueLease, the_maximum_number_of_leases_travels_in_one_message) {
-  std::vector<Lease> many(kMostLeases);
-  for (Lease& lease : many) lease = slab_->allocate(1);
-  ASSERT_EQ(send(std::move(many)), PutResult::put);
+TEST_F(QueueLease, the_most_leases_of_a_slot_travel_in_one_message) {
+  auto leases = many();
+  leases.resize(kMostLeasesInSlot);
+  ASSERT_EQ(send(std::move(leases)), PutResult::put);
   Delivery delivery;
   ASSERT_EQ(theirs_.receive(delivery), GetResult::got);
-  EXPECT_EQ(delivery.leases().size(), kMostLeases);
+  EXPECT_EQ(delivery.leases().size(), kMostLeasesInSlot);
   delivery.done();
   EXPECT_EQ(used_blocks(), 0U);
+}
+
+TEST_F(QueueLease, many_leases_travel_in_order_with_messages_of_every_size) {
+  for (const std::size_t bytes : {0U, 1U, 8U, 500U, 1024U, 4001U}) {
+    auto leases = many();
+    std::vector<std::uint64_t> offsets;
+    for (const Lease& lease : leases) offsets.push_back(lease.offset());
+    ASSERT_EQ(send(std::move(leases), bytes), PutResult::put) << bytes;
+    Message message;
+    ASSERT_EQ(theirs_.get(message), GetResult::got);
+    EXPECT_EQ(message.text(), std::string(bytes, 'm'));
+    ASSERT_EQ(message.leases().size(), offsets.size());
+    for (std::size_t i = 0; i < offsets.size(); ++i) EXPECT_EQ(message.leases()[i].offset(), offsets[i]);
+  }
+  EXPECT_EQ(used_blocks(), 0U);
+}
+
+TEST_F(QueueLease, a_delivery_with_many_leases_is_returned_and_delivered_again) {
+  ASSERT_EQ(send(many(), 500), PutResult::put);
+  {
+    Delivery delivery;
+    ASSERT_EQ(theirs_.receive(delivery), GetResult::got);
+    EXPECT_EQ(delivery.text(), std::string(500, 'm'));
+    EXPECT_EQ(delivery.leases().size(), kMostLeasesInSlot + 8);
+  }
+  EXPECT_EQ(used_blocks(), kMostLeasesInSlot + 8);
+  Delivery delivery;
+  ASSERT_EQ(theirs_.receive(delivery), GetResult::got);
+  EXPECT_TRUE(delivery.is_redelivered());
+  EXPECT_EQ(delivery.leases().size(), kMostLeasesInSlot + 8);
+  session_.recover(consumer_->self());
+  Message message;
+  ASSERT_EQ(queue_.get(message, now()), GetResult::got);
+  EXPECT_EQ(message.leases().size(), kMostLeasesInSlot + 8);
+  message = Message();
+  EXPECT_EQ(used_blocks(), 0U);
+}
+
+TEST_F(QueueLease, many_leases_of_a_killed_producer_are_received_also_if_it_had_not_given_them_away) {
+  auto leases = many();
+  std::vector<SentLease> sent;
+  for (const Lease& lease : leases) sent.push_back(OpenLedger::to_send(lease, *producer_));
+  ASSERT_EQ(send(std::move(leases)), PutResult::put);
+  for (std::size_t i = 10; i < sent.size(); ++i) pretend_not_given_away(sent[i]);
+  session_.recover(producer_->self());
+  Message message;
+  ASSERT_EQ(theirs_.get(message), GetResult::got);
+  EXPECT_EQ(message.leases().size(), sent.size());
+  const auto observer = OpenLedger::open(consumer_, slab_->object().handle());
+  message = Message();
+  EXPECT_EQ(observer->ledger().used_blocks(), 0U);
+}
+
+TEST_F(QueueLease, a_consumer_killed_with_many_leases_frees_their_blocks) {
+  ASSERT_EQ(send(many(), 2000), PutResult::put);
+  Message message;
+  ASSERT_EQ(theirs_.get(message), GetResult::got);
+  session_.recover(consumer_->self());
+  EXPECT_EQ(used_blocks(), 0U);
+}
+
+TEST_F(QueueLease, many_leases_that_nobody_received_end_with_their_queue) {
+  {
+    Queue short_lived(producer_);
+    auto leases = many();
+    ASSERT_EQ(short_lived.put(std::as_bytes(std::span("x")), leases), PutResult::put);
+  }
+  static_cast<void>(slab_->allocate(1));  // any use frees the orphans
+  EXPECT_EQ(used_blocks(), 0U);
+}
+
+TEST_F(QueueLease, a_message_with_many_leases_that_is_larger_than_the_queue_is_refused) {
+  auto leases = many();
+  const std::string message(8000, 'm');
+  expect_error(Errc::limit_reached,
+               [&] { static_cast<void>(queue_.put(std::as_bytes(std::span(message)), leases)); },
+               {"40 leases", "QueueOptions::bytes"});
+  EXPECT_TRUE(leases.front().is_open());
+  EXPECT_EQ(queue_.size(), 0U);
+}
+
+TEST_F(QueueLease, a_table_of_leases_that_reaches_outside_of_its_block_is_corrupt) {
+  ASSERT_EQ(send(many()), PutResult::put);
+  const OpenObject open = producer_->open(queue_.handle());
+  const QueueView view(layout_of(open.data), queue_geometry(open.spec));
+  view.ring.slot(0).record.store_head(RecordHead::of(1500, Storage::block).with_leases(kManyLeases));
+  Message message;
+  expect_error(Errc::corrupt, [&] { static_cast<void>(theirs_.get(message)); }, {"outside of its memory"});
+  EXPECT_EQ(queue_.size(), 0U);
+  producer_->close(queue_.handle());
 }
 
 TEST_F(QueueLease, a_delivery_has_its_leases_until_it_is_done) {
@@ -341,7 +434,7 @@ TEST_F(QueueLease, an_invalid_number_of_leases_is_corrupt) {
   ASSERT_EQ(queue_.put("fine"), PutResult::put);
   const OpenObject open = producer_->open(queue_.handle());
   const QueueView view(layout_of(open.data), queue_geometry(open.spec));
-  view.ring.slot(0).record.store_head(RecordHead::of(4, Storage::small).with_leases(kMostLeases + 1));
+  view.ring.slot(0).record.store_head(RecordHead::of(4, Storage::small).with_leases(kMostLeasesInSlot + 1));
   Message message;
   expect_error(Errc::corrupt, [&] { static_cast<void>(theirs_.get(message)); }, {"is corrupt"});
   producer_->close(queue_.handle());

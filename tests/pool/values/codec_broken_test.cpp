@@ -45,7 +45,7 @@ TEST(CodecBroken, another_type_is_corrupt) {
                                         written(std::map<int, int>{{1, 2}}),
                                         raw({0xc0}),
                                         raw({0xc1}),
-                                        raw({0xd4, 1, 0})};
+                                        raw({0xd6, 1, 0, 0, 0, 0})};
   const auto expect_only = [&]<class Type>(const Type* /*type*/, std::size_t right) {
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (i != right) expect_corrupt<Type>(all[i]);
@@ -105,10 +105,10 @@ TEST(CodecBroken, numbers_that_are_not_whole_are_corrupt) {
 TEST(CodecBroken, a_missing_tensor_is_corrupt) {
   const test::OwnMemory own;
   const std::vector<Tensor> tensors{zeros(own.memory(), DType::int8, {1})};
-  EXPECT_TRUE(read_all<Tensor>(raw({0xd4, 1, 0}), tensors).is_open());
-  expect_error(Errc::corrupt, [&] { static_cast<void>(read_all<Tensor>(raw({0xd4, 1, 1}), tensors)); });
-  expect_error(Errc::corrupt, [&] { static_cast<void>(read_all<Tensor>(raw({0xd4, 1, 255}), tensors)); });
-  expect_error(Errc::corrupt, [&] { static_cast<void>(read_all<Tensor>(raw({0xd4, 2, 0}), tensors)); });
+  EXPECT_TRUE(read_all<Tensor>(raw({0xd6, 1, 0, 0, 0, 0}), tensors).is_open());
+  expect_error(Errc::corrupt, [&] { static_cast<void>(read_all<Tensor>(raw({0xd6, 1, 0, 0, 0, 1}), tensors)); });
+  expect_error(Errc::corrupt, [&] { static_cast<void>(read_all<Tensor>(raw({0xd6, 1, 255, 255, 255, 255}), tensors)); });
+  expect_error(Errc::corrupt, [&] { static_cast<void>(read_all<Tensor>(raw({0xd6, 2, 0, 0, 0, 0}), tensors)); });
 }
 
 // The count would need more memory than a machine has.

@@ -1,0 +1,190 @@
+#include "arrays.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "drover/base/error.hpp"
+
+namespace drover::python {
+namespace {
+
+constexpr const char* kOld = "dltensor";
+constexpr const char* kVersioned = "dltensor_versioned";
+
+const ExchangeApi& api_of(nb::handle type) {
+  const ExchangeApi* const api = ExchangeApi::find(type);
+  if (api != nullptr) return *api;
+  throw Error(Errc::unsupported,
+              "this library has no DLPack exchange API: " + nb::cast<std::string>(nb::repr(type)),
+              "pass its arrays as capsules");
+}
+
+DlpackArray in_host_memory(std::span<const std::byte> bytes, std::shared_ptr<void> keep_alive) {
+  const std::int64_t count = static_cast<std::int64_t>(bytes.size());
+  return {.layout = TensorLayout::contiguous(DType::uint8, std::span(&count, 1)),
+          .place = Place::cpu(),
+          .base = {reinterpret_cast<std::uint64_t>(bytes.data())},
+          .keep_alive = std::move(keep_alive)};
+}
+
+// The tensor of bytes that a buffer lies in.
+std::optional<Tensor> find_shared(const PySession& session, nb::handle object) {
+  const Bytes bytes(object);
+  if (bytes.bytes().empty()) return std::nullopt;
+  return find_tensor(session.memory, in_host_memory(bytes.bytes(), nullptr), std::nullopt);
+}
+
+// Libraries change the strides of dimensions of length 1 when they export arrays; `strides` are the original ones.
+ImportRequest request_for(nb::handle capsule, std::optional<std::uintptr_t> stream,
+                          const std::optional<std::vector<std::int64_t>>& strides) {
+  DlpackArray array = consume_capsule(capsule);
+  if (strides) array.layout = TensorLayout::strided(array.layout.dtype(), array.layout.shape(), Dims(*strides), 0);
+  array.keep_alive = dropped_with_lock(std::move(array.keep_alive));
+  return {.array = std::move(array), .options = {.stream = stream}};
+}
+
+nb::tuple import_array(const PySession& session, nb::handle capsule, std::optional<std::uintptr_t> stream,
+                       const std::optional<std::vector<std::int64_t>>& strides, bool by_reference) {
+  ImportRequest request = request_for(capsule, stream, strides);
+  request.options.by_reference = by_reference;
+  const Imported imported = import_tensor(session.memory, request.array, request.options);
+  return nb::make_tuple(imported.tensor, to_string(imported.way));
+}
+
+// The array of a type with an exchange API. Its current stream waits for work on the tensor.
+nb::object to_array(const Tensor& tensor, nb::handle type) {
+  const ExchangeApi& api = api_of(type);
+  constexpr DlpackStream kLegacyStream = 1;
+  const DlpackArray array = [&] {
+    const auto stream = tensor.place().is_device ? api.stream_at(tensor.place()) : std::nullopt;
+    if (tensor.is_ready() || stream) {
+      return stream ? to_dlpack(tensor, *stream == 0 ? kLegacyStream : static_cast<DlpackStream>(*stream))
+                    : to_dlpack(tensor);
+    }
+    const Released free;  // waits for the elements
+    return to_dlpack(tensor);
+  }();
+  void* object = nullptr;
+  if (api.to_object(export_dlpack(array), &object) != 0) throw nb::python_error();
+  return nb::steal(static_cast<PyObject*>(object));
+}
+
+}  // namespace
+
+// Renames the capsule first: from then on we own its array, even if the import fails.
+DlpackArray consume_capsule(nb::handle capsule) {
+  if (PyCapsule_IsValid(capsule.ptr(), kVersioned) != 0) {
+    auto* const managed =
+        static_cast<dlpack::DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule.ptr(), kVersioned));
+    PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
+    return import_dlpack(managed);
+  }
+  if (PyCapsule_IsValid(capsule.ptr(), kOld) == 0)
+    throw Error(Errc::invalid_argument, "the object is not a DLPack capsule, or the capsule was already consumed");
+  auto* const managed = static_cast<dlpack::DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), kOld));
+  PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+  return import_dlpack(managed);
+}
+
+std::size_t Arrays::add(ImportRequest request) {
+  requests_.push_back(std::move(request));
+  tensors_.emplace_back();
+  return requests_.size() - 1;
+}
+
+std::size_t Arrays::add(nb::handle array) {
+  const ExchangeApi& api = api_of(array.type());
+  dlpack::DLTensor described{};
+  if (api.describe(array.ptr(), &described) != 0) throw nb::python_error();
+  ImportRequest request{.array = describe_dlpack(described), .options = {.is_known = true}};
+  request.array.keep_alive = dropped_with_lock(nb::borrow(array));
+  request.options.stream = stream_of(api, request.array.place);
+  return add(std::move(request));
+}
+
+std::size_t Arrays::add_capsule(nb::handle capsule, std::optional<std::uintptr_t> stream,
+                                const std::optional<std::vector<std::int64_t>>& strides, bool is_known) {
+  ImportRequest request = request_for(capsule, stream, strides);
+  request.options.is_known = is_known;
+  return add(std::move(request));
+}
+
+std::size_t Arrays::add_tensor(const Tensor& tensor) {
+  const std::size_t index = add(ImportRequest{});
+  tensors_.back() = tensor;
+  return index;
+}
+
+std::size_t Arrays::add_buffer(nb::handle buffer) {
+  auto held = std::make_shared<Bytes>(buffer);
+  const auto bytes = held->bytes();
+  return add(ImportRequest{.array = in_host_memory(bytes, dropped_with_lock(std::shared_ptr<void>(std::move(held))))});
+}
+
+std::optional<std::uintptr_t> Arrays::stream_of(const ExchangeApi& api, const Place& place) {
+  const auto known = std::ranges::find_if(
+      streams_, [&](const CurrentStream& each) { return each.api == &api && each.place == place; });
+  if (known != streams_.end()) return known->stream;
+  streams_.push_back({.api = &api, .place = place, .stream = api.stream_at(place)});
+  return streams_.back().stream;
+}
+
+std::vector<Tensor> Arrays::take(const PySession& session, bool by_reference) {
+  auto requests = std::exchange(requests_, {});
+  auto tensors = std::exchange(tensors_, {});
+  streams_.clear();
+  std::vector<ImportRequest> needed;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (tensors[i]) continue;
+    requests[i].options.by_reference = by_reference;
+    needed.push_back(std::move(requests[i]));
+  }
+  auto imported = [&] {  // may copy much
+    const Released free;
+    return import_tensors(session.memory, needed);
+  }();
+  std::vector<Tensor> all;
+  all.reserve(tensors.size());
+  auto next = imported.begin();
+  for (auto& tensor : tensors) all.push_back(tensor ? std::move(*tensor) : std::move((next++)->tensor));
+  return all;
+}
+
+void Arrays::clear() noexcept {
+  requests_.clear();
+  tensors_.clear();
+  streams_.clear();
+}
+
+void bind_arrays(nb::module_& module) {
+  nb::class_<Arrays>(module, "Arrays", "The arrays of a message, to import all at once.")
+      .def(nb::init<>())
+      .def("__len__", &Arrays::size)
+      .def(
+          "add", [](Arrays& self, nb::handle array) { return self.add(array); }, nb::arg("array"),
+          "Add an array whose type has a DLPack exchange API; return its index.")
+      .def("add_capsule", &Arrays::add_capsule, nb::arg("capsule"), nb::arg("stream").none(),
+           nb::arg("strides").none() = nb::none(), nb::arg("is_known") = false,
+           "Add an array of a DLPack capsule; return its index.")
+      .def("add_tensor", &Arrays::add_tensor, nb::arg("tensor"), "Add a tensor; return its index.")
+      .def("add_buffer", &Arrays::add_buffer, nb::arg("buffer"), "Add the bytes of a buffer; return its index.")
+      .def(
+          "take",
+          [](Arrays& self, const PySession& session, bool by_reference) {
+            return from_tensors(self.take(session, by_reference));
+          },
+          nb::arg("session"), nb::arg("by_reference") = false, "Import all arrays; return the tensors.")
+      .def("clear", &Arrays::clear, "Forget all arrays.");
+  module.def(
+      "has_exchange_api", [](nb::handle type) { return ExchangeApi::find(type) != nullptr; }, nb::arg("type"),
+      "Whether a type of arrays has a DLPack exchange API.");
+  module.def("to_array", &to_array, nb::arg("tensor"), nb::arg("type"),
+             "The array of a type with an exchange API that a tensor is.");
+  module.def("find_shared", &find_shared, nb::arg("session"), nb::arg("buffer"),
+             "The tensor of bytes that a buffer lies in, or None.");
+  module.def("import_array", &import_array, nb::arg("session"), nb::arg("capsule"), nb::arg("stream").none(),
+             nb::arg("strides").none() = nb::none(), nb::arg("by_reference") = false,
+             "Import another library's array; return the tensor and how it is shared.");
+}
+
+}  // namespace drover::python

@@ -1,0 +1,51 @@
+// python/bindings/arrays.hpp: the arrays of a message.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "drover/tensor/dlpack.hpp"
+#include "exchange_api.hpp"
+#include "support.hpp"
+
+namespace drover::python {
+
+/// Collects the arrays of a message while it is pickled. Then imports them all at once, so that they are copied by few
+/// copies into few blocks. Guarded by the GIL.
+class Arrays {
+ public:
+  /// Each returns the index of the array in the result of `take`. Arrays stay unchanged until then.
+  std::size_t add(nb::handle array);
+  /// As `import_array` of the module.
+  std::size_t add_capsule(nb::handle capsule, std::optional<std::uintptr_t> stream,
+                          const std::optional<std::vector<std::int64_t>>& strides, bool is_known);
+  std::size_t add_tensor(const Tensor& tensor);
+  std::size_t add_buffer(nb::handle buffer);
+
+  [[nodiscard]] std::size_t size() const noexcept { return requests_.size(); }
+  /// Imports all arrays, and forgets them.
+  [[nodiscard]] std::vector<Tensor> take(const PySession& session, bool by_reference);
+  void clear() noexcept;
+
+ private:
+  std::size_t add(ImportRequest request);
+  [[nodiscard]] std::optional<std::uintptr_t> stream_of(const ExchangeApi& api, const Place& place);
+
+  // The stream of a library at a place, asked once for a message.
+  struct CurrentStream {
+    const ExchangeApi* api;
+    Place place;
+    std::optional<std::uintptr_t> stream;
+  };
+
+  std::vector<ImportRequest> requests_;
+  std::vector<std::optional<Tensor>> tensors_;  // those that need no import, by index
+  std::vector<CurrentStream> streams_;
+};
+
+/// Takes the array out of a DLPack capsule. Whatever comes of it, the capsule is consumed.
+[[nodiscard]] DlpackArray consume_capsule(nb::handle capsule);
+
+}  // namespace drover::python

@@ -1,0 +1,185 @@
+#include "tensor/exchange/array_copies.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "drover/base/bytes.hpp"
+#include "drover/base/error.hpp"
+#include "drover/base/trace.hpp"
+#include "drover/device/backend.hpp"
+#include "drover/device/stream.hpp"
+#include "tensor/layout/copy_strided.hpp"
+#include "tensor/tensor_access.hpp"
+
+namespace drover::tensor {
+namespace {
+
+constexpr std::uint64_t kAlignment = 512;
+constexpr std::uint64_t kLarge = 8 * kMiB;
+// At most half of a slab of the common size.
+constexpr std::uint64_t kPackedBytes = 32 * kMiB;
+// Beyond that, blocks of small arrays are larger.
+constexpr std::uint64_t kPackedBlocks = 16;
+
+std::uint64_t aligned(std::uint64_t bytes) noexcept { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+const std::byte* host_address(std::uint64_t address) noexcept {
+  return reinterpret_cast<const std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
+}  // namespace
+
+ArrayRange::ArrayRange(const DlpackArray& array) {
+  const ByteRange extent = array.layout.extent_bytes();
+  begin = array.base + extent.begin;
+  bytes = extent.end - extent.begin;
+}
+
+TensorLayout moved(const TensorLayout& layout, std::uint64_t bytes) {
+  return TensorLayout::strided(layout.dtype(), layout.shape(), layout.strides(),
+                               static_cast<std::int64_t>(bytes / size_of(layout.dtype())));
+}
+
+bool is_sparse(const DlpackArray& array) noexcept {
+  const ByteRange extent = array.layout.extent_bytes();
+  return extent.end - extent.begin > 2 * array.layout.bytes();
+}
+
+ArrayCopies::ArrayCopies(const Memory& memory, std::span<const ImportRequest* const> requests)
+    : memory_(memory), requests_(requests) {
+  find_regions();
+  plan_blocks();
+}
+
+// An array in a region keeps its distance from the region's first byte, which must suit its elements.
+bool ArrayCopies::can_join(const Region& region, std::size_t index) const {
+  const DlpackArray& array = array_of(index);
+  const std::uint64_t begin = ArrayRange(array).begin.address;
+  return begin < region.end && (begin - region.begin) % size_of(array.layout.dtype()) == 0;
+}
+
+void ArrayCopies::find_regions() {
+  std::vector<std::size_t> order(requests_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto begin_of = [&](std::size_t index) { return ArrayRange(array_of(index)).begin.address; };
+  if (!std::ranges::is_sorted(order, {}, begin_of)) std::ranges::stable_sort(order, {}, begin_of);
+  for (const std::size_t index : order) {
+    const ArrayRange range(array_of(index));
+    if (regions_.empty() || !can_join(regions_.back(), index)) {
+      regions_.push_back({.begin = range.begin.address, .end = range.end()});
+    }
+    Region& region = regions_.back();
+    region.end = std::max(region.end, range.end());
+    region.members.push_back(index);
+    region.streams.insert(requests_[index]->options.stream);
+  }
+}
+
+void ArrayCopies::plan_blocks() {
+  std::uint64_t small_bytes = 0;
+  for (const Region& region : regions_) {
+    const std::uint64_t bytes = region.end - region.begin;
+    if (bytes < kLarge) small_bytes += aligned(bytes);
+  }
+  const std::uint64_t most = std::max(kPackedBytes, small_bytes / kPackedBlocks);
+  std::optional<std::size_t> open;  // the block that takes small regions
+  for (Region& region : regions_) {
+    const std::uint64_t bytes = region.end - region.begin;
+    const bool is_small = bytes < kLarge;
+    if (is_small && open && aligned(block_bytes_[*open]) + bytes <= most) {
+      region.block = *open;
+      region.offset = aligned(block_bytes_[*open]);
+      block_bytes_[*open] = region.offset + bytes;
+      continue;
+    }
+    region.block = block_bytes_.size();
+    block_bytes_.push_back(bytes);
+    if (is_small) open = region.block;
+  }
+}
+
+std::vector<Tensor> ArrayCopies::run() {
+  const Place place = array_of(0).place;
+  for (const std::uint64_t bytes : block_bytes_) {
+    blocks_.push_back(std::make_shared<TensorStorage>(memory_, place, bytes));
+  }
+  const TraceSpan span("tensor.import.copied", std::accumulate(block_bytes_.begin(), block_bytes_.end(), 0UL));
+  if (place.is_device) {
+    copy_on_device();
+  } else {
+    copy_on_host();
+  }
+  std::vector<Tensor> tensors(requests_.size());
+  for (const Region& region : regions_) {
+    for (const std::size_t index : region.members) tensors[index] = tensor_of(region, index);
+  }
+  return tensors;
+}
+
+void ArrayCopies::copy_on_host() {
+  for (const Region& region : regions_) {
+    blocks_[region.block]->write(region.offset, {host_address(region.begin), region.end - region.begin});
+  }
+}
+
+void ArrayCopies::copy_on_device() {
+  std::set<std::optional<std::uintptr_t>> streams;
+  for (const Region& region : regions_) streams.insert(region.streams.begin(), region.streams.end());
+  for (const auto& stream : streams) copy_after(stream);
+  for (std::size_t index = 0; index < blocks_.size(); ++index) hold_sources(index);
+}
+
+// On the stream of the other library itself, so that what it does later with the array comes after the copy. A region
+// of several streams is copied on the last of them, after the others.
+void ArrayCopies::copy_after(const std::optional<std::uintptr_t>& stream) {
+  std::vector<DeviceCopy> copies;
+  std::set<TensorStorage*> used;
+  for (const Region& region : regions_) {
+    if (!region.streams.contains(stream)) continue;
+    TensorStorage& storage = *blocks_[region.block];
+    used.insert(&storage);
+    if (*region.streams.rbegin() != stream) continue;
+    copies.push_back({.to = storage.block().device_ptr() + region.offset,
+                      .from = {region.begin},
+                      .bytes = region.end - region.begin});
+  }
+  const auto work = blocks_.front()->work_at(blocks_.front()->place());
+  const auto end_uses = [&](std::uint64_t ticket) {
+    for (TensorStorage* const storage : used) storage->end_use({.work = work, .ticket = ticket});
+  };
+  if (!stream) return end_uses(work->submit([&](Stream& own) { own.copy_all(copies); }));
+  const auto borrowed = work->device().borrow_stream(*stream);
+  require_not_capturing(*borrowed);
+  const bool is_shared = !std::ranges::all_of(used, [](TensorStorage* storage) { return storage->is_ready(); });
+  if (is_shared) work->lead(*borrowed);
+  try {
+    borrowed->copy_all(copies);
+  } catch (...) {  // some may have been submitted
+    end_uses(work->follow(*borrowed));
+    throw;
+  }
+  end_uses(work->follow(*borrowed));
+}
+
+// The other library may reuse the memory of an array that it frees before the copy is done.
+void ArrayCopies::hold_sources(std::size_t index) const {
+  auto sources = std::make_shared<std::vector<std::shared_ptr<void>>>();
+  for (const Region& region : regions_) {
+    if (region.block != index) continue;
+    for (const std::size_t member : region.members) {
+      const auto& keep_alive = array_of(member).keep_alive;
+      if (keep_alive.use_count() != 0) sources->push_back(keep_alive);
+    }
+  }
+  if (!sources->empty()) blocks_[index]->hold(std::move(sources));
+}
+
+Tensor ArrayCopies::tensor_of(const Region& region, std::size_t index) const {
+  const DlpackArray& array = array_of(index);
+  const std::uint64_t offset = region.offset + ArrayRange(array).begin.address - region.begin;
+  Tensor whole = TensorAccess::make(blocks_[region.block], moved(array.layout, offset));
+  return region.members.size() == 1 && is_sparse(array) ? whole.contiguous() : whole;
+}
+
+}  // namespace drover::tensor
