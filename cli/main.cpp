@@ -9,7 +9,7 @@
 
 #include "commands.hpp"
 #include "drover/base/version.hpp"
-#include "drover/session/init.hpp"
+#include "drover/session/worker.hpp"
 #include "output.hpp"
 
 namespace drover::cli {

@@ -71,28 +71,29 @@ class CpuShares {
 
 double seconds_of(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
 
-std::string task_text(const WorkerReading& worker) {
+std::string task_text(const pool::WorkerReading& worker) {
   if (worker.task == 0) return "-";
   return worker.task_name.empty() ? fmt::format("#{}", worker.task)
                                   : fmt::format("{} #{}", worker.task_name, worker.task);
 }
 
-std::string inside_text(const WorkerReading& worker) {
+std::string inside_text(const pool::WorkerReading& worker) {
   if (worker.inside.empty()) return "-";
   return fmt::format("{} {}", worker.inside, format_duration(worker.inside_since));
 }
 
 // The kernel's state of the process takes precedence over the worker's last entry.
-std::string state_of(const WorkerReading& worker, const observe::WorkerProcess& process) {
+std::string state_of(const pool::WorkerReading& worker, const observe::WorkerProcess& process) {
   std::string state(to_string(worker.state));
-  if (worker.state == WorkerState::dead) return state;
+  if (worker.state == pool::WorkerState::dead) return state;
   if (!process.is_alive) return state + " (gone)";
   if (process.state == 'T' || process.state == 't') return state + " (stopped)";
   if (process.state == 'D') return state + " (in kernel)";
   return state;
 }
 
-std::vector<std::string> worker_row(const WorkerReading& worker, const observe::WorkerProcess& process, double cpu) {
+std::vector<std::string> worker_row(const pool::WorkerReading& worker, const observe::WorkerProcess& process,
+                                    double cpu) {
   const auto known = [&](std::string text) { return process.is_alive ? std::move(text) : std::string("-"); };
   return {worker.name.empty() ? "-" : worker.name,
           worker.pid == 0 ? "-" : std::to_string(worker.pid),
@@ -150,7 +151,7 @@ std::string as_text(const std::vector<observe::PoolInfo>& pools, CpuShares& shar
   return text;
 }
 
-Json worker_json(const WorkerReading& worker, const observe::WorkerProcess& process, double cpu) {
+Json worker_json(const pool::WorkerReading& worker, const observe::WorkerProcess& process, double cpu) {
   const auto known = [&](Json value) { return process.is_alive ? std::move(value) : Json(nullptr); };
   const auto text = [](const std::string& value) { return value.empty() ? Json(nullptr) : Json(value); };
   return {{"name", worker.name},

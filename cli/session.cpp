@@ -10,7 +10,7 @@
 #include "commands.hpp"
 #include "device_json.hpp"
 #include "drover/base/bytes.hpp"
-#include "drover/session/session_list.hpp"
+#include "drover/session/session.hpp"
 #include "output.hpp"
 
 namespace drover::cli {

@@ -8,8 +8,8 @@
 #include "alloc/workload.hpp"
 #include "drover/base/bytes.hpp"
 #include "drover/device/backend.hpp"
-#include "drover/session/init.hpp"
 #include "drover/session/session.hpp"
+#include "drover/session/worker.hpp"
 #include "support/board.hpp"
 
 namespace drover::bench {

@@ -10,8 +10,8 @@
 
 #include "drover/base/bytes.hpp"
 #include "drover/device/backend.hpp"
-#include "drover/session/init.hpp"
 #include "drover/session/process.hpp"
+#include "drover/session/worker.hpp"
 #include "handoff/workload.hpp"
 
 namespace drover::bench {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "drover/base/bytes.hpp"
-#include "drover/session/init.hpp"
+#include "drover/session/worker.hpp"
 #include "queue/conductor.hpp"
 #include "queue/parts.hpp"
 #include "queue/verdict.hpp"

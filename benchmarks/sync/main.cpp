@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "drover/session/init.hpp"
+#include "drover/session/worker.hpp"
 #include "support/report.hpp"
 #include "sync/conductor.hpp"
 

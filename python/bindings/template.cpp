@@ -1,5 +1,5 @@
 // Templates: processes that have modules imported and fork children. Both sides: the application and the template.
-#include "drover/process/template.hpp"
+#include "process/template/template.hpp"
 
 #include "process/template/template_server.hpp"
 #include "support.hpp"
@@ -13,7 +13,7 @@ class PyTemplate {
   PyTemplate(const std::string& executable, const std::vector<std::string>& arguments,
              const std::vector<std::pair<std::string, std::string>>& environment,
              const std::vector<std::vector<std::string>>& starts)
-      : made_(std::make_unique<Template>(TemplateCommand{
+      : made_(std::make_unique<process::Template>(process::TemplateCommand{
             .executable = executable, .arguments = arguments, .environment = environment, .starts = starts})) {}
   PyTemplate(const PyTemplate&) = delete;
   PyTemplate& operator=(const PyTemplate&) = delete;
@@ -22,10 +22,10 @@ class PyTemplate {
     made_.reset();
   }
 
-  [[nodiscard]] Template& made() const noexcept { return *made_; }
+  [[nodiscard]] process::Template& made() const noexcept { return *made_; }
 
  private:
-  std::unique_ptr<Template> made_;
+  std::unique_ptr<process::Template> made_;
 };
 
 bool wait_ready(PyTemplate& self, const Timeout& timeout) {
@@ -79,7 +79,7 @@ void bind_template(nb::module_& module) {
            nb::arg("executable"), nb::arg("arguments"), nb::arg("environment"), nb::arg("starts"))
       .def(
           "use", [](PyTemplate& self) { self.made().use(); }, "Fork processes from this template where possible.")
-      .def_static("use_none", &Template::use_none, "Start all processes as new interpreters.")
+      .def_static("use_none", &process::Template::use_none, "Start all processes as new interpreters.")
       .def(
           "start", [](PyTemplate& self) { self.made().start(); }, nb::call_guard<Released>(),
           "Start the template if it is not running.")

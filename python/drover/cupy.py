@@ -11,9 +11,12 @@ from typing import Any
 import cupy
 
 from drover import _core, _objects, _session
+from drover._cupy_share import extend, share
 from drover._errors import Unsupported
 
-__all__ = ["empty_cache", "memory_usage", "use_slabs"]
+__all__ = ["empty_cache", "memory_usage", "share", "use_slabs"]
+
+extend()
 
 _PER_THREAD = 2  # cudaStreamPerThread
 # Every stream that has allocated memory: freed memory is reused in its stream, which must not be destroyed before.

@@ -18,8 +18,10 @@ from torch.storage import TypedStorage, UntypedStorage
 
 from drover import _core, _objects, _session
 from drover._errors import InvalidArgument, Unsupported
+from drover._torch_share import extend_torch, share
+from drover._torch_spawn import spawn
 
-__all__ = ["empty", "empty_cache", "memory_usage", "tensor", "use_slabs", "zeros"]
+__all__ = ["empty", "empty_cache", "memory_usage", "share", "spawn", "tensor", "use_slabs", "zeros"]
 
 _ALIGNMENT = 512  # of joined parts in device memory, as in torch's allocator
 _LEGACY_STREAM = 1  # DLPack's number for CUDA's legacy default stream
@@ -51,6 +53,7 @@ def _notice_captures(graph: Any) -> None:
 
 
 _notice_captures(torch.cuda.CUDAGraph)
+extend_torch()
 
 
 def empty(*size: Any, dtype: torch.dtype | None = None, device: Any = "cpu") -> torch.Tensor:

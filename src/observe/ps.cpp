@@ -33,7 +33,7 @@ std::chrono::nanoseconds time_since_boot() {
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
-WorkerProcess describe(const WorkerReading& worker, const std::filesystem::path& proc) {
+WorkerProcess describe(const pool::WorkerReading& worker, const std::filesystem::path& proc) {
   WorkerProcess process;
   const auto facts = worker.pid > 0 ? process::read_process_facts(worker.pid, proc) : std::nullopt;
   if (!facts) return process;
@@ -47,7 +47,7 @@ WorkerProcess describe(const WorkerReading& worker, const std::filesystem::path&
 }
 
 // A process that does not have the board open is not a worker, whatever the board says, and must not be interrupted.
-void add_stack(const FoundBoard& found, const WorkerReading& worker, WorkerProcess& process, Deadline deadline,
+void add_stack(const FoundBoard& found, const pool::WorkerReading& worker, WorkerProcess& process, Deadline deadline,
                const std::filesystem::path& proc) {
   if (!process.is_alive) return;
   if (!found.is_held_by(worker.pid)) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "drover/pool/board_reading.hpp"
+#include "pool/watch/board_reading.hpp"
 
 namespace drover::observe {
 
@@ -27,7 +27,7 @@ struct WorkerProcess {
 
 /// One pool.
 struct PoolInfo {
-  BoardReading board;                    ///< its own view
+  pool::BoardReading board;              ///< its own view
   bool is_application_alive = false;     ///< whether its owner is running
   std::vector<WorkerProcess> processes;  ///< one for each of `board.workers`, in that order
   std::string problem;                   ///< why it could not be read; then only the application is known

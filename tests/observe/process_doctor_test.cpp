@@ -126,7 +126,7 @@ TEST(ProcessDoctor, pool_that_a_process_works_for_is_judged) {
   auto worker = ChildProcess::spawn(options);
   worker.kill(SIGSTOP);
   facts_once(worker.pid(), [](const auto& seen) { return seen.is_stopped(); });
-  board.add_worker(worker.pid(), WorkerState::running);
+  board.add_worker(worker.pid(), pool::WorkerState::running);
   const auto tree = examine(worker.pid());
   ASSERT_EQ(tree.pools.size(), 1U);
   EXPECT_NE(tree.pools[0].find("was stopped by a signal"), std::string::npos) << tree.pools[0];

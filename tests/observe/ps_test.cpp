@@ -36,8 +36,8 @@ TEST(Ps, pool_of_this_process_is_found_with_its_workers) {
   set_text(board->pool, "ps-found");
   board->finished = 12;
   auto sleeper = start_child("/bin/sleep", {"1000"});
-  board.add_worker(sleeper.pid(), WorkerState::running).task = 4;
-  board.add_worker(0x7FFFFFF0, WorkerState::idle);
+  board.add_worker(sleeper.pid(), pool::WorkerState::running).task = 4;
+  board.add_worker(0x7FFFFFF0, pool::WorkerState::idle);
   const auto pool = find_pool("ps-found");
   ASSERT_TRUE(pool);
   EXPECT_TRUE(pool->is_application_alive);
@@ -78,11 +78,11 @@ TEST(Ps, stacks_are_requested_from_workers_only) {
   const TestBoard board;
   set_text(board->pool, "ps-stacks");
   auto stranger = start_child("/bin/sleep", {"1000"});
-  board.add_worker(stranger.pid(), WorkerState::running);
+  board.add_worker(stranger.pid(), pool::WorkerState::running);
   SpawnOptions options{.executable = "/bin/sleep", .arguments = {"1000"}};
   options.inherit = {{board.file().get(), 9}};
   const auto worker = ChildProcess::spawn(options);
-  board.add_worker(worker.pid(), WorkerState::running);
+  board.add_worker(worker.pid(), pool::WorkerState::running);
   const auto pool = find_pool("ps-stacks", {.has_stacks = true});
   ASSERT_TRUE(pool);
   EXPECT_EQ(pool->processes[0].stack_problem, "it is not a worker of this pool");
@@ -93,7 +93,7 @@ TEST(Ps, stacks_are_requested_from_workers_only) {
 TEST(Ps, own_stack_has_names) {
   const TestBoard board;
   set_text(board->pool, "ps-own");
-  board.add_worker(::getpid(), WorkerState::running);
+  board.add_worker(::getpid(), pool::WorkerState::running);
   struct sigaction before{};
   ::sigaction(pool::stack_signal(), nullptr, &before);
   pool::answer_stack_requests(board->workers[0]);

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "base/config.hpp"
-#include "drover/session/init.hpp"
+#include "drover/session/worker.hpp"
 #include "support/peer_main.hpp"
 #include "support/runner.hpp"
 #include "support/supervisor.hpp"

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "drover/process/child_process.hpp"
-#include "drover/process/exit_status.hpp"
 
 namespace drover::test {
 

@@ -1,4 +1,4 @@
-// drover/process/child_process.hpp: owns a started process.
+// drover/process/child_process.hpp: starts processes, learns how they ended, and kills them with their descendants.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,6 @@
 
 #include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
-#include "drover/process/exit_status.hpp"
 #include "drover/process/spawn_options.hpp"
 
 namespace drover::process {
@@ -20,6 +19,65 @@ class ChildWatch;
 }  // namespace drover::process
 
 namespace drover {
+
+/// The known reason of a SIGKILL.
+enum class KillReason {
+  unknown,        ///< not known
+  out_of_memory,  ///< the kernel's count of OOM kills rose while it ran
+  somebody,       ///< that count did not rise: another process sent the signal
+  parent,         ///< its parent sent it
+};
+
+/// How a process ended: with a status, by a signal, or unknown.
+class ExitStatus {
+ public:
+  /// Returned from main or called exit.
+  [[nodiscard]] static ExitStatus exited(int status) noexcept { return {status, false, false}; }
+  /// Was ended by a signal.
+  [[nodiscard]] static ExitStatus killed(int signal, bool dumped_core = false,
+                                         KillReason reason = KillReason::unknown) noexcept {
+    ExitStatus status(signal, true, dumped_core);
+    status.reason_ = reason;
+    return status;
+  }
+
+  /// Ended in an unknown way, since the template that started it died first.
+  [[nodiscard]] static ExitStatus unknown() noexcept {
+    ExitStatus status(0, false, false);
+    status.is_known_ = false;
+    return status;
+  }
+
+  /// Whether it exited with status 0.
+  [[nodiscard]] bool is_success() const noexcept { return is_known_ && !is_signal_ && value_ == 0; }
+  /// The exit status; nullopt if a signal ended it or it is unknown.
+  [[nodiscard]] std::optional<int> status() const noexcept {
+    return is_signal_ || !is_known_ ? std::nullopt : std::optional(value_);
+  }
+  /// The signal that ended it; nullopt if it exited.
+  [[nodiscard]] std::optional<int> signal() const noexcept {
+    return is_signal_ ? std::optional(value_) : std::nullopt;
+  }
+  /// The known reason of a SIGKILL; `unknown` for any other end.
+  [[nodiscard]] KillReason reason() const noexcept { return reason_; }
+  /// A text such as "exited with status 3", "killed by SIGKILL (out of memory?)".
+  [[nodiscard]] std::string to_string() const;
+
+  /// Compares kind and number. Ignores core dumps and kill reasons, which depend on the machine.
+  bool operator==(const ExitStatus& other) const noexcept {
+    return value_ == other.value_ && is_signal_ == other.is_signal_ && is_known_ == other.is_known_;
+  }
+
+ private:
+  ExitStatus(int value, bool is_signal, bool dumped_core) noexcept
+      : value_(value), is_signal_(is_signal), dumped_core_(dumped_core) {}
+
+  int value_;
+  bool is_signal_;
+  bool dumped_core_;
+  bool is_known_ = true;
+  KillReason reason_ = KillReason::unknown;
+};
 
 namespace detail {
 /// Numbers of processes that the kernel has killed for lack of memory; nullopt if unknown.
@@ -33,7 +91,7 @@ struct MemoryKills {
 [[nodiscard]] std::string own_executable();
 
 /// Owns a child process: destruction kills and reaps it. It does not kill the descendants of the child; see
-/// drover/process/process_tree.hpp. Move-only; a moved-from object owns nothing. Not synchronised. In a forked child
+/// `kill_tree`. Move-only; a moved-from object owns nothing. Not synchronised. In a forked child
 /// destruction does nothing, and `wait`, `kill` and `kill_tree` throw `Errc::forked`.
 class ChildProcess {
  public:
@@ -90,5 +148,22 @@ class ChildProcess {
   detail::MemoryKills memory_kills_before_;
   bool was_killed_by_us_ = false;
 };
+
+/// Kills a process, its descendants, and the members of the session that it leads, if any. Stops all of them first,
+/// so that none can start another unnoticed, then kills them, `root` last. Also finds daemons and processes in
+/// sessions of their own, provided that `root` adopts orphans, as workers do (PR_SET_CHILD_SUBREAPER), or that the
+/// processes in between are alive. Signals never reach a process that reuses an id.
+///
+/// `pidfd` refers to `root` too. If `root` has ended, kills what is left of its session; if it has been reaped, kills
+/// only processes with its mark. Does not reap `root`, but reaps orphans that this process adopts at its end. Returns
+/// `timed_out` if some do not die before the deadline, as when stuck in the kernel, or if descendants cannot be found
+/// because too many files are open; `root` is killed even then.
+WaitResult kill_tree(pid_t root, int pidfd, Deadline deadline);
+
+/// Kills all descendants of this process. If it adopts orphans, kills without stopping first, so that none is left
+/// stopped if this process is killed meanwhile. Works even if another thread closes descriptors that are not its own.
+/// The keeper of an unnamed session that this process started is a descendant too, so the session ends as if its
+/// keeper had been killed.
+WaitResult kill_descendants(Deadline deadline);
 
 }  // namespace drover

@@ -12,7 +12,7 @@
 
 #include "drover/base/clock.hpp"
 #include "drover/ipc/wait.hpp"
-#include "drover/process/exit_status.hpp"
+#include "drover/process/child_process.hpp"
 #include "drover/process/spawn_options.hpp"
 #include "drover/session/session.hpp"
 

@@ -1,4 +1,4 @@
-// drover/session/worker.hpp: a worker process, as seen by the code that runs in it.
+// drover/session/worker.hpp: the first call of every program, and a worker as seen by the code that runs in it.
 #pragma once
 
 #include <functional>
@@ -9,6 +9,13 @@
 #include "drover/session/session.hpp"
 
 namespace drover {
+
+/// Call this first in main. drover starts this program again for its workers and for the keeper of a session; in
+/// those processes the call does the work and never returns. In the application it returns at once. Code before it,
+/// and the initialisers of global variables, run in all of these processes.
+///
+/// Throws `Errc::invalid_argument` if two entries have the same name.
+void init(int argc, char** argv);
 
 /// This process in the role of a worker; the argument of its entry. For the thread that runs the entry only.
 class Worker {

@@ -1,4 +1,4 @@
-#include "drover/ipc/message.hpp"
+#include "drover/ipc/queue.hpp"
 
 #include <exception>
 #include <utility>

@@ -10,7 +10,6 @@
 #include "drover/base/clock.hpp"
 #include "drover/base/mutex.hpp"
 #include "drover/ipc/membership.hpp"
-#include "drover/ipc/message.hpp"
 #include "drover/ipc/queue.hpp"
 #include "ipc/ledger/sent_lease.hpp"
 #include "ipc/queue/queue_layout.hpp"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "drover/ipc/lease.hpp"
-#include "drover/ipc/message.hpp"
+#include "drover/ipc/queue.hpp"
 #include "drover/tensor/memory.hpp"
 #include "drover/tensor/tensor.hpp"
 

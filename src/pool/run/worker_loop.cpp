@@ -137,7 +137,7 @@ class WorkerLoop {
     prepare();
     Message message;
     while (inbox_.get(message) == GetResult::got) run_batch(message);
-    show(WorkerState::ending);
+    show(pool::WorkerState::ending);
     if (teardown_ != nullptr) call(*teardown_, teardown_bytes_, teardown_tensors_);
   }
 
@@ -170,7 +170,7 @@ class WorkerLoop {
     open_device();
     read_calls();
     send(pool::ResultHeader{.kind = pool::ResultKind::ready}, {});
-    show(WorkerState::idle);
+    show(pool::WorkerState::idle);
   }
 
   // Before the first task, which does not pay for it then, and to detect an unusable device early.
@@ -218,10 +218,10 @@ class WorkerLoop {
     if (pool::begin_batch(board_.claim, board_.fence, batch.sequence, static_cast<std::uint16_t>(batch.count))) {
       while (pool::claim_next(board_.claim)) run_next(reader);
     }
-    show(WorkerState::idle);
+    show(pool::WorkerState::idle);
   }
 
-  void show(WorkerState state) noexcept {
+  void show(pool::WorkerState state) noexcept {
     board_.state.store(state, std::memory_order_relaxed);
     board_.since.store(pool::board_now(), std::memory_order_relaxed);
   }
@@ -241,7 +241,7 @@ class WorkerLoop {
     board_.name.store(header.task, std::memory_order_relaxed);
     board_.since.store(began, std::memory_order_relaxed);
     board_.task.store(header.number, std::memory_order_release);
-    board_.state.store(WorkerState::running, std::memory_order_relaxed);
+    board_.state.store(pool::WorkerState::running, std::memory_order_relaxed);
     Encoder result;
     // While tensors are copied here the task has not begun, and a failure is not its own.
     pool::ResultHeader outcome{.number = header.number,
@@ -272,7 +272,7 @@ class WorkerLoop {
     outcome.nanoseconds = ended - began;
     board_.task.store(0, std::memory_order_relaxed);
     board_.since.store(ended, std::memory_order_relaxed);
-    board_.state.store(WorkerState::sending, std::memory_order_relaxed);
+    board_.state.store(pool::WorkerState::sending, std::memory_order_relaxed);
     if (outcome.kind != pool::ResultKind::unmoved) board_.done.fetch_add(1, std::memory_order_relaxed);
     send(outcome, result);
     if (is_device_lost) {

@@ -1,4 +1,4 @@
-#include "drover/pool/task_error.hpp"
+#include "drover/pool/task.hpp"
 
 #include <cxxabi.h>
 

@@ -120,10 +120,6 @@ BoardReading read_board(const Board& board, Clock::time_point now) {
   return reading;
 }
 
-}  // namespace drover::pool
-
-namespace drover {
-
 std::string_view to_string(WorkerState state) noexcept {
   switch (state) {
     case WorkerState::none: return "none";
@@ -137,4 +133,4 @@ std::string_view to_string(WorkerState state) noexcept {
   return "unknown";
 }
 
-}  // namespace drover
+}  // namespace drover::pool

@@ -7,8 +7,8 @@
 #include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
 #include "drover/base/mapping.hpp"
-#include "drover/pool/board_reading.hpp"
 #include "pool/watch/board_layout.hpp"
+#include "pool/watch/board_reading.hpp"
 
 namespace drover::pool {
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "base/activity.hpp"
-#include "drover/pool/board_reading.hpp"
+#include "pool/watch/board_reading.hpp"
 
 namespace drover::pool {
 

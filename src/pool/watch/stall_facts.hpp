@@ -9,8 +9,8 @@
 
 #include "drover/base/clock.hpp"
 #include "drover/device/info.hpp"
-#include "drover/pool/board_reading.hpp"
 #include "pool/watch/board_layout.hpp"
+#include "pool/watch/board_reading.hpp"
 #include "pool/watch/gpu_faults.hpp"
 #include "process/inspect/process_facts.hpp"
 

@@ -29,7 +29,7 @@ std::string cause_text(const StallCause& cause, const char* indent) {
 }
 
 std::string task_text(const WorkerReading& worker) {
-  std::string text(drover::to_string(worker.state));
+  std::string text(drover::pool::to_string(worker.state));
   if (worker.task != 0) text += fmt::format(" task {}", worker.task);
   if (!worker.task_name.empty()) text += fmt::format(" \"{}\"", worker.task_name);
   text += " for " + format_duration(worker.since);

@@ -1,4 +1,4 @@
-#include "drover/process/process_tree.hpp"
+#include "process/inspect/process_tree.hpp"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -22,6 +22,7 @@
 #include "drover/base/fd.hpp"
 #include "drover/base/log.hpp"
 #include "drover/base/trace.hpp"
+#include "drover/process/child_process.hpp"
 #include "process/inspect/pidfd.hpp"
 #include "process/inspect/process_table.hpp"
 
@@ -223,14 +224,16 @@ class TreeHunt {
 
 }  // namespace
 
+namespace process {
+
 WaitResult kill_trees(std::span<const TreeRoot> roots, Deadline deadline) {
   const TraceSpan span("process.kill_trees", roots.size());
   Trails trails{.earliest_start = std::numeric_limits<std::uint64_t>::max()};
   for (const auto& root : roots) {
     require(root.pid > 1 && root.pid != ::getpid(), "the root of a process tree to kill must be another process");
     // It was reaped, so its id and session id may belong to an unrelated process by now; its mark is still unique.
-    const bool is_reaped = process::pidfd_send_signal(root.pidfd, SIGSTOP) != 0 && errno == ESRCH;
-    const auto record = is_reaped ? std::nullopt : process::read_process(root.pid);
+    const bool is_reaped = pidfd_send_signal(root.pidfd, SIGSTOP) != 0 && errno == ESRCH;
+    const auto record = is_reaped ? std::nullopt : read_process(root.pid);
     if (!is_reaped) trails.roots.emplace(root.pid, root.pidfd);
     if (root.mark.empty()) continue;
     trails.marks.push_back(root.mark);
@@ -239,13 +242,15 @@ WaitResult kill_trees(std::span<const TreeRoot> roots, Deadline deadline) {
   if (trails.roots.empty() && trails.marks.empty()) return WaitResult::done;
   TreeHunt hunt(std::move(trails));
   bool is_done = hunt.run(deadline);
-  for (const auto& root : roots) is_done = process::pidfd_wait(root.pidfd, deadline) && is_done;
+  for (const auto& root : roots) is_done = pidfd_wait(root.pidfd, deadline) && is_done;
   hunt.reap_adopted();
   return is_done ? WaitResult::done : WaitResult::timed_out;
 }
 
+}  // namespace process
+
 WaitResult kill_tree(pid_t root, int pidfd, Deadline deadline) {
-  return kill_trees(std::array{TreeRoot{.pid = root, .pidfd = pidfd, .mark = {}}}, deadline);
+  return process::kill_trees(std::array{process::TreeRoot{.pid = root, .pidfd = pidfd, .mark = {}}}, deadline);
 }
 
 // If this process adopts orphans, descendants can be killed at once without losing track of any. So none is left

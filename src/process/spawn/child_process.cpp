@@ -16,9 +16,9 @@
 #include "base/sys.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
-#include "drover/process/process_tree.hpp"
 #include "process/inspect/memory_kills.hpp"
 #include "process/inspect/pidfd.hpp"
+#include "process/inspect/process_tree.hpp"
 #include "process/spawn/remote_status.hpp"
 #include "process/spawn/spawn.hpp"
 #include "process/spawn/spawner.hpp"
@@ -180,14 +180,14 @@ void ChildProcess::kill(int signal) {
 WaitResult ChildProcess::kill_tree(Deadline deadline) { return kill_trees(std::array{this}, deadline); }
 
 WaitResult ChildProcess::kill_trees(std::span<ChildProcess* const> children, Deadline deadline) {
-  std::vector<TreeRoot> roots;
+  std::vector<process::TreeRoot> roots;
   for (ChildProcess* const child : children) {
     if (child->pid_ == 0 || child->ended_) continue;
     child->check_process();
     child->was_killed_by_us_ = child->was_killed_by_us_ || !process::pidfd_has_ended(child->pidfd_.get());
     roots.push_back({.pid = child->pid_, .pidfd = child->pidfd_.get(), .mark = {}});
   }
-  return drover::kill_trees(roots, deadline);
+  return process::kill_trees(roots, deadline);
 }
 
 // Uses plain calls, since it must work whatever a test makes fail. Signals go by pidfd: if other code reaped the

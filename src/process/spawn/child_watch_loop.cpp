@@ -13,8 +13,8 @@
 #include "base/sys.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
-#include "drover/process/process_tree.hpp"
 #include "process/inspect/pidfd.hpp"
+#include "process/inspect/process_tree.hpp"
 #include "process/spawn/standard_streams.hpp"
 
 namespace drover::process {

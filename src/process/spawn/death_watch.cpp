@@ -19,7 +19,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 #include "drover/base/mutex.hpp"
-#include "drover/process/process_tree.hpp"
+#include "drover/process/child_process.hpp"
 #include "process/inspect/pidfd.hpp"
 #include "process/inspect/process_table.hpp"
 #include "process/spawn/line_writer.hpp"

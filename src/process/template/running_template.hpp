@@ -12,9 +12,9 @@
 #include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
 #include "drover/base/mutex.hpp"
-#include "drover/process/template.hpp"
 #include "process/spawn/child_watch.hpp"
 #include "process/spawn/spawn.hpp"
+#include "process/template/template.hpp"
 #include "process/template/template_facts.hpp"
 #include "process/template/template_wire.hpp"
 

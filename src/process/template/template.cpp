@@ -1,4 +1,4 @@
-#include "drover/process/template.hpp"
+#include "process/template/template.hpp"
 
 #include <optional>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "drover/base/error.hpp"
 #include "process/template/template_state.hpp"
 
-namespace drover {
+namespace drover::process {
 
 Template::Template(TemplateCommand command) {
   require(command.executable.find('/') != std::string::npos, "the executable of a template is not a path",
@@ -16,8 +16,8 @@ Template::Template(TemplateCommand command) {
 
 Template::~Template() { state_->end(); }
 
-void Template::use() { process::set_spawner(state_); }
-void Template::use_none() { process::set_spawner(nullptr); }
+void Template::use() { set_spawner(state_); }
+void Template::use_none() { set_spawner(nullptr); }
 void Template::start() { static_cast<void>(state_->running()); }
 bool Template::wait_ready(Deadline deadline) { return state_->wait_ready(deadline); }
 std::string Template::notes() const { return state_->notes(); }
@@ -28,4 +28,4 @@ void Template::retire() { state_->retire(); }
 bool Template::is_over() const { return state_->is_over(); }
 void Template::end() { state_->end(); }
 
-}  // namespace drover
+}  // namespace drover::process

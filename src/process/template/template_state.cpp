@@ -13,7 +13,7 @@
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 
-namespace drover {
+namespace drover::process {
 namespace {
 
 constexpr int kMostFailures = 3;
@@ -22,13 +22,13 @@ constexpr std::chrono::seconds kTimeToLoad{120};
 
 // A failure to order, such as too many open files, need not prevent a clone; if it does, the clone has the better
 // error.
-process::RunningTemplate::Outcome try_order(process::RunningTemplate& used, const SpawnOptions& options,
-                                            const process::OrderedStart& start, process::Spawned& spawned) {
+RunningTemplate::Outcome try_order(RunningTemplate& used, const SpawnOptions& options, const OrderedStart& start,
+                                   Spawned& spawned) {
   try {
     return used.order(options, start, spawned);
   } catch (const Error& error) {
     log(LogLevel::info, std::string("the template is not used: ") + error.what());
-    return process::RunningTemplate::Outcome::declined;
+    return RunningTemplate::Outcome::declined;
   }
 }
 
@@ -36,18 +36,18 @@ process::RunningTemplate::Outcome try_order(process::RunningTemplate& used, cons
 
 Template::State::State(TemplateCommand command) : command_(std::move(command)), process_(::getpid()) {}
 
-std::optional<process::OrderedStart> Template::State::start_of(const SpawnOptions& options) const {
+std::optional<OrderedStart> Template::State::start_of(const SpawnOptions& options) const {
   if (options.executable != command_.executable) return std::nullopt;
   for (std::size_t i = 0; i < command_.starts.size(); ++i) {
     const auto& start = command_.starts[i];
     if (start.size() > options.arguments.size()) continue;
     if (!std::ranges::equal(start, std::span(options.arguments).first(start.size()))) continue;
-    return process::OrderedStart{.index = i, .own_arguments = options.arguments.size() - start.size()};
+    return OrderedStart{.index = i, .own_arguments = options.arguments.size() - start.size()};
   }
   return std::nullopt;
 }
 
-std::optional<process::Spawned> Template::State::spawn(const SpawnOptions& options) {
+std::optional<Spawned> Template::State::spawn(const SpawnOptions& options) {
   const auto start = start_of(options);
   if (!start) return std::nullopt;
   // A template that died before is not the fault of the next.
@@ -58,10 +58,10 @@ std::optional<process::Spawned> Template::State::spawn(const SpawnOptions& optio
       if (!used->has_ended()) used->kill();  // an import that hangs counts as a failure
       continue;
     }
-    process::Spawned spawned;
+    Spawned spawned;
     const auto outcome = try_order(*used, options, *start, spawned);
-    if (outcome == process::RunningTemplate::Outcome::declined) return std::nullopt;
-    if (outcome == process::RunningTemplate::Outcome::lost) {
+    if (outcome == RunningTemplate::Outcome::declined) return std::nullopt;
+    if (outcome == RunningTemplate::Outcome::lost) {
       used->reap();
       continue;
     }
@@ -71,7 +71,7 @@ std::optional<process::Spawned> Template::State::spawn(const SpawnOptions& optio
   return std::nullopt;
 }
 
-std::shared_ptr<process::RunningTemplate> Template::State::running() {
+std::shared_ptr<RunningTemplate> Template::State::running() {
   if (process_ != ::getpid()) return nullptr;
   const MutexLock lock(mutex_);
   if (is_closed_) return nullptr;
@@ -86,7 +86,7 @@ std::shared_ptr<process::RunningTemplate> Template::State::running() {
     return nullptr;
   }
   try {
-    running_ = std::make_shared<process::RunningTemplate>(command_);
+    running_ = std::make_shared<RunningTemplate>(command_);
   } catch (const Error& error) {
     is_closed_ = true;
     log(LogLevel::warn,
@@ -95,7 +95,7 @@ std::shared_ptr<process::RunningTemplate> Template::State::running() {
   return running_;
 }
 
-std::shared_ptr<process::RunningTemplate> Template::State::current() const {
+std::shared_ptr<RunningTemplate> Template::State::current() const {
   if (process_ != ::getpid()) return nullptr;
   const MutexLock lock(mutex_);
   return running_;
@@ -138,7 +138,7 @@ bool Template::State::is_over() const {
 
 void Template::State::end() noexcept {
   if (process_ != ::getpid()) return;
-  std::shared_ptr<process::RunningTemplate> last;
+  std::shared_ptr<RunningTemplate> last;
   {
     const MutexLock lock(mutex_);
     is_closed_ = true;
@@ -147,4 +147,4 @@ void Template::State::end() noexcept {
   if (last) last->kill();
 }
 
-}  // namespace drover
+}  // namespace drover::process

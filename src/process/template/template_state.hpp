@@ -11,23 +11,23 @@
 
 #include "drover/base/clock.hpp"
 #include "drover/base/mutex.hpp"
-#include "drover/process/template.hpp"
 #include "process/spawn/spawner.hpp"
 #include "process/template/running_template.hpp"
+#include "process/template/template.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// See Template.
-class Template::State final : public process::Spawner {
+class Template::State final : public Spawner {
  public:
   explicit State(TemplateCommand command);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() override = default;
 
-  [[nodiscard]] std::optional<process::Spawned> spawn(const SpawnOptions& options) override;
+  [[nodiscard]] std::optional<Spawned> spawn(const SpawnOptions& options) override;
   /// The running template, started if there is none; nullptr after too many failures or in a forked child.
-  [[nodiscard]] std::shared_ptr<process::RunningTemplate> running() DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] std::shared_ptr<RunningTemplate> running() DROVER_EXCLUDES(mutex_);
   [[nodiscard]] bool wait_ready(Deadline deadline);
   [[nodiscard]] std::string notes() const;
   [[nodiscard]] pid_t pid() const;
@@ -38,17 +38,16 @@ class Template::State final : public process::Spawner {
   void end() noexcept DROVER_EXCLUDES(mutex_);
 
  private:
-  [[nodiscard]] std::optional<process::OrderedStart> start_of(const SpawnOptions& options) const;
-  [[nodiscard]] std::shared_ptr<process::RunningTemplate> current() const DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] std::optional<OrderedStart> start_of(const SpawnOptions& options) const;
+  [[nodiscard]] std::shared_ptr<RunningTemplate> current() const DROVER_EXCLUDES(mutex_);
 
   const TemplateCommand command_;
   const pid_t process_;
   std::atomic<std::size_t> forks_ = 0;
   mutable Mutex mutex_;
-  std::shared_ptr<process::RunningTemplate> running_
-      DROVER_GUARDED_BY(mutex_);  // shared: a thread may be waiting for it
+  std::shared_ptr<RunningTemplate> running_ DROVER_GUARDED_BY(mutex_);  // shared: a thread may be waiting for it
   bool is_closed_ DROVER_GUARDED_BY(mutex_) = false;
   int failures_ DROVER_GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace drover
+}  // namespace drover::process

@@ -1,4 +1,4 @@
-#include "drover/session/session_list.hpp"
+#include "drover/session/session.hpp"
 
 #include <optional>
 #include <utility>

@@ -16,7 +16,7 @@
 #include "base/sys.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
-#include "drover/process/process_tree.hpp"
+#include "process/inspect/process_tree.hpp"
 #include "session/wire/process_identity.hpp"
 
 namespace drover::session {
@@ -268,12 +268,12 @@ void Keeper::begin_end() {
 
 // With their descendants, which would otherwise be orphaned.
 void Keeper::kill_workers() {
-  std::vector<TreeRoot> workers;
+  std::vector<process::TreeRoot> workers;
   for (const auto& [number, participant] : participants_.all()) {
     if (participant.info.is_worker)
       workers.push_back({.pid = participant.info.pid, .pidfd = participant.pidfd.get()});
   }
-  static_cast<void>(kill_trees(workers, Deadline::after(kTimeToKill)));
+  static_cast<void>(process::kill_trees(workers, Deadline::after(kTimeToKill)));
 }
 
 // A forked child of a participant has its connection but is not the participant.

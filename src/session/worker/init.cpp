@@ -1,4 +1,4 @@
-#include "drover/session/init.hpp"
+#include "drover/session/worker.hpp"
 
 #include <unistd.h>
 

@@ -15,7 +15,7 @@
 
 #include <gtest/gtest.h>
 
-#include "drover/pool/task_error.hpp"
+#include "drover/pool/task.hpp"
 #include "drover/pool/this_worker.hpp"
 #include "pool/run/pool_support.hpp"
 #include "support/expect_error.hpp"

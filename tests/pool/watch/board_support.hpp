@@ -47,7 +47,7 @@ class TestBoard {
   [[nodiscard]] const Fd& file() const noexcept { return file_; }
 
   /// Adds a worker that entered its state long ago.
-  pool::BoardWorker& add_worker(pid_t pid, WorkerState state) const {
+  pool::BoardWorker& add_worker(pid_t pid, pool::WorkerState state) const {
     auto& worker = (*this)->workers.at((*this)->worker_slots++);
     worker.pid = static_cast<std::uint32_t>(pid);
     worker.state = state;

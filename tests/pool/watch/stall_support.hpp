@@ -29,7 +29,7 @@ inline process::ProcessFacts process_facts(pid_t pid, char state = 'S') {
 }
 
 /// A worker that runs task 118 for two minutes.
-inline pool::WorkerFacts worker_facts(std::size_t slot = 0, WorkerState state = WorkerState::running) {
+inline pool::WorkerFacts worker_facts(std::size_t slot = 0, pool::WorkerState state = pool::WorkerState::running) {
   pool::WorkerFacts facts;
   facts.worker.slot = slot;
   facts.worker.name = "worker-" + std::to_string(slot);
@@ -38,7 +38,7 @@ inline pool::WorkerFacts worker_facts(std::size_t slot = 0, WorkerState state = 
   facts.worker.state = state;
   facts.worker.since = std::chrono::minutes(2);
   facts.worker.starts = 1;
-  if (state == WorkerState::running || state == WorkerState::sending) {
+  if (state == pool::WorkerState::running || state == pool::WorkerState::sending) {
     facts.worker.task = 118;
     facts.worker.task_name = "resize";
   }
@@ -47,7 +47,7 @@ inline pool::WorkerFacts worker_facts(std::size_t slot = 0, WorkerState state = 
 }
 
 /// A worker in a call.
-inline pool::WorkerFacts worker_inside(std::string name, WorkerState state = WorkerState::running) {
+inline pool::WorkerFacts worker_inside(std::string name, pool::WorkerState state = pool::WorkerState::running) {
   auto facts = worker_facts(0, state);
   facts.worker.inside = std::move(name);
   facts.worker.inside_since = std::chrono::seconds(90);

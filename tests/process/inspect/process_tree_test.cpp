@@ -1,4 +1,4 @@
-#include "drover/process/process_tree.hpp"
+#include "process/inspect/process_tree.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

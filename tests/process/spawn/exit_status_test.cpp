@@ -1,4 +1,4 @@
-#include "drover/process/exit_status.hpp"
+#include "drover/process/child_process.hpp"
 
 #include <csignal>
 

@@ -4,14 +4,14 @@
 #include <string>
 
 #include "drover/process/spawn_options.hpp"
-#include "drover/process/template.hpp"
+#include "process/template/template.hpp"
 
 namespace drover::test {
 
 /// This test program, started as a template. Manners: "serves", "stays" (its children run no shell), "refuses",
 /// "dies at an order", "stops at an order", "loses its children", "stops its children" (on their way), "ends" (before
 /// it is ready).
-[[nodiscard]] TemplateCommand stand_in(const std::string& manner);
+[[nodiscard]] process::TemplateCommand stand_in(const std::string& manner);
 
 /// A child that such a template can stand for: a shell that runs a command. Also started in the usual way it is one.
 [[nodiscard]] SpawnOptions shell(const std::string& command);

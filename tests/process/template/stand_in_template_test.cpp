@@ -133,7 +133,7 @@ const bool took_over = [] {
 
 }  // namespace
 
-TemplateCommand stand_in(const std::string& manner) {
+process::TemplateCommand stand_in(const std::string& manner) {
   static_cast<void>(took_over);
   return {.executable = own_executable(),
           .arguments = {std::string(kTemplate), manner},

@@ -1,5 +1,5 @@
 // Children that are forked from a template: they are what children of the usual kind are.
-#include "drover/process/template.hpp"
+#include "process/template/template.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>

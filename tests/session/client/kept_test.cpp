@@ -8,7 +8,6 @@
 
 #include "drover/base/error.hpp"
 #include "drover/session/session.hpp"
-#include "drover/session/session_list.hpp"
 #include "session/client/kept_support.hpp"
 #include "session/client/session_helpers.hpp"
 #include "session/keeper/keeper_thread.hpp"

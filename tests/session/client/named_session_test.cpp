@@ -4,7 +4,6 @@
 #include <csignal>
 
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -21,7 +20,6 @@
 #include "drover/ipc/event.hpp"
 #include "drover/ipc/lock.hpp"
 #include "drover/session/session.hpp"
-#include "drover/session/session_list.hpp"
 #include "session/client/session_helpers.hpp"
 #include "session/wire/session_folder.hpp"
 #include "support/expect_error.hpp"

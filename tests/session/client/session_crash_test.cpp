@@ -20,7 +20,6 @@
 #include "drover/ipc/lock.hpp"
 #include "drover/process/child_process.hpp"
 #include "drover/session/session.hpp"
-#include "drover/session/session_list.hpp"
 #include "process/inspect/process_table.hpp"
 #include "session/client/keeper_link.hpp"
 #include "session/client/session_helpers.hpp"

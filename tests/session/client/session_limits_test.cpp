@@ -19,7 +19,6 @@
 #include "drover/ipc/channel.hpp"
 #include "drover/ipc/event.hpp"
 #include "drover/session/session.hpp"
-#include "drover/session/session_list.hpp"
 #include "session/client/session_helpers.hpp"
 #include "session/wire/protocol.hpp"
 #include "support/build.hpp"

@@ -22,7 +22,6 @@
 #include "drover/base/mapping.hpp"
 #include "drover/ipc/event.hpp"
 #include "drover/session/session.hpp"
-#include "drover/session/session_list.hpp"
 #include "session/client/session_helpers.hpp"
 #include "session/client/session_state.hpp"
 #include "session/keeper/keeper_thread.hpp"

@@ -1,5 +1,5 @@
 // What drover::init makes of a program: the application, a worker, a keeper, or nothing it knows.
-#include "drover/session/init.hpp"
+#include "drover/session/worker.hpp"
 
 #include <unistd.h>
 
@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "drover/process/child_process.hpp"
-#include "drover/session/worker.hpp"
 #include "process/spawn/init_state.hpp"
 #include "session/worker/entry_table.hpp"
 #include "session/worker/worker_role.hpp"

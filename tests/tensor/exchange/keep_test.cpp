@@ -8,7 +8,6 @@
 #include "drover/base/error.hpp"
 #include "drover/ipc/lease.hpp"
 #include "drover/session/session.hpp"
-#include "drover/session/session_list.hpp"
 #include "session/client/session_helpers.hpp"
 #include "support/expect_error.hpp"
 #include "support/peer_group.hpp"

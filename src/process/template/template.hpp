@@ -1,4 +1,4 @@
-// drover/process/template.hpp: a process with modules loaded, from which children are forked in milliseconds.
+// process/template/template.hpp: a process with modules loaded, from which children are forked in milliseconds.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@
 
 #include "drover/base/clock.hpp"
 
-namespace drover {
+namespace drover::process {
 
 /// How to start a template, and which children it can start.
 struct TemplateCommand {
@@ -72,4 +72,4 @@ class Template {
   std::shared_ptr<State> state_;  // shared with threads that are starting a child
 };
 
-}  // namespace drover
+}  // namespace drover::process

@@ -1,4 +1,4 @@
-// drover/pool/board_reading.hpp: a snapshot of a pool and its workers.
+// pool/watch/board_reading.hpp: a snapshot of a pool and its workers.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace drover {
+namespace drover::pool {
 
 /// The state of a worker.
 enum class WorkerState : std::uint32_t {
@@ -57,4 +57,4 @@ struct BoardReading {
   std::vector<WorkerReading> workers;  ///< one for each slot in use
 };
 
-}  // namespace drover
+}  // namespace drover::pool
