@@ -34,6 +34,16 @@ std::optional<Tensor> find_shared(const PySession& session, nb::handle object) {
   return find_tensor(session.memory, in_host_memory(bytes.bytes(), nullptr), std::nullopt);
 }
 
+// The tensor of bytes that memory of a GPU lies in.
+std::optional<Tensor> find_on_device(const PySession& session, std::uint64_t address, std::int64_t bytes, int device) {
+  if (bytes == 0) return std::nullopt;
+  const DlpackArray array{.layout = TensorLayout::contiguous(DType::uint8, std::span(&bytes, 1)),
+                          .place = Place::device(BackendKind::cuda, device),
+                          .base = {address},
+                          .keep_alive = nullptr};
+  return find_tensor(session.memory, array, std::nullopt);
+}
+
 // Libraries change the strides of dimensions of length 1 when they export arrays; `strides` are the original ones.
 ImportRequest request_for(nb::handle capsule, std::optional<std::uintptr_t> stream,
                           const std::optional<std::vector<std::int64_t>>& strides) {
@@ -182,6 +192,8 @@ void bind_arrays(nb::module_& module) {
              "The array of a type with an exchange API that a tensor is.");
   module.def("find_shared", &find_shared, nb::arg("session"), nb::arg("buffer"),
              "The tensor of bytes that a buffer lies in, or None.");
+  module.def("find_on_device", &find_on_device, nb::arg("session"), nb::arg("address"), nb::arg("bytes"),
+             nb::arg("device"), "The tensor of bytes that memory of a GPU lies in, or None.");
   module.def("import_array", &import_array, nb::arg("session"), nb::arg("capsule"), nb::arg("stream").none(),
              nb::arg("strides").none() = nb::none(), nb::arg("by_reference") = false,
              "Import another library's array; return the tensor and how it is shared.");

@@ -84,7 +84,7 @@ class Actor:
 
     def __init__(self, pool: Pool, worker: int, recipe: Recipe, options: dict[str, Any]) -> None:
         """Create the object; called by `Pool.actor`."""
-        encoded = _functions.encode(recipe, _functions.METHOD)
+        encoded = _functions.encode(recipe, _functions.METHOD, by_reference=True)
         task_options = _core.TaskOptions(**options, worker=worker)
         self._worker = worker
         self._kind = recipe.__qualname__

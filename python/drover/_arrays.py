@@ -119,7 +119,7 @@ def _buffer(array: numpy.ndarray) -> pickle.PickleBuffer:
 
 def _reduce_strided(array: numpy.ndarray) -> Any:
     whole, offset = _span(array)
-    if whole is None or _core.find_shared(whole) is None:
+    if whole is None or _core.find_shared(_session.current(), whole) is None:
         return _reduce(array.copy(order="C"))
     return _rebuild, (pickle.PickleBuffer(whole), array.dtype, array.shape, array.strides, offset)
 

@@ -13,12 +13,12 @@ import struct
 import threading
 import time
 from collections.abc import Sequence
-from multiprocessing import connection, context
+from multiprocessing import connection
 from typing import Any
 
 from drover import _core, _objects, _session
-from drover._descriptors import Offer, Standing
-from drover._errors import Corrupt, Unsupported
+from drover._descriptors import ticket_for
+from drover._errors import Corrupt
 from drover._synchronize import Lock
 
 __all__ = ["Pipe", "PipeConnection"]
@@ -214,20 +214,7 @@ class PipeConnection(connection.Connection):
     def __reduce__(self) -> Any:
         """Reduce the end for a child process, or for sending it through a connection or queue."""
         lanes = self._incoming, self._outgoing
-        return _rebuild, (*lanes, self._ticket_for(self.fileno(), lanes), self._readable, self._writable)
-
-    def _ticket_for(self, fd: int, lanes: Any) -> Any:
-        starting = context.get_spawning_popen()
-        if starting is None:
-            offer = Offer(fd, is_once=True, kept=lanes)
-            _objects.if_discarded(offer.withdraw)
-            return offer.ticket
-        try:
-            return starting.DupFd(starting.duplicate_for_child(fd))
-        except Unsupported:  # a pool, which may start workers at any time
-            offer = Offer(fd, is_once=False)
-            starting.keep_until_joined(Standing(offer))
-            return offer.ticket
+        return _rebuild, (*lanes, ticket_for(self.fileno(), lanes), self._readable, self._writable)
 
 
 def _waited(fd: int, events: int, timeout: float | None) -> list[tuple[int, int]]:

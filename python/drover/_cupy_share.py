@@ -59,10 +59,5 @@ def _empty(size: int, device: int) -> cupy.ndarray:
     return cupy.from_dlpack(_core.empty(_session.current(), "uint8", [size], f"cuda:{device}"))
 
 
-def _stream() -> Any:
-    return cupy.cuda.get_current_stream()
-
-
 def _is_shared(array: cupy.ndarray) -> bool:
-    place = array.data.ptr, "uint8", [1], [1], array.device.id
-    return _core.find_on_device(_session.current(), *place, _stream().ptr) is not None
+    return _core.find_on_device(_session.current(), array.data.ptr, 1, array.device.id) is not None

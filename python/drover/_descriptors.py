@@ -10,12 +10,14 @@ import socket
 import struct
 import threading
 import time
+from multiprocessing import context
 from typing import Any
 
-from drover._errors import PeerLost
+from drover import _objects
+from drover._errors import PeerLost, Unsupported
 from drover._exit_hooks import call_at_exit
 
-__all__ = ["Offer", "Ticket"]
+__all__ = ["Offer", "Standing", "Ticket", "ticket_for"]
 
 _CREDENTIALS = struct.Struct("3i")  # the kernel's struct ucred: process, user, group
 _KEY_BYTES = 16
@@ -93,6 +95,24 @@ class Standing:
     def __del__(self) -> None:
         """Withdraw the offer."""
         self._offer.withdraw()
+
+
+def ticket_for(fd: int, kept: Any = None) -> Any:
+    """Return what to pickle for a descriptor in the message, or the process, that this thread is pickling for.
+
+    The descriptor may be closed afterwards. `kept` is kept alive until a message is received.
+    """
+    starting = context.get_spawning_popen()
+    if starting is None:
+        offer = Offer(fd, is_once=True, kept=kept)
+        _objects.if_discarded(offer.withdraw)
+        return offer.ticket
+    try:
+        return starting.DupFd(starting.duplicate_for_child(fd))
+    except Unsupported:  # a pool, which may start workers at any time
+        offer = Offer(fd, is_once=False)
+        starting.keep_until_joined(Standing(offer))
+        return offer.ticket
 
 
 class _Server:

@@ -1,4 +1,4 @@
-"""Sends device arrays of JAX, Numba and registered libraries by handle; they stay on their device."""
+"""Sends device arrays of JAX, Numba and registered libraries as tensors; they stay on their device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from drover import _core, _objects, _session
+from drover import _core, _objects
 from drover._errors import Unsupported
 
 __all__ = ["capsule_of", "interface_of", "reducers", "register_array"]
@@ -26,7 +26,7 @@ def reducers(library: str) -> dict[type, _objects.Reducer]:
 
 
 def register_array(kind: type, rebuild: Callable[[Any], Any]) -> None:
-    """Send the arrays of an unknown library by handle.
+    """Send the arrays of an unknown library as tensors, without a pickle of their elements.
 
     `kind` is the type of the arrays, which must have `__dlpack__` and `__dlpack_device__`, or
     `__cuda_array_interface__`. `rebuild` is sent along with each array and turns an object with `__dlpack__` into one
@@ -45,8 +45,7 @@ def _reduce_registered(rebuild: Callable[[Any], Any], array: Any) -> Any:
         interface = array.__cuda_array_interface__
         stream = interface.get("stream")
         capsule = capsule_of(interface, array, (_CUDA, _device_of(interface["data"][0])))
-    made, _ = _core.import_array(_session.current(), capsule, stream)
-    return _rebuild_registered, (rebuild, _objects.carry(made))
+    return _rebuild_registered, (rebuild, _objects.arrays().add_capsule(capsule, stream))
 
 
 def _rebuild_registered(rebuild: Callable[[Any], Any], number: int) -> Any:
@@ -69,8 +68,7 @@ def _reduce_jax(array: Any) -> Any:
     if array.size == 0 or len(devices) != 1 or next(iter(devices)).platform not in ("gpu", "cuda"):
         return array.__reduce__()
     # JAX does not expose its streams, so wait until the array is ready.
-    made, _ = _core.import_array(_session.current(), array.block_until_ready().__dlpack__(), None)
-    return _rebuild_jax, (_objects.carry(made),)
+    return _rebuild_jax, (_objects.arrays().add_capsule(array.block_until_ready().__dlpack__(), None, is_known=True),)
 
 
 def _rebuild_jax(number: int) -> Any:
@@ -85,8 +83,8 @@ def _reduce_numba(array: Any) -> Any:
         return _copied_numba, (array.copy_to_host(),)
     capsule = capsule_of(interface, array, (_CUDA, _device_of(interface["data"][0])))
     # Without a stream in the interface, work of the default stream may be in flight.
-    made, _ = _core.import_array(_session.current(), capsule, interface.get("stream") or 1)
-    return _rebuild_numba, (_objects.carry(made), array.dtype.str)
+    number = _objects.arrays().add_capsule(capsule, interface.get("stream") or 1, is_known=True)
+    return _rebuild_numba, (number, array.dtype.str)
 
 
 def _copied_numba(host: Any) -> Any:

@@ -64,11 +64,13 @@ def _is_cached(function: Any) -> bool:
     return isinstance(function, (types.FunctionType, type))
 
 
-def encode(function: Callable[..., Any], way: int) -> tuple[bytes, Sequence[_core.Tensor]]:
-    """Encode a function as bytes and tensors. Raises what pickling raises."""
+def encode(
+    function: Callable[..., Any], way: int, by_reference: bool = False
+) -> tuple[bytes, Sequence[_core.Tensor]]:
+    """Encode a function as bytes and tensors. Raises what pickling raises; see `_objects.dumps`."""
     if isinstance(function, types.FunctionType) and (cached := _pickles.get(function)) is not None:
         return bytes((way, _CACHED, 0)) + cached, ()
-    payload, tensors = _objects.dumps(function)
+    payload, tensors = _objects.dumps(function, by_reference=by_reference)
     is_cached = _is_cached(function)
     if len(payload) < _SMALL and not tensors:
         if isinstance(function, types.FunctionType) and b"cloudpickle" not in payload:

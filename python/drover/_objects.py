@@ -1,4 +1,4 @@
-"""Python objects as bytes and tensors: pickles whose large buffers lie in shared memory."""
+"""Python objects as bytes and tensors: pickles whose arrays and large buffers lie in shared memory."""
 
 from __future__ import annotations
 
@@ -13,41 +13,52 @@ from collections.abc import Callable, Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from drover import _core, _errors, _joining, _main_module, _session
-from drover._joining import Part
+from drover import _core, _main_module, _session
 
-__all__ = ["alone", "carried", "carry", "dumps", "if_discarded", "loads", "reducers", "unsent"]
+__all__ = [
+    "alone",
+    "arrays",
+    "carried",
+    "dumps",
+    "if_discarded",
+    "is_by_reference",
+    "loads",
+    "reducers",
+    "send_by_reference",
+    "unsent",
+]
 
 PROTOCOL = 5
 INLINE = 16 * 1024  # smaller buffers are copied into the pickle, which costs less than a block of shared memory
-_MOST_TENSORS = 32  # in one message; kMostTensors in bindings/queue.cpp
 _SPARED = 64 * 1024  # picklers that wrote more than this are dropped: their memo tables have grown large
+_MOST_INLINE = 1 << 20  # a longer pickle of a message with arrays becomes an array itself
 # First byte of a payload that is not just a pickle; a pickle of this protocol begins with neither.
-_HEADED = b"\x01"  # a header follows, then the pickle
+_HEADED = b"\x01"  # the number of arrays before the buffers follows, then the pickle
 _ALONE = b"\x02"  # the number of the reader follows
-_HEAD = struct.Struct("<III")  # numbers of tensors, of joined tensors, and of joined buffers
-_PART = struct.Struct("<IQQ")
+_OUTSIDE = b"\x03"  # the first tensor is the payload
+_HEAD = struct.Struct("<I")
 
 Reducer = Callable[[Any], Any]
 reducers: dict[type, Reducer] = {}
-# Libraries whose arrays travel by handle, and the module with their reducers, which is imported after the library.
+# Libraries whose arrays travel as tensors, and the module with their reducers, which is imported after the library.
 _awaited = {
     "numpy": "drover._arrays",
     "torch": "drover.torch",
     "cupy": "drover.cupy",
     "jax": "drover._device_arrays",
     "numba.cuda": "drover._device_arrays",
+    "tensorflow": "drover._tensorflow",
 }
 
-# An array that is the whole message needs no pickle if a tensor describes it completely. By type: returns that
-# tensor, or None if it would not.
-alone: dict[type, Callable[[Any], _core.Tensor | None]] = {}
+# An array that is the whole message needs no pickle if a tensor describes it completely. By type: adds it to the
+# arrays and returns True, or returns False if it would not.
+alone: dict[type, Callable[[Any, _core.Arrays], bool]] = {}
 _ALONE_TORCH = _ALONE + b"\x01"
 _readers: dict[int, Callable[[_core.Tensor], Any]] = {}
 
 
-# The pickle; tensors that it names by index; its out-of-band buffers in order; the join function of each tensor.
-_Made = tuple[bytes, list[_core.Tensor], list[memoryview], list["_joining.Join | None"]]
+# The pickle, the arrays that it names by index, and its out-of-band buffers in order.
+_Made = tuple[bytes, _core.Arrays, list[memoryview]]
 
 
 class _Maker:
@@ -56,8 +67,7 @@ class _Maker:
     def __init__(self, kind: Callable[..., Any]) -> None:
         self._parts: list[bytes] = []
         self.write = self._parts.append
-        self.tensors: list[_core.Tensor] = []
-        self.joins: list[_joining.Join | None] = []  # one for each tensor
+        self.arrays = _core.Arrays()
         self.inline = INLINE
         self._large: list[memoryview] = []
         self._pickler = kind(self, PROTOCOL, buffer_callback=self._is_inside)
@@ -69,7 +79,7 @@ class _Maker:
         except BufferError:
             return True
         # Buffers in shared memory are shared, however small they are.
-        if raw.nbytes < self.inline and (raw.nbytes == 0 or _core.find_shared(raw) is None):
+        if raw.nbytes < self.inline and (raw.nbytes == 0 or _core.find_shared(_session.current(), raw) is None):
             return True
         self._large.append(raw)
         return False
@@ -85,23 +95,23 @@ class _Maker:
             self._pickler.dump(thing)
         except BaseException:
             # This object is part of a reference cycle and would keep the failed message until garbage collection.
-            self.tensors, self._large, self.joins = [], [], []
+            self.arrays.clear()
+            self._large, self._parts[:] = [], []
             raise
         finally:
             self._pickler.clear_memo()
-        parts, tensors, large = self._parts, self.tensors, self._large
+        parts, large = self._parts, self._large
         payload = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
-        joins = self.joins
-        if tensors or large:
-            self.tensors, self._large, self.joins = [], [], []
-        return payload, tensors, large, joins
+        if large:
+            self._large = []
+        return payload, self.arrays, large
 
 
 class _State:
     """The pickling state of a thread."""
 
-    __slots__ = ("last", "maker", "read", "spare", "undo")
+    __slots__ = ("by_reference", "last", "maker", "read", "spare", "undo")
 
     def __init__(self) -> None:
         self.maker: _Maker | None = None  # of the pickle in progress
@@ -109,6 +119,7 @@ class _State:
         self.read: Sequence[_core.Tensor] | None = None  # tensors of the message that is being read
         self.undo: list[Callable[[], object]] = []  # to call if the pickle in progress is discarded
         self.last: list[Callable[[], object]] = []  # the same for the last pickle
+        self.by_reference = False  # whether the pickle in progress shares arrays instead of copying them
 
 
 class _Local(threading.local):
@@ -117,21 +128,27 @@ class _Local(threading.local):
 
 
 _local = _Local()
+_defaults = {"by_reference": False}
 
 
-def carry(tensor: _core.Tensor, join: _joining.Join | None = None) -> int:
-    """Attach a tensor to the pickle that this thread is writing; return the number to pass to `carried`.
-
-    With `join`, which packs tensors of bytes into fewer ones, an object may have more of them than a message carries.
-    """
+def arrays() -> _core.Arrays:
+    """Return the arrays of the pickle that this thread is writing, to add one; pass its index to `carried`."""
     maker = _local.state.maker
     if maker is None:
         raise pickle.PicklingError(
             "cannot pickle an array in shared memory: send it through a drover queue, pipe or task"
         )
-    maker.tensors.append(tensor)
-    maker.joins.append(join)
-    return len(maker.tensors) - 1
+    return maker.arrays
+
+
+def is_by_reference() -> bool:
+    """Return whether the pickle that this thread is writing shares arrays instead of copying them."""
+    return _local.state.by_reference
+
+
+def send_by_reference(is_on: bool) -> None:
+    """Set whether messages share arrays of other libraries instead of copying them, in this process."""
+    _defaults["by_reference"] = is_on
 
 
 def if_discarded(call: Callable[[], object]) -> None:
@@ -149,7 +166,7 @@ def carried(number: int) -> _core.Tensor:
 
 
 def _reduce_tensor(tensor: _core.Tensor) -> tuple[Callable[[int], Any], tuple[int]]:
-    return carried, (carry(tensor),)
+    return carried, (arrays().add_tensor(tensor),)
 
 
 reducers[_core.Tensor] = _reduce_tensor
@@ -224,26 +241,30 @@ def _make_by_value(thing: Any, inline: int) -> _Made:
         state.maker = outer
 
 
-def dumps(thing: Any, inline: int = INLINE) -> tuple[bytes, Sequence[_core.Tensor]]:
-    """Return an object as bytes and tensors. Raises what pickling raises."""
+def dumps(thing: Any, inline: int = INLINE, by_reference: bool = False) -> tuple[bytes, Sequence[_core.Tensor]]:
+    """Return an object as bytes and tensors. Raises what pickling raises.
+
+    Arrays outside of shared memory are copied, so that the message is a value of this moment and survives this
+    process; with `by_reference` they are shared, if their library permits it.
+    """
+    state = _local.state
     if _core.is_plain(thing):
-        _local.state.last = []
+        state.last = []
         return pickle.dumps(thing, PROTOCOL), ()
     _tables.refresh()
-    state = _local.state
-    if (tensor_of := alone.get(type(thing))) is not None and (tensor := tensor_of(thing)) is not None:
-        state.last = []
-        return _ALONE_TORCH, [tensor]
+    before = state.by_reference
+    state.by_reference = by_reference or _defaults["by_reference"]
     outer, state.undo = state.undo, []
     try:
-        made = _make_by_either(thing, inline)
-        whole = _with_tensors(made) if made[1] or made[2] else (made[0], ())
+        if (add := alone.get(type(thing))) is not None and add(thing, collector := _core.Arrays()):
+            return _ALONE_TORCH, collector.take(_session.current(), state.by_reference)
+        return _with_tensors(_make_by_either(thing, inline), state.by_reference)
     except BaseException:
         _discard(state)
         raise
     finally:
+        state.by_reference = before
         state.last, state.undo = state.undo, outer
-    return whole
 
 
 def unsent() -> None:
@@ -259,6 +280,7 @@ def _make_by_either(thing: Any, inline: int) -> _Made:
         made = _make(thing, inline)
         if b"__main__" not in made[0] or _main_module.is_imported_by_children():
             return made
+        made[1].clear()
     except (pickle.PicklingError, AttributeError, TypeError):
         pass
     _discard(_local.state)
@@ -271,33 +293,19 @@ def _discard(state: _State) -> None:
     state.undo.clear()
 
 
-def _with_tensors(made: _Made) -> tuple[bytes, Sequence[_core.Tensor]]:
-    payload, tensors, large, joins = made
-    if not tensors and len(large) <= _MOST_TENSORS:
-        return payload, [_share(raw) for raw in large]
-    places: Sequence[Part] = ()
-    most = _MOST_TENSORS - bool(large)  # one is reserved for joined buffers
-    if len(tensors) > most and any(joins):
-        tensors, places = _joining.join_alike(tensors, joins)
-    if len(tensors) > most:
-        raise _errors.LimitReached(
-            f"cannot send an object with {len(tensors)} device arrays: one message carries at most {most}",
-            "send it in several messages, or combine its arrays, for example with torch.cat",
-        )
-    if len(tensors) + len(large) <= _MOST_TENSORS:
-        return _head(len(tensors), places, ()) + payload, [*tensors, *map(_share, large)]
-    shared, parts = _joining.join(large, _MOST_TENSORS - len(tensors), len(tensors))
-    return _head(len(tensors), places, parts) + payload, [*tensors, *shared]
-
-
-def _share(raw: memoryview) -> _core.Tensor:
-    return _core.find_shared(raw) or _core.copied(_session.current(), raw)
-
-
-def _head(tensors: int, places: Sequence[Part], parts: Sequence[Part]) -> bytes:
-    """Return the header: how many tensors come before the buffers, and the parts of joined tensors and buffers."""
-    head = _HEAD.pack(tensors, len(places), len(parts))
-    return _HEADED + head + b"".join(_PART.pack(*part) for part in (*places, *parts))
+def _with_tensors(made: _Made, by_reference: bool) -> tuple[bytes, Sequence[_core.Tensor]]:
+    payload, collected, large = made
+    count = len(collected)
+    if not count and not large:
+        return payload, ()
+    for raw in large:
+        collected.add_buffer(raw)
+    if count:
+        payload = _HEADED + _HEAD.pack(count) + payload
+    tensors = collected.take(_session.current(), by_reference)
+    if len(payload) <= _MOST_INLINE:
+        return payload, tensors
+    return _OUTSIDE, [_core.copied(_session.current(), payload), *tensors]
 
 
 def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
@@ -305,18 +313,17 @@ def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
     if not tensors:
         return pickle.loads(payload)
     view = memoryview(payload)
+    if view[0] == _OUTSIDE[0]:
+        view, tensors = memoryview(tensors[0]), tensors[1:]
     if view[0] == _ALONE[0]:
         return _reader(view[1])(tensors[0])
     if view[0] != _HEADED[0]:
-        return pickle.loads(payload, buffers=tensors)
-    first_buffer, joined, cut = _HEAD.unpack_from(view, 1)
-    begin = 1 + _HEAD.size
-    end = begin + (joined + cut) * _PART.size
-    parts = list(_PART.iter_unpack(view[begin:end]))
+        return pickle.loads(view, buffers=tensors)
+    (count,) = _HEAD.unpack_from(view, 1)
     state = _local.state
-    outer, state.read = state.read, _sliced(tensors, parts[:joined]) if joined else tensors
+    outer, state.read = state.read, tensors
     try:
-        return pickle.loads(view[end:], buffers=_cut(tensors, parts[joined:]) if cut else tensors[first_buffer:])
+        return pickle.loads(view[1 + _HEAD.size :], buffers=tensors[count:])
     finally:
         state.read = outer
 
@@ -329,20 +336,3 @@ def _reader(number: int) -> Callable[[_core.Tensor], Any]:
             )
         _readers[number] = importlib.import_module("drover.torch").opened
     return _readers[number]
-
-
-def _sliced(tensors: Sequence[_core.Tensor], places: Sequence[Part]) -> list[_core.Tensor]:
-    return [
-        tensors[index] if size == _joining.WHOLE else tensors[index].slice(begin, begin + size)
-        for index, begin, size in places
-    ]
-
-
-def _cut(tensors: Sequence[_core.Tensor], parts: Sequence[Part]) -> list[memoryview]:
-    views: dict[int, memoryview] = {}
-    cut = []
-    for index, begin, size in parts:
-        if index not in views:
-            views[index] = memoryview(tensors[index])
-        cut.append(views[index][begin : begin + size])
-    return cut

@@ -95,7 +95,7 @@ def _start_payload(initializer: Any, initargs: Iterable[Any], is_executors: bool
     starting = _Starting()
     context.set_spawning_popen(starting)
     try:
-        initializer_call, tensors = _objects.dumps((initializer, tuple(initargs)))
+        initializer_call, tensors = _objects.dumps((initializer, tuple(initargs)), by_reference=True)
     finally:
         context.set_spawning_popen(None)
     tracker = (os.getpid(), process.current_process().name, resource_tracker.getfd())

@@ -43,7 +43,7 @@ class Popen:
         context.set_spawning_popen(self)
         try:
             for part in (preparation, process_obj):
-                mailbox.put(*_objects.dumps(part), None)
+                mailbox.put(*_objects.dumps(part, by_reference=True), None)
         finally:
             context.set_spawning_popen(None)
         self._kept.append(mailbox)

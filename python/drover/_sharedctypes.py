@@ -10,8 +10,8 @@ from multiprocessing.reduction import ForkingPickler
 from multiprocessing.sharedctypes import Synchronized, SynchronizedArray, SynchronizedString, typecode_to_type
 from typing import Any
 
-from drover import _core, _joining, _main_module, _objects, _session, _synchronize
-from drover._errors import InvalidArgument, LimitReached
+from drover import _core, _main_module, _objects, _session, _synchronize
+from drover._errors import InvalidArgument
 
 __all__ = ["Array", "RawArray", "RawValue", "Value", "copy", "synchronized"]
 
@@ -19,7 +19,6 @@ _TYPES = typecode_to_type
 _ARENA = 2 << 20
 _SMALL = 256 << 10  # bytes; larger objects get a block of their own
 _ALIGNMENT = 64
-_MOST = 31  # tensors in a message, besides the one for joined buffers
 
 
 def RawValue(typecode_or_type: Any, *args: Any) -> Any:  # noqa: N802 (here and below: multiprocessing's names)
@@ -144,7 +143,7 @@ def _view(kind: type[Any], memory: Any) -> Any:
 
 def _reduce(obj: Any) -> Any:
     """Reduce a ctypes object to a handle of its shared memory; one that lies elsewhere, to its own reduction."""
-    memory = _core.find_shared(obj) if ctypes.sizeof(obj) else None
+    memory = _core.find_shared(_session.current(), obj) if ctypes.sizeof(obj) else None
     if memory is None and hasattr(obj, "_wrapper"):
         return sharedctypes.reduce_ctype(obj)
     kind, lengths = type(obj), []
@@ -153,7 +152,7 @@ def _reduce(obj: Any) -> Any:
         kind = kind._type_
     if memory is not None:
         _check(kind)
-        return _rebuild, (kind, lengths, _objects.carry(memory, _join))
+        return _rebuild, (kind, lengths, _objects.arrays().add_tensor(memory))
     return (_rebuild, (kind, lengths, None)) if 0 in lengths else obj.__reduce_ex__(_objects.PROTOCOL)
 
 
@@ -170,18 +169,6 @@ def _rebuild(kind: Any, lengths: list[int], number: int | None) -> Any:
     for length in reversed(lengths):
         kind = kind * length
     return _new(kind) if number is None else _view(kind, _objects.carried(number))
-
-
-def _join(tensors: list[_core.Tensor]) -> tuple[list[_core.Tensor], list[_joining.Part]]:
-    """Send objects of one arena as one tensor. Nothing is copied: a copy would not be shared."""
-    few, places = _joining.join_shared([memoryview(tensor) for tensor in tensors])
-    if len(few) > _MOST:
-        raise LimitReached(
-            f"cannot send an object with {len(few)} shared values and arrays of more than {_SMALL} bytes: one "
-            f"message carries at most {_MOST}",
-            "use parts of one array, or send them in several messages",
-        )
-    return few, places
 
 
 def _reduce_synchronized(guarded: Any) -> Any:

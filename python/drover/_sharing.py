@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from drover import _arrays, _core
+from drover import _arrays, _core, _session
 
 __all__ = ["Mover", "movers", "share"]
 
@@ -115,7 +115,7 @@ def _move_array(walk: _Walk, array: Any) -> Any:
     if not owner.flags.c_contiguous or owner.dtype.hasobject:
         return _arrays.array(array)
     flat = owner.reshape(-1).view("u1")
-    if _core.find_shared(flat) is not None:
+    if _core.find_shared(_session.current(), flat) is not None:
         return array
     key = "numpy", flat.ctypes.data, flat.nbytes
     if key not in walk.memories:

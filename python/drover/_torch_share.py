@@ -56,8 +56,8 @@ def _is_storage_shared(storage: torch.UntypedStorage) -> bool:
     from drover import torch as ours  # noqa: PLC0415 (imports this module)
 
     if storage.device.type == "cpu":
-        return storage.is_shared() or ours._is_shared(storage)
-    return ours._find(storage, "uint8", (storage.nbytes(),), (1,)) is not None
+        return storage.is_shared() or ours._is_in_slab(storage)
+    return ours._is_in_slab(storage)
 
 
 class _Moves:
@@ -206,7 +206,7 @@ _NO_OVERRIDES = (torch._C._disabled_torch_function_impl, torch.Tensor.__torch_fu
 def _is_in_slab(tensor: torch.Tensor) -> bool:
     from drover import torch as ours  # noqa: PLC0415 (imports this module)
 
-    return ours._is_shared(tensor.untyped_storage())
+    return ours._is_in_slab(tensor.untyped_storage())
 
 
 def _share_tensor(tensor: torch.Tensor, original: Any) -> torch.Tensor:

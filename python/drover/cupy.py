@@ -1,4 +1,4 @@
-"""CuPy arrays in slabs, and how CuPy arrays are sent: by handle; they stay on their device.
+"""CuPy arrays in slabs, and how CuPy arrays are sent: as tensors; they stay on their device.
 
 Importing this module imports CuPy. Sending does not need that import: drover notices when a program has imported
 CuPy.
@@ -91,8 +91,8 @@ def _reduce(array: cupy.ndarray) -> Any:
     with array.device:
         stream = cupy.cuda.get_current_stream().ptr
         capsule = array.view(_bytes_like(array.dtype)).__dlpack__(stream=-1)
-        made, _ = _core.import_array(_session.current(), capsule, stream)
-    return _rebuild, (_objects.carry(made), array.dtype.str)
+        number = _objects.arrays().add_capsule(capsule, stream, is_known=True)
+    return _rebuild, (number, array.dtype.str)
 
 
 def _bytes_like(dtype: Any) -> str:

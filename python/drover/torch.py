@@ -1,7 +1,7 @@
 """Torch tensors in shared memory, and how torch tensors of any kind are sent.
 
 Importing this module imports torch. Sending does not need that import: drover notices when a program has imported
-torch, and then sends its tensors by handle.
+torch, and then sends its tensors without a pickle of their elements.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from typing import Any
 import torch
 from torch.storage import TypedStorage, UntypedStorage
 
-from drover import _core, _objects, _session
+from drover import _core, _descriptors, _objects, _session
 from drover._errors import InvalidArgument, Unsupported
 from drover._torch_share import extend_torch, share
 from drover._torch_spawn import spawn
 
 __all__ = ["empty", "empty_cache", "memory_usage", "share", "spawn", "tensor", "use_slabs", "zeros"]
 
-_ALIGNMENT = 512  # of joined parts in device memory, as in torch's allocator
-_LEGACY_STREAM = 1  # DLPack's number for CUDA's legacy default stream
+_CUDA = 2  # DLPack's number for GPUs
+_LEGACY_STREAM = 1  # and for CUDA's legacy default stream
 _MOST_DIMENSIONS = 8  # of drover's tensors
 # Dtypes that drover supports, and DLPack in every version of torch, with drover's names. Old versions lack bool.
 _FLOATS = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128)
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 _NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in _FLOATS + _INTEGERS}
+_HAS_EXCHANGE_API = _core.has_exchange_api(torch.Tensor)  # since torch 2.10
 _installed: list[Any] = []  # the allocator, once torch uses it
 
 
@@ -182,12 +183,12 @@ def _require_cuda() -> None:
 
 
 def reducers(library: str) -> dict[type, _objects.Reducer]:
-    """Return the reducers. Tensors are sent by their storages, so those that share one still do at the receiver."""
+    """Return the reducers. Tensors that overlap in memory still do at the receiver."""
     del library
-    _objects.alone[torch.Tensor] = _alone
+    _objects.alone[torch.Tensor] = _add_alone
     return {
         torch.Tensor: _reduce,
-        torch.nn.Parameter: _reduce_as_torch,
+        torch.nn.Parameter: _reduce_parameter,
         TypedStorage: _reduce_typed,
         UntypedStorage: _reduce_storage,
     }
@@ -197,50 +198,90 @@ def _reduce_as_torch(tensor: torch.Tensor) -> Any:
     return tensor.__reduce_ex__(_objects.PROTOCOL)
 
 
+def _reduce_parameter(parameter: torch.nn.Parameter) -> Any:
+    if parameter._backward_hooks or parameter.__dict__:
+        return _reduce_as_torch(parameter)
+    return torch.nn.Parameter, (parameter.data, parameter.requires_grad)
+
+
 def _reduce(tensor: torch.Tensor) -> Any:
-    if tensor.requires_grad and not tensor.is_leaf:
+    requires_grad = tensor.requires_grad
+    if requires_grad and not tensor.is_leaf:
         raise InvalidArgument(
             "cannot send a tensor that requires grad and is not a leaf: its autograd history cannot be sent",
             "send tensor.detach()",
         )
     if not _is_simple(tensor):
         return _reduce_as_torch(tensor)
-    storage = tensor.untyped_storage()
-    if tensor.device.type == "cpu" and storage.nbytes() > 2 * tensor.nbytes and not _is_shared(storage):
-        # A small part of a large storage: send only that part.
-        storage = (tensor := tensor.detach().clone().requires_grad_(tensor.requires_grad)).untyped_storage()
+    if tensor.numel() == 0:
+        return _empty, (tuple(tensor.shape), tensor.dtype, str(tensor.device), requires_grad)
+    if tensor.dtype not in _NAMES or tensor.dim() > _MOST_DIMENSIONS:
+        return _reduce_by_storage(tensor)
+    if not tensor.is_cuda:
+        storage = tensor.untyped_storage()
+        is_small = storage.nbytes() < _objects.INLINE and not _is_in_slab(storage)
+        if is_small or storage.is_shared() or _objects.is_by_reference():
+            return _reduce_by_storage(tensor)
+    return _open, (_add(tensor, _objects.arrays()), requires_grad)
+
+
+def _reduce_by_storage(tensor: torch.Tensor) -> Any:
     form = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
-    return _rebuild, (storage, tensor.dtype, form, tensor.requires_grad)
+    return _rebuild, (tensor.untyped_storage(), tensor.dtype, form, tensor.requires_grad)
 
 
-def _alone(tensor: torch.Tensor) -> _core.Tensor | None:
-    """Return the drover tensor that fully describes a GPU tensor (see `_objects.alone`), or None if there is none."""
-    if not tensor.is_cuda or tensor.requires_grad or tensor.dim() > _MOST_DIMENSIONS or not _is_simple(tensor):
-        return None
-    name = _NAMES.get(tensor.dtype)
-    if name is None:
-        return None
-    own = _find(tensor, name, tensor.shape, tensor.stride())
-    # Memory outside of slabs may have to be copied, and a copy leaves out gaps between elements.
-    if own is not None or tensor.numel() == 0 or not tensor.is_contiguous():
-        return own
-    return _import_tensor(tensor)
+def _add_alone(tensor: torch.Tensor, arrays: _core.Arrays) -> bool:
+    """Add a tensor that is the whole message, if a drover tensor describes it completely (see `_objects.alone`)."""
+    if tensor.requires_grad or tensor.dim() > _MOST_DIMENSIONS or not _is_simple(tensor):
+        return False
+    if tensor.numel() == 0 or tensor.dtype not in _NAMES:
+        return False
+    if not tensor.is_cuda and (tensor.nbytes < _objects.INLINE or tensor.is_shared() or _objects.is_by_reference()):
+        return False
+    _add(tensor, arrays)
+    return True
 
 
-def _find(memory: torch.Tensor | UntypedStorage, dtype: str, shape: Any, strides: Any) -> _core.Tensor | None:
-    """Return the drover tensor for memory in a slab, or None. Receivers wait for torch's current stream up to now."""
-    index = memory.device.index
-    return _core.find_on_device(_session.current(), memory.data_ptr(), dtype, shape, strides, index, _stream(index))
+def _add(tensor: torch.Tensor, arrays: _core.Arrays) -> int:
+    """Add a tensor to the arrays of a message. Receivers wait for torch's current stream up to now."""
+    if _HAS_EXCHANGE_API:
+        return arrays.add(tensor)
+    tensor = tensor.detach()
+    if not tensor.is_cuda:
+        return arrays.add_capsule(tensor.__dlpack__(), None, tensor.stride(), is_known=True)
+    with torch.cuda.device(tensor.device):  # older versions export arrays of the current device only
+        capsule = tensor.__dlpack__(stream=-1)
+    return arrays.add_capsule(capsule, _stream(tensor.device.index), tensor.stride(), is_known=True)
 
 
 def _is_simple(tensor: torch.Tensor) -> bool:
     """Return whether storage, dtype and layout describe the tensor completely."""
     return (
         tensor.layout is torch.strided
-        and tensor.device.type in ("cpu", "cuda")
+        and (tensor.is_cuda or tensor.is_cpu)
         and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
         and not (tensor._backward_hooks or tensor.__dict__)
     )
+
+
+def _open(number: int, requires_grad: bool) -> torch.Tensor:
+    made = opened(_objects.carried(number))
+    return made.requires_grad_() if requires_grad else made
+
+
+def opened(received: _core.Tensor) -> torch.Tensor:
+    """Return a received tensor as one of torch, whose current stream waits for the sender's work."""
+    device, index = received.__dlpack_device__()
+    if device == _CUDA and not torch.cuda.is_initialized():
+        torch.cuda.init()
+    if _HAS_EXCHANGE_API:
+        return _core.to_array(received, torch.Tensor)
+    stream = (_stream(index) or _LEGACY_STREAM) if device == _CUDA else None
+    return torch.from_dlpack(received.__dlpack__(stream=stream))
+
+
+def _empty(shape: tuple[int, ...], dtype: torch.dtype, device: str, requires_grad: bool) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 Form = tuple[tuple[int, ...], tuple[int, ...], int]  # size, strides, offset
@@ -261,16 +302,31 @@ def _rebuild_typed(untyped: UntypedStorage, dtype: torch.dtype) -> TypedStorage:
 
 
 def _reduce_storage(storage: UntypedStorage) -> Any:
-    if storage.device.type == "cuda":
-        return _cuda_storage, (_objects.carry(_import(storage), _join), storage.device.index)
-    if storage.device.type != "cpu" or (storage.is_shared() and not _is_shared(storage)):
-        # In torch's own shared memory (share_memory_), which torch can send.
+    kind = storage.device.type
+    if kind not in ("cpu", "cuda"):
         from torch.multiprocessing.reductions import reduce_storage  # noqa: PLC0415 (imported only if needed)
 
         return reduce_storage(storage)
     if storage.nbytes() == 0:
-        return UntypedStorage, (0,)
-    return _cpu_storage, (pickle.PickleBuffer(_bytes_of(storage)),)
+        return _empty_storage, (str(storage.device),)
+    is_in_slab = kind == "cpu" and _is_in_slab(storage)
+    if kind == "cpu" and not is_in_slab and (storage.is_shared() or _objects.is_by_reference()):
+        return _reduce_shared(storage)
+    if kind == "cpu" and not is_in_slab and storage.nbytes() < _objects.INLINE:
+        return _copied_storage, (pickle.PickleBuffer(_bytes_of(storage)),)
+    whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+    return _open_storage, (_add(whole, _objects.arrays()),)
+
+
+def _reduce_shared(storage: UntypedStorage) -> Any:
+    """Reduce a CPU storage in torch's own shared memory, into which it is moved first if it lies elsewhere."""
+    from torch.multiprocessing import get_sharing_strategy  # noqa: PLC0415 (imported only if needed)
+    from torch.multiprocessing.reductions import rebuild_storage_fd, reduce_storage  # noqa: PLC0415
+
+    if get_sharing_strategy() != "file_descriptor":
+        return reduce_storage(storage)
+    fd, size = storage._share_fd_cpu_()  # which stays the storage's
+    return rebuild_storage_fd, (UntypedStorage, _descriptors.ticket_for(fd), size)
 
 
 def _bytes_of(storage: UntypedStorage) -> Any:
@@ -279,8 +335,13 @@ def _bytes_of(storage: UntypedStorage) -> Any:
     return view
 
 
-def _is_shared(storage: UntypedStorage) -> bool:
-    return storage.nbytes() > 0 and _core.find_shared(_bytes_of(storage)) is not None
+def _is_in_slab(storage: UntypedStorage) -> bool:
+    if storage.nbytes() == 0:
+        return False
+    if storage.device.type == "cpu":
+        return _core.find_shared(_session.current(), _bytes_of(storage)) is not None
+    place = storage.data_ptr(), storage.nbytes(), storage.device.index
+    return _core.find_on_device(_session.current(), *place) is not None
 
 
 def _cpu_storage(buffer: Any) -> UntypedStorage:
@@ -289,55 +350,16 @@ def _cpu_storage(buffer: Any) -> UntypedStorage:
     return torch.frombuffer(memoryview(buffer), dtype=torch.uint8).untyped_storage()
 
 
-def _import(storage: UntypedStorage) -> _core.Tensor:
-    """Return a drover tensor for device memory. Receivers wait for torch's current stream up to now."""
-    if storage.nbytes() == 0:
-        return _core.empty(_session.current(), "uint8", [0])
-    own = _find(storage, "uint8", (storage.nbytes(),), (1,))
-    if own is not None:
-        return own
-    return _import_tensor(torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage))
+def _copied_storage(buffer: Any) -> UntypedStorage:
+    return torch.frombuffer(bytearray(buffer), dtype=torch.uint8).untyped_storage()
 
 
-def _import_tensor(tensor: torch.Tensor) -> _core.Tensor:
-    if not tensor.is_cuda:
-        return _core.import_array(_session.current(), tensor.__dlpack__(), None)[0]
-    index = tensor.device.index
-    if index != torch.cuda.current_device():  # torch exports arrays of the current device only
-        with torch.cuda.device(index):
-            return _import_tensor(tensor)
-    capsule = tensor.__dlpack__(stream=-1)
-    return _core.import_array(_session.current(), capsule, _stream(index), tensor.stride())[0]
+def _empty_storage(device: str) -> UntypedStorage:
+    return UntypedStorage(0, device=device)
 
 
-def _join(tensors: list[_core.Tensor]) -> tuple[list[_core.Tensor], list[_objects.Part]]:
-    """Copy tensors of bytes into one tensor per device; return those and the part that each tensor is."""
-    flats = [torch.from_dlpack(tensor) if tensor.nbytes else torch.empty(0, dtype=torch.uint8) for tensor in tensors]
-    devices = list(dict.fromkeys(flat.device for flat in flats))
-    ends = dict.fromkeys(devices, 0)
-    places: list[_objects.Part] = []
-    for flat in flats:
-        places.append((devices.index(flat.device), ends[flat.device], flat.nbytes))
-        ends[flat.device] += -(-flat.nbytes // _ALIGNMENT) * _ALIGNMENT
-    wholes = [torch.empty(max(1, ends[device]), dtype=torch.uint8, device=device) for device in devices]
-    for flat, (index, begin, size) in zip(flats, places, strict=True):
-        wholes[index][begin : begin + size].copy_(flat.reshape(-1))
-    return [_import_tensor(whole) for whole in wholes], places
-
-
-def _cuda_storage(number: int, index: int) -> UntypedStorage:
-    """Open received device memory. torch's current stream waits for the sender's work."""
-    received = _objects.carried(number)
-    if received.nbytes == 0:
-        return UntypedStorage(0, device=f"cuda:{index}")
-    return opened(received).untyped_storage()
-
-
-def opened(received: _core.Tensor) -> torch.Tensor:
-    """Return received device memory as a torch tensor; see `_cuda_storage`."""
-    # The same as torch.from_dlpack(received), in half the time.
-    capsule = received.__dlpack__(stream=_stream(received.__dlpack_device__()[1]) or _LEGACY_STREAM)
-    return torch.from_dlpack(capsule)
+def _open_storage(number: int) -> UntypedStorage:
+    return opened(_objects.carried(number)).untyped_storage()
 
 
 def _stream(device: int) -> int:
