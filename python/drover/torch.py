@@ -219,7 +219,7 @@ def _reduce(tensor: torch.Tensor) -> Any:
         return _reduce_by_storage(tensor)
     if not tensor.is_cuda:
         storage = tensor.untyped_storage()
-        is_small = storage.nbytes() < _objects.INLINE and not _is_in_slab(storage)
+        is_small = _objects.is_inline(storage.nbytes()) and not _is_in_slab(storage)
         if is_small or storage.is_shared() or _objects.is_by_reference():
             return _reduce_by_storage(tensor)
     return _open, (_add(tensor, _objects.arrays()), requires_grad)
@@ -236,7 +236,7 @@ def _add_alone(tensor: torch.Tensor, arrays: _core.Arrays) -> bool:
         return False
     if tensor.numel() == 0 or tensor.dtype not in _NAMES:
         return False
-    if not tensor.is_cuda and (tensor.nbytes < _objects.INLINE or tensor.is_shared() or _objects.is_by_reference()):
+    if not tensor.is_cuda and (_objects.is_inline(tensor.nbytes) or tensor.is_shared() or _objects.is_by_reference()):
         return False
     _add(tensor, arrays)
     return True
@@ -312,7 +312,7 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
     is_in_slab = kind == "cpu" and _is_in_slab(storage)
     if kind == "cpu" and not is_in_slab and (storage.is_shared() or _objects.is_by_reference()):
         return _reduce_shared(storage)
-    if kind == "cpu" and not is_in_slab and storage.nbytes() < _objects.INLINE:
+    if kind == "cpu" and not is_in_slab and _objects.is_inline(storage.nbytes()):
         return _copied_storage, (pickle.PickleBuffer(_bytes_of(storage)),)
     whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
     return _open_storage, (_add(whole, _objects.arrays()),)
