@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import importlib
+import os
 import pickle
 import struct
 import sys
@@ -14,6 +15,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from drover import _core, _main_module, _session
+from drover._errors import InvalidArgument
 
 __all__ = [
     "alone",
@@ -25,7 +27,8 @@ __all__ = [
     "is_inline",
     "loads",
     "reducers",
-    "send_by_reference",
+    "send_mode",
+    "set_send_mode",
     "unsent",
 ]
 
@@ -78,9 +81,8 @@ class _Maker:
             raw = buffer.raw()
         except BufferError:
             return True
-        # Buffers in shared memory are shared, however small they are.
-        if raw.nbytes < _local.state.inline and (raw.nbytes == 0 or _core.find_shared(_session.current(), raw) is None):
-            return True
+        if is_inline(raw.nbytes) and (raw.nbytes == 0 or _core.find_shared(_session.current(), raw) is None):
+            return True  # what lies in shared memory is shared, however small it is
         self._large.append(raw)
         return False
 
@@ -128,7 +130,9 @@ class _Local(threading.local):
 
 
 _local = _Local()
-_defaults = {"by_reference": False}
+_MODES = ("value", "reference")
+_mode_variable = "DROVER_SEND"  # which processes that are started later inherit
+_settings: dict[str, str] = {}  # "mode", once it is known
 
 
 def arrays() -> _core.Arrays:
@@ -151,9 +155,24 @@ def is_inline(size: int) -> bool:
     return size < _local.state.inline
 
 
-def send_by_reference(is_on: bool) -> None:
-    """Set whether messages share arrays of other libraries instead of copying them, in this process."""
-    _defaults["by_reference"] = is_on
+def send_mode() -> str:
+    """Return how messages carry arrays of other libraries: by "value" or by "reference"."""
+    if "mode" not in _settings:
+        mode = os.environ.get(_mode_variable) or _MODES[0]
+        if mode not in _MODES:
+            raise InvalidArgument(
+                f"{_mode_variable} is {mode!r} in process {os.getpid()}, which is not a way to send arrays",
+                "set it to 'value' or 'reference', or unset it",
+            )
+        _settings["mode"] = mode
+    return _settings["mode"]
+
+
+def set_send_mode(mode: str) -> None:
+    """Set how this process, and those that it starts from now on, send arrays of other libraries."""
+    if mode not in _MODES:
+        raise InvalidArgument(f"{mode!r} is not a way to send arrays", "pass 'value' or 'reference'")
+    _settings["mode"] = os.environ[_mode_variable] = mode
 
 
 def if_discarded(call: Callable[[], object]) -> None:
@@ -258,7 +277,7 @@ def dumps(thing: Any, inline: int = INLINE, by_reference: bool = False) -> tuple
         return pickle.dumps(thing, PROTOCOL), ()
     _tables.refresh()
     before = state.by_reference, state.inline
-    state.by_reference, state.inline = by_reference or _defaults["by_reference"], inline
+    state.by_reference, state.inline = by_reference or send_mode() == "reference", inline
     outer, state.undo = state.undo, []
     try:
         if (add := alone.get(type(thing))) is not None and add(thing, collector := _core.Arrays()):

@@ -21,7 +21,7 @@ from drover._errors import InvalidArgument, Unsupported
 from drover._torch_share import extend_torch, share
 from drover._torch_spawn import spawn
 
-__all__ = ["empty", "empty_cache", "memory_usage", "share", "spawn", "tensor", "use_slabs", "zeros"]
+__all__ = ["empty", "empty_cache", "memory_usage", "send", "share", "spawn", "tensor", "use_slabs", "zeros"]
 
 _CUDA = 2  # DLPack's number for GPUs
 _LEGACY_STREAM = 1  # and for CUDA's legacy default stream
@@ -90,6 +90,21 @@ def tensor(data: Any, dtype: torch.dtype | None = None, device: Any = "cpu") -> 
     source = torch.as_tensor(data, dtype=dtype).detach()
     made = _in_slab(source.shape, source.dtype, device, is_zeroed=False)
     return made.copy_(source)
+
+
+def send(mode: str) -> None:
+    """Set how messages of this process carry tensors and arrays outside of shared memory: by value or by reference.
+
+    By "value", the default, a message is a copy of this moment, made on the device where the tensor lies. It survives
+    this process, and neither side sees what the other writes afterwards. By "reference" both sides share the memory,
+    as with torch.multiprocessing: what the sender writes later is seen by the receiver, and tensors on a GPU are lost
+    with the sender. Arguments of processes, initializers and actors always go by reference.
+
+    Processes started afterwards inherit the mode, in the variable DROVER_SEND, which also sets it from outside.
+
+    Raises InvalidArgument for another mode.
+    """
+    _objects.set_send_mode(mode)
 
 
 def use_slabs(cached_bytes: int | None = None) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import drover
 import pytest
-from drover import _core, _objects, sharedctypes
+from drover import _core, sharedctypes
 from programs import run
 
 
