@@ -12,6 +12,11 @@
 #include "drover/base/error.hpp"
 #include "drover/base/mutex.hpp"
 
+#ifdef Py_LIMITED_API
+// In every CPython, although the limited interface does not declare it.
+extern "C" int PyGILState_Check(void);
+#endif
+
 namespace drover::python {
 namespace {
 
