@@ -62,14 +62,14 @@ WireReader::Packed WireReader::next_packed() {
   check(head.leases <= leases_.size() - next_lease_);
   const auto leases = std::span(leases_).subspan(next_lease_, head.leases);
   next_lease_ += head.leases;
-  return {.record = bytes(head.bytes), .leases = leases};
+  return {.bytes = head.bytes, .leases = leases};
 }
 
 std::vector<Tensor> WireReader::tensors(std::size_t count, const Memory& memory) {
   if (count == 0) return {};
   const Packed packed = next_packed();
   try {
-    auto tensors = unpack_all(memory, packed.record, packed.leases);
+    auto tensors = unpack_all(memory, bytes(packed.bytes), packed.leases);
     check(tensors.size() == count);
     return tensors;
   } catch (...) {
@@ -80,7 +80,9 @@ std::vector<Tensor> WireReader::tensors(std::size_t count, const Memory& memory)
 
 void WireReader::skip_tensors(std::size_t count) {
   if (count == 0) return;
-  for (Lease& lease : next_packed().leases) lease.release();
+  const Packed packed = next_packed();
+  for (Lease& lease : packed.leases) lease.release();
+  static_cast<void>(bytes(packed.bytes));
 }
 
 }  // namespace drover::pool

@@ -116,9 +116,9 @@ class WireReader {
   void skip_tensors(std::size_t count);
 
  private:
-  // A record of tensors and its leases.
+  // The leases of a record of tensors, which comes next.
   struct Packed {
-    std::span<const std::byte> record;
+    std::size_t bytes = 0;
     std::span<Lease> leases;
   };
 

@@ -55,8 +55,6 @@ class MappedSlab {
   /// Whether a library of one process allocated it, and other processes open it by a handle, which they must close
   /// before that library can free it.
   [[nodiscard]] bool is_by_handle() const noexcept { return form_ == SlabForm::handle; }
-  /// Throws `Errc::peer_lost` if it was opened by a handle and its process is gone.
-  void check_maker() const;
   /// Whether it contains no block; may change at any time unless only this process allocates in it.
   [[nodiscard]] bool is_empty() const noexcept { return book_->ledger().used_blocks() == 0; }
   /// Registers host memory with a device, once, so that copies run at full speed and do not wait. Returns whether it
@@ -73,8 +71,7 @@ class MappedSlab {
   bool is_for_one_ = false;
   mutable std::atomic<bool> is_new_{false};  // for one large block, and not written yet
   SlabForm form_ = SlabForm::memory;
-  DevicePtr address_;       // of memory that is used at its own address
-  std::int64_t maker_ = 0;  // the process that allocated what was opened by a handle
+  DevicePtr address_;  // of memory that is used at its own address
   Mapping host_;
   std::unique_ptr<DeviceMemory> device_;
   Mutex mutex_;

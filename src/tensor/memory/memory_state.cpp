@@ -258,16 +258,10 @@ Block MemoryState::import_memory(const ForeignMemory& memory, const KeptBytes& k
 
 std::shared_ptr<MappedSlab> MemoryState::slab_of(const Lease& lease) {
   const ObjectHandle& handle = lease.slab();
-  std::shared_ptr<MappedSlab> unclaimed;
   {
     const MutexLock lock(table_.mutex);
-    const auto known = table_.entries.find(handle.generation);
-    if (known != table_.entries.end() && known->second.claims > 0) return known->second.slab;
-    if (known != table_.entries.end()) unclaimed = known->second.slab;
-  }
-  if (unclaimed != nullptr) {
-    unclaimed->check_maker();
-    return unclaimed;
+    if (const auto known = table_.entries.find(handle.generation); known != table_.entries.end())
+      return known->second.slab;
   }
   return MappedSlab::open(ipc::OpenLedger::open(membership_, handle));
 }
@@ -355,11 +349,6 @@ void MemoryState::release_retired(Deadline patience) noexcept {
       claim_ended(slab, bytes);
     }
   }
-  end_imports();
-}
-
-void MemoryState::end_imports() noexcept {
-  if (table_.import_count == 0 || membership_->self() == kNobody) return;
   drop(imports_.take_unused());
 }
 

@@ -48,8 +48,6 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   /// Releases retired blocks whose uses have ended, or end until the deadline, then unused imports. Does nothing in a
   /// forked child.
   void release_retired(Deadline patience) noexcept DROVER_EXCLUDES(table_.mutex);
-  /// Gives unused imports back, without asking a device. Does nothing in a forked child.
-  void end_imports() noexcept DROVER_EXCLUDES(table_.mutex);
   /// What this process does on its devices.
   [[nodiscard]] DeviceWorks& works() noexcept { return works_; }
   [[nodiscard]] const std::shared_ptr<Membership>& membership() const noexcept { return membership_; }

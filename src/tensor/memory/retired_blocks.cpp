@@ -60,6 +60,7 @@ std::vector<RetiredBlock> RetiredBlocks::take_ended(Deadline patience) {
 }
 
 bool RetiredBlocks::release_pollable(const std::function<void(RetiredBlock&)>& release) {
+  std::vector<RetiredBlock> released;  // destroyed without a mutex: that runs deleters of other libraries
   if (!checking_.try_lock()) return true;
   const std::scoped_lock lock(std::adopt_lock, checking_);
   auto blocks = take_all();
@@ -68,7 +69,8 @@ bool RetiredBlocks::release_pollable(const std::function<void(RetiredBlock&)>& r
   auto [ended, pending] = sort_out(
       {std::make_move_iterator(pollable.begin()), std::make_move_iterator(pollable.end())}, Deadline::after({}));
   blocks.erase(pollable.begin(), pollable.end());
-  std::ranges::for_each(ended, release);
+  released = std::move(ended);
+  std::ranges::for_each(released, release);
   const bool has_more = !pending.empty();
   std::ranges::move(pending, std::back_inserter(blocks));
   put_back(std::move(blocks));
