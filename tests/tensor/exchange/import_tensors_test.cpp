@@ -87,7 +87,7 @@ TEST_P(ImportedArrays, of_every_kind_and_number_arrive_with_their_elements) {
     std::vector<ImportRequest> requests;
     std::vector<double> sums;
     for (std::size_t i = 0; i < count; ++i) {
-      const auto begin = static_cast<std::int64_t>(i * 90);
+      const std::uint64_t begin = i * 90;
       const auto tens = TensorLayout::contiguous(DType::int32, {10});
       const auto strided = TensorLayout::strided(DType::int32, {3, 4}, {20, 5});  // first + 20 i + 5 j
       const auto empty = TensorLayout::contiguous(DType::float64, {0, 3});
