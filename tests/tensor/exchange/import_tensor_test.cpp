@@ -264,7 +264,8 @@ TEST_P(Foreign, an_unknown_stream_throws_and_keeps_nothing_alive) {
   ForeignNumbers numbers(place(), "allocated", kForeignCount);
   expect_error(Errc::invalid_argument,
                [&] { static_cast<void>(import_tensor(*here_, numbers.array(), {.stream = 12345})); });
-  EXPECT_TRUE(are_released(numbers));
+  EXPECT_EQ(numbers.kept(), 0);
+  EXPECT_EQ(here_->claimed(place()), 0U);
 }
 
 TEST_P(Foreign, keep_alive_is_held_until_the_last_lease_ends) {
