@@ -209,7 +209,7 @@ struct ImportRequest {
                                      const ImportOptions& options = {});
 
 /// As import_tensor for many arrays, in order. Copies all of one place and stream at once. Small arrays share blocks
-/// of up to 32 MiB; arrays that overlap still do.
+/// of up to 32 MiB; of those, arrays that overlap still do.
 [[nodiscard]] std::vector<Imported> import_tensors(const Memory& memory, std::span<const ImportRequest> requests);
 
 /// As import_tensor for an array that is `own`; nullopt for any other. Needs only an address: no driver is queried,

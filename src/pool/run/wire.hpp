@@ -112,18 +112,9 @@ class WireReader {
   [[nodiscard]] std::span<const std::byte> bytes(std::size_t count);
   /// Reads `count` tensors with their leases. Throws as `unpack_all`, and then releases all their leases.
   [[nodiscard]] std::vector<Tensor> tensors(std::size_t count, const Memory& memory);
-  /// Skips `count` tensors without opening them, and releases their leases.
-  void skip_tensors(std::size_t count);
 
  private:
-  // The leases of a record of tensors, which comes next.
-  struct Packed {
-    std::size_t bytes = 0;
-    std::span<Lease> leases;
-  };
-
   explicit WireReader(std::span<const std::byte> bytes) : rest_(bytes) {}
-  [[nodiscard]] Packed next_packed();
 
   std::span<const std::byte> rest_;
   std::vector<Lease> leases_;

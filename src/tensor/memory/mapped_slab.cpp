@@ -80,7 +80,6 @@ std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& 
 
 std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<ipc::OpenLedger> book) {
   auto opened = std::make_shared<MappedSlab>();
-  opened->is_opened_ = true;
   const ObjectSpec& spec = book->object().spec();
   opened->place_ = place_from(ipc::marks_of(spec));
   opened->form_ = form_from(ipc::marks_of(spec));

@@ -41,8 +41,6 @@ class MappedSlab {
   [[nodiscard]] std::uint64_t bytes() const noexcept { return ipc::slab_bytes(book_->object().spec()); }
   /// Whether this process made its memory and allocates in it.
   [[nodiscard]] bool is_own() const noexcept { return is_own_; }
-  /// Whether this process opened it, and neither made nor imported its memory.
-  [[nodiscard]] bool is_opened() const noexcept { return is_opened_; }
   /// Whether it was made for one large block at a time. Unknown, and so false, for slabs of other processes.
   [[nodiscard]] bool is_for_one() const noexcept { return is_for_one_; }
   /// Copies into host memory. Uses pwrite for the first copy into a new slab: that takes half the time of page
@@ -67,7 +65,6 @@ class MappedSlab {
   Place place_;
   std::shared_ptr<ipc::OpenLedger> book_;  // shared: with the leases
   bool is_own_ = false;
-  bool is_opened_ = false;
   bool is_for_one_ = false;
   mutable std::atomic<bool> is_new_{false};  // for one large block, and not written yet
   SlabForm form_ = SlabForm::memory;

@@ -68,11 +68,11 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] Slabs slabs_for(const Place& place, std::uint64_t bytes) const DROVER_EXCLUDES(table_.mutex);
   [[nodiscard]] std::shared_ptr<MappedSlab> slab_of(const Lease& lease) DROVER_EXCLUDES(table_.mutex);
   [[nodiscard]] Block claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) DROVER_REQUIRES(table_.mutex);
-  [[nodiscard]] bool end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept
-      DROVER_EXCLUDES(table_.mutex);
+  [[nodiscard]] std::vector<SlabEntry> end_claim(const std::shared_ptr<MappedSlab>& slab,
+                                                 std::uint64_t bytes) noexcept DROVER_EXCLUDES(table_.mutex);
   void drop(std::vector<SlabEntry> slabs) noexcept DROVER_EXCLUDES(table_.mutex);
   bool poll_idle() noexcept DROVER_EXCLUDES(table_.mutex);
-  bool poll_retired() noexcept;
+  void release_ended(Deadline patience) noexcept DROVER_EXCLUDES(table_.mutex);
   [[noreturn]] void throw_exhausted(const Error& error, const Place& place) const DROVER_EXCLUDES(table_.mutex);
 
   const std::shared_ptr<Membership> membership_;
