@@ -14,7 +14,7 @@
 
 namespace drover::ipc {
 
-inline constexpr std::size_t kMostLeasesInSlot = 32;                    ///< beside a record; more lie behind its bytes
+inline constexpr std::size_t kMostLeasesInSlot = 32;               ///< beside a record; more lie behind its bytes
 inline constexpr std::size_t kMostLeases = std::size_t{1} << 20U;  ///< in one message
 
 /// Names a lease and its slab in every process of the session.

@@ -1,8 +1,8 @@
 // pool/run/wire.hpp: messages between an application and the workers of its pool.
 //
-// To a worker: a BatchHeader, and for each task a TaskHeader, its arguments and a record of its tensors if it has any,
-// each aligned to 8 bytes. Their leases go with the message, in the same order. From a worker: a ResultHeader and what
-// belongs to its kind. Both sides are the same program, but readers still validate: `Errc::corrupt`.
+// To a worker: a BatchHeader, and for each task a TaskHeader, its arguments and a record of its tensors if it has
+// any, each aligned to 8 bytes. Their leases go with the message, in the same order. From a worker: a ResultHeader
+// and what belongs to its kind. Both sides are the same program, but readers still validate: `Errc::corrupt`.
 #pragma once
 
 #include <cstddef>

@@ -27,9 +27,9 @@ struct ArrayRange {
 /// Whether most of the bytes between the first element and the last belong to no element.
 [[nodiscard]] bool is_sparse(const DlpackArray& array) noexcept;
 
-/// Copies arrays of one place and stream to memory of the session there. Plans first: ranges that overlap are copied together,
-/// small ones share blocks, large ones have blocks of their own, so that a receiver which keeps one array of a message
-/// does not keep the others.
+/// Copies arrays of one place and stream to memory of the session there. Plans first: ranges that overlap are copied
+/// together, small ones share blocks, large ones have blocks of their own, so that a receiver which keeps one array
+/// of a message does not keep the others.
 class ArrayCopies {
  public:
   /// Requires: all arrays at one place, of one stream, none of them empty; `requests` outlive this.

@@ -91,7 +91,9 @@ class CheckedRecord {
     return {record.ready.begin(), record.ready.begin() + static_cast<std::ptrdiff_t>(record.points)};
   }
   [[nodiscard]] std::size_t tensors() const noexcept { return head_.tensors; }
-  [[nodiscard]] ViewRecord view(std::size_t tensor) const { return at<ViewRecord>(record_bytes(head_.blocks, tensor)); }
+  [[nodiscard]] ViewRecord view(std::size_t tensor) const {
+    return at<ViewRecord>(record_bytes(head_.blocks, tensor));
+  }
 
  private:
   template <class Part>

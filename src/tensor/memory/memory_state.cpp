@@ -72,8 +72,7 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
       imports_(membership_, table_),
       works_(membership_, options_.ordering),
       retired_(membership_),
-      idle_poller_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)),
-                   [this] { return poll_idle(); }),
+      idle_poller_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)), [this] { return poll_idle(); }),
       retired_poller_(kRetiredPeriod, [this] {
         release_ended(Deadline::after({}));
         return retired_.has_any();
@@ -290,8 +289,8 @@ void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint
   drop(end_claim(slab, bytes));
 }
 
-// Returns what is to be dropped. Emptied slabs are dropped when a block ends after new slabs were mapped, and not when
-// they are mapped: to unmap takes long, and the caller waits for the new block.
+// Returns what is to be dropped. Emptied slabs are dropped when a block ends after new slabs were mapped, and not
+// when they are mapped: to unmap takes long, and the caller waits for the new block.
 std::vector<SlabEntry> MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
   // Only for large blocks: small ones end often, and must not wait until files are read.
   const bool is_large = slab->is_for_one() || (!slab->is_own() && slab->bytes() > options_.slab_bytes);
@@ -376,7 +375,8 @@ bool MemoryState::poll_idle() noexcept {
   return expired.has_more;
 }
 
-// Drops slabs only when other threads can check blocks again: that takes long, and may run deleters of other libraries.
+// Drops slabs only when other threads can check blocks again: that takes long, and may run deleters of other
+// libraries.
 void MemoryState::release_ended(Deadline patience) noexcept {
   std::vector<SlabEntry> unused;
   retired_.release_ended(patience, [&](RetiredBlock& block) {

@@ -81,9 +81,9 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   SlabTable table_;
   bool has_new_slabs_ DROVER_GUARDED_BY(table_.mutex) = false;
   Imports imports_;
-  DeviceWorks works_;           // after the slabs: all work ends before its memory goes
-  RetiredBlocks retired_;       // after the works: blocks go before their streams
-  BackoffPoller idle_poller_;   // the pollers come last, since they use everything else
+  DeviceWorks works_;          // after the slabs: all work ends before its memory goes
+  RetiredBlocks retired_;      // after the works: blocks go before their streams
+  BackoffPoller idle_poller_;  // the pollers come last, since they use everything else
   BackoffPoller retired_poller_;
 };
 

@@ -59,8 +59,8 @@ DROVER_PEER_BODY(foreign_consumer) {
   peer.reach("released");
 }
 
-// Sends copies of 60 arrays in one message, writes to their memory and frees it, then exits or is killed; or is killed
-// before it has sent them.
+// Sends copies of 60 arrays in one message, writes to their memory and frees it, then exits or is killed; or is
+// killed before it has sent them.
 DROVER_PEER_BODY(array_producer) {
   std::string handle;
   const Session session = accept_session(peer, &handle);
@@ -111,7 +111,8 @@ DROVER_PEER_BODY(array_without_room) {
   }
   const auto lines = log.lines();
   ASSERT_EQ(lines.size(), 1U);
-  for (const char* const part : {"no room at", "16.0 MiB", "sent by reference", "lost if process", "free memory at"}) {
+  for (const char* const part :
+       {"no room at", "16.0 MiB", "sent by reference", "lost if process", "free memory at"}) {
     EXPECT_NE(lines.front().find(part), std::string::npos) << part << " is not in: " << lines.front();
   }
   std::vector<std::int32_t> host(100, 3);

@@ -240,8 +240,7 @@ TEST_P(Foreign, work_is_ordered_after_the_library_stream) {
         Gate gate(place());
         gate.stream().fill(numbers.ptr(), 1, kForeignCount * sizeof(std::int32_t));
         const auto imported =
-            import_tensor(
-            *here_, numbers.array(), {.stream = gate.stream().native(), .by_reference = by_reference});
+            import_tensor(*here_, numbers.array(), {.stream = gate.stream().native(), .by_reference = by_reference});
         EXPECT_FALSE(imported.tensor.is_ready());
         EXPECT_EQ(slabs_here(), 1U);
         EXPECT_EQ(numbers.kept(), 1) << "the library's memory is still in use";
@@ -354,7 +353,8 @@ TEST_P(Foreign, only_imports_of_the_same_memory_share_a_slab) {
     two = Tensor();
     EXPECT_EQ(numbers.kept(), 0);
     EXPECT_EQ(others.kept(), 1);
-    EXPECT_EQ(sum(import_tensor(*here_, numbers.array(), kByReference).tensor), numbers.sum()) << "it can be imported again";
+    EXPECT_EQ(sum(import_tensor(*here_, numbers.array(), kByReference).tensor), numbers.sum())
+        << "it can be imported again";
   }
 }
 

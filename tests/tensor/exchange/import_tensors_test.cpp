@@ -153,8 +153,8 @@ TEST_P(ImportedArrays, of_two_streams_are_copied_after_both) {
   Gate second(place());
   first.stream().fill(one.ptr(), 1, kNumbers * sizeof(std::int32_t));
   second.stream().fill(two.ptr(), 2, kNumbers * sizeof(std::int32_t));
-  const auto got = sent(
-      {{one.array(), {.stream = first.stream().native()}}, {two.array(), {.stream = second.stream().native()}}});
+  const auto got =
+      sent({{one.array(), {.stream = first.stream().native()}}, {two.array(), {.stream = second.stream().native()}}});
   for (const Tensor& tensor : got) EXPECT_FALSE(tensor.is_ready());
   first.open();
   second.open();

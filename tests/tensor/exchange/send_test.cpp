@@ -304,8 +304,8 @@ TEST_P(SendingUnfinished, tensors_of_two_sessions_are_copied_in_order) {
   EXPECT_EQ(sum(join().receive()), 3000.0);
   EXPECT_EQ(sum(copied), 3000.0);
   PackedTensors packed = pack_all({&copied, 1});
-  expect_error(Errc::invalid_argument,
-               [&] { static_cast<void>(unpack_all(here_, packed.record, packed.leases)); }, {"another session"});
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(unpack_all(here_, packed.record, packed.leases)); },
+               {"another session"});
 }
 
 TEST_P(SendingUnfinished, destroying_a_memory_waits_for_work_in_flight) {

@@ -1,5 +1,5 @@
-// Memory of other libraries that is imported by reference, and opened by a handle: how long handles stay open, and how
-// long the memory is held.
+// Memory of other libraries that is imported by reference, and opened by a handle: how long handles stay open, and
+// how long the memory is held.
 #include <algorithm>
 #include <chrono>
 #include <memory>
