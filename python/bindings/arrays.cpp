@@ -14,8 +14,7 @@ constexpr const char* kVersioned = "dltensor_versioned";
 const ExchangeApi& api_of(nb::handle type) {
   const ExchangeApi* const api = ExchangeApi::find(type);
   if (api != nullptr) return *api;
-  throw Error(Errc::unsupported,
-              "this library has no DLPack exchange API: " + nb::cast<std::string>(nb::repr(type)),
+  throw Error(Errc::unsupported, "this library has no DLPack exchange API: " + nb::cast<std::string>(nb::repr(type)),
               "pass its arrays as capsules");
 }
 
@@ -35,7 +34,8 @@ std::optional<Tensor> find_shared(const PySession& session, nb::handle object) {
 }
 
 // The tensor of bytes that memory of a GPU lies in.
-std::optional<Tensor> find_on_device(const PySession& session, std::uint64_t address, std::int64_t bytes, int device) {
+std::optional<Tensor> find_on_device(const PySession& session, std::uint64_t address, std::int64_t bytes,
+                                     int device) {
   if (bytes == 0) return std::nullopt;
   const DlpackArray array{.layout = TensorLayout::contiguous(DType::uint8, std::span(&bytes, 1)),
                           .place = Place::device(BackendKind::cuda, device),
@@ -138,7 +138,8 @@ std::size_t Arrays::add_tensor(const Tensor& tensor) {
 std::size_t Arrays::add_buffer(nb::handle buffer) {
   auto held = std::make_shared<Bytes>(buffer);
   const auto bytes = held->bytes();
-  return add(ImportRequest{.array = in_host_memory(bytes, dropped_with_lock(std::shared_ptr<void>(std::move(held))))});
+  return add(
+      ImportRequest{.array = in_host_memory(bytes, dropped_with_lock(std::shared_ptr<void>(std::move(held))))});
 }
 
 std::optional<std::uintptr_t> Arrays::stream_of(const ExchangeApi& api, const Place& place) {

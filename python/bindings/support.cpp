@@ -77,7 +77,8 @@ std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> content) {
 
 std::shared_ptr<void> dropped_with_lock(nb::object content) {
   PyObject* const object = content.release().ptr();
-  return dropped_with_lock(std::shared_ptr<void>(object, [](void* held) { Py_DECREF(static_cast<PyObject*>(held)); }));
+  return dropped_with_lock(
+      std::shared_ptr<void>(object, [](void* held) { Py_DECREF(static_cast<PyObject*>(held)); }));
 }
 
 Deadline to_deadline(const Timeout& timeout) {

@@ -48,8 +48,6 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   /// Releases retired blocks whose uses have ended, or end until the deadline, then unused imports. Does nothing in a
   /// forked child.
   void release_retired(Deadline patience) noexcept DROVER_EXCLUDES(table_.mutex);
-  /// Gives unused imports back, without asking a device. Does nothing in a forked child.
-  void end_imports() noexcept DROVER_EXCLUDES(table_.mutex);
   /// What this process does on its devices.
   [[nodiscard]] DeviceWorks& works() noexcept { return works_; }
   [[nodiscard]] const std::shared_ptr<Membership>& membership() const noexcept { return membership_; }
@@ -70,11 +68,11 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] Slabs slabs_for(const Place& place, std::uint64_t bytes) const DROVER_EXCLUDES(table_.mutex);
   [[nodiscard]] std::shared_ptr<MappedSlab> slab_of(const Lease& lease) DROVER_EXCLUDES(table_.mutex);
   [[nodiscard]] Block claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) DROVER_REQUIRES(table_.mutex);
-  [[nodiscard]] bool end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept
-      DROVER_EXCLUDES(table_.mutex);
+  [[nodiscard]] std::vector<SlabEntry> end_claim(const std::shared_ptr<MappedSlab>& slab,
+                                                 std::uint64_t bytes) noexcept DROVER_EXCLUDES(table_.mutex);
   void drop(std::vector<SlabEntry> slabs) noexcept DROVER_EXCLUDES(table_.mutex);
   bool poll_idle() noexcept DROVER_EXCLUDES(table_.mutex);
-  bool poll_retired() noexcept;
+  void release_ended(Deadline patience) noexcept DROVER_EXCLUDES(table_.mutex);
   [[noreturn]] void throw_exhausted(const Error& error, const Place& place) const DROVER_EXCLUDES(table_.mutex);
 
   const std::shared_ptr<Membership> membership_;
@@ -83,9 +81,9 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   SlabTable table_;
   bool has_new_slabs_ DROVER_GUARDED_BY(table_.mutex) = false;
   Imports imports_;
-  DeviceWorks works_;           // after the slabs: all work ends before its memory goes
-  RetiredBlocks retired_;       // after the works: blocks go before their streams
-  BackoffPoller idle_poller_;   // the pollers come last, since they use everything else
+  DeviceWorks works_;          // after the slabs: all work ends before its memory goes
+  RetiredBlocks retired_;      // after the works: blocks go before their streams
+  BackoffPoller idle_poller_;  // the pollers come last, since they use everything else
   BackoffPoller retired_poller_;
 };
 

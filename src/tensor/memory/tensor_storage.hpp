@@ -57,8 +57,8 @@ class TensorStorage {
   /// Requires: the same session, or no work in flight on `source`.
   void derive_from(TensorStorage& source) DROVER_EXCLUDES(mutex_);
 
-  /// What another library holds of the storage to use it on a stream: that of an earlier call if it is still held, and
-  /// no work was added since, otherwise the result of `make`.
+  /// What another library holds of the storage to use it on a stream: that of an earlier call if it is still held,
+  /// and no work was added since, otherwise the result of `make`.
   [[nodiscard]] std::shared_ptr<void> exported(std::intptr_t stream,
                                                const std::function<std::shared_ptr<void>()>& make)
       DROVER_EXCLUDES(mutex_);
@@ -88,8 +88,8 @@ class TensorStorage {
   const Memory memory_;
   Block block_;
   mutable Mutex mutex_;
-  Export export_ DROVER_GUARDED_BY(mutex_);           // the latest
-  std::uint64_t changes_ DROVER_GUARDED_BY(mutex_) = 0;  // of the work and origins below
+  Export export_ DROVER_GUARDED_BY(mutex_);                            // the latest
+  std::uint64_t changes_ DROVER_GUARDED_BY(mutex_) = 0;                // of the work and origins below
   std::vector<ipc::TimelinePoint> origins_ DROVER_GUARDED_BY(mutex_);  // of other processes, not known to be reached
   std::vector<WorkTicket> uses_ DROVER_GUARDED_BY(mutex_);             // the latest ticket of each work
 };
