@@ -91,7 +91,7 @@ def layers(_: Settings) -> Result:
 
 
 def names(_: Settings) -> Result:
-    """No C++ type is defined twice under one name."""
+    """No C++ type of the library, its tests and its tools is defined twice under one name."""
     return script("check_names.py")
 
 
