@@ -153,7 +153,7 @@ TEST(Spawn, nothing_else_is_inherited) {
   const Fd high(::fcntl(forgotten.get(), F_DUPFD, 200));
   SpawnOptions options = test::shell_program("ls /proc/self/fd");
   options.inherit = {{forgotten.get(), 6}};
-  // 0 to 2, the one asked for, and the folder that ls itself reads.
+  // 0 to 2, the one asked for, and the directory that ls itself reads.
   EXPECT_EQ(spawned_output(options), "0\n1\n2\n3\n6\n");
 }
 
@@ -244,7 +244,7 @@ TEST(Spawn, strings_with_nul_bytes_or_invalid_names_are_rejected) {
   }
   SpawnOptions options{.executable = "/bin/true"};
   options.placement.folder = cut;
-  refuse(options, "working folder");
+  refuse(options, "working directory");
   options.placement.folder.clear();
   options.streams.output = StandardStream::file(cut);
   refuse(options, "path of a standard stream");
