@@ -64,8 +64,8 @@ class Lock {
  private:
   friend class Condition;
 
-  // For a condition's wait: releases the lock, reacquires it, and acquires it if its holder has died and nobody was
-  // told yet. An RLock has the same with its depth.
+  // For a condition's wait: releases the lock, reacquires it, and acquires it if its holder has died and the death
+  // was not reported yet. An RLock has the same with its depth.
   std::uint32_t release_whole();
   LockResult acquire_whole(std::uint32_t depth);
   LockResult acquire_from_dead(std::uint32_t depth);

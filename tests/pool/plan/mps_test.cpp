@@ -32,7 +32,7 @@ constexpr const char* kDaemon = R"script(#!/bin/sh
 here=$(dirname "$0")
 pipe=$CUDA_MPS_PIPE_DIRECTORY
 if [ "$1" = -f ]; then
-  env | grep ^CUDA_ >"$here/told"
+  env | grep ^CUDA_ >"$here/seen"
   tail -f /dev/null &
   echo $! >"$here/server"
   echo $$ >"$here/daemon"
@@ -119,11 +119,11 @@ TEST(Mps, the_daemon_gets_its_gpus_and_workers_its_address) {
       {"CUDA_MPS_LOG_DIRECTORY", (mps.folder() / "log").string()},
       {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "30"}};
   EXPECT_EQ(mps.environment(), expected);
-  const auto told = standin.text("told");
-  EXPECT_NE(told.find("CUDA_VISIBLE_DEVICES=GPU-1,GPU-2\n"), std::string::npos) << told;
-  EXPECT_NE(told.find("CUDA_MPS_PIPE_DIRECTORY=" + pipe + "\n"), std::string::npos) << told;
-  EXPECT_NE(told.find("CUDA_DEVICE_ORDER=PCI_BUS_ID\n"), std::string::npos) << told;
-  EXPECT_EQ(told.find("PERCENTAGE"), std::string::npos) << "it would bind the daemon's other clients too";
+  const auto seen = standin.text("seen");
+  EXPECT_NE(seen.find("CUDA_VISIBLE_DEVICES=GPU-1,GPU-2\n"), std::string::npos) << seen;
+  EXPECT_NE(seen.find("CUDA_MPS_PIPE_DIRECTORY=" + pipe + "\n"), std::string::npos) << seen;
+  EXPECT_NE(seen.find("CUDA_DEVICE_ORDER=PCI_BUS_ID\n"), std::string::npos) << seen;
+  EXPECT_EQ(seen.find("PERCENTAGE"), std::string::npos) << "it would bind the daemon's other clients too";
 }
 
 TEST(Mps, a_daemon_that_does_not_quit_is_killed_with_its_server) {

@@ -262,7 +262,7 @@ TEST(Future, many_threads_wait_for_one_result) {
 TEST(Future, an_error_lives_until_its_last_reference) {
   for (int round = 0; round < 50; ++round) {
     To<int> to;
-    std::thread other([mine = std::move(to.state)] {  // lets go of it when it ends, before or after the reader
+    std::thread other([mine = std::move(to.state)] {  // drops it when it ends, before or after the reader
       mine->fail(std::make_exception_ptr(Error(Errc::cancelled, std::string(100, 'a'))));
     });
     try {

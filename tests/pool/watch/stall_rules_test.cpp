@@ -191,7 +191,7 @@ TEST(StallRules, a_wait_for_another_process) {
     EXPECT_TRUE(rule_says(cause.text, "no other worker")) << cause.text;
   }
   const auto cause = judged(stall_facts(worker_inside("barrier"), worker_facts(1)));
-  EXPECT_TRUE(rule_says(cause.text, "1 other workers run tasks"));
+  EXPECT_TRUE(rule_says(cause.text, "one other worker is running a task"));
   const auto idle = worker_inside("queue.get", WorkerState::idle);  // no stall
   EXPECT_EQ(id_of(stall::cause_of(stall_facts(idle), idle)), "");
 }

@@ -65,9 +65,9 @@ std::string describe_surroundings() {
 // If asked to, prints its state before main, as a loaded library would see it.
 struct TellBeforeMain {
   TellBeforeMain() {
-    const char* const told = std::getenv(kTellVariable);
-    if (told == nullptr) return;
-    fmt::print("{} {}={}\n", describe_surroundings(), kTellVariable, told);
+    const char* const value = std::getenv(kTellVariable);
+    if (value == nullptr) return;
+    fmt::print("{} {}={}\n", describe_surroundings(), kTellVariable, value);
     static_cast<void>(std::fflush(stdout));
     ::_exit(0);
   }

@@ -221,7 +221,7 @@ TEST_F(NamedSession, listing_shows_the_maker_of_each_kept_entry) {
   EXPECT_EQ(info.keeper_pid, one.keeper_pid());
   EXPECT_GE(info.age.count(), 0);
   EXPECT_EQ(info.idle_limit, 90s);
-  EXPECT_EQ(info.population.present, 1U) << "who lists takes no part";
+  EXPECT_EQ(info.population.present, 1U) << "a process that lists sessions takes no part";
   EXPECT_EQ(info.objects, 1U);
   EXPECT_GT(info.object_bytes, 0U);
   EXPECT_EQ(info.slab_bytes, 8192U);

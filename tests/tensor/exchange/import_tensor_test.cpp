@@ -172,7 +172,7 @@ TEST_P(Foreign, a_found_tensor_is_ordered_after_the_library_stream) {
   EXPECT_EQ(sum(got), double{0x01010101} * kForeignCount);
 }
 
-TEST_P(Foreign, without_may_share_arrays_are_copied_and_released) {
+TEST_P(Foreign, arrays_are_copied_and_released_without_may_share) {
   for (const std::string kind : kKinds) {
     SCOPED_TRACE(kind);
     ForeignNumbers numbers(place(), kind, kForeignCount);

@@ -169,7 +169,7 @@ TEST_P(OpenImports, disjoint_parts_are_held_separately) {
   EXPECT_EQ(sum(held), 1045.0);
 }
 
-TEST_P(OpenImports, an_owner_that_exits_waits_for_peers_that_close_handles) {
+TEST_P(OpenImports, an_exiting_owner_waits_for_peers_that_close_handles) {
   ForeignNumbers numbers(place(), "allocated", kOpenCount);
   static_cast<void>(sent(numbers.array()));
   const CapturedLog log(LogLevel::warn);
@@ -208,7 +208,7 @@ TEST_P(OpenImports, memory_released_while_in_use_is_closed_later_without_calls) 
   })) << "without calls of the receiver";
 }
 
-TEST_P(OpenImports, an_owner_that_exits_waits_for_peers_whose_work_just_ended) {
+TEST_P(OpenImports, an_exiting_owner_waits_for_peers_whose_work_just_ended) {
   ForeignNumbers numbers(place(), "allocated", kOpenCount);
   {
     Gate gate(place());
