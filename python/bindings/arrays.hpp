@@ -12,13 +12,13 @@
 
 namespace drover::python {
 
-/// Collects the arrays of a message while it is pickled. Then imports them all at once, so that they are copied by few
-/// copies into few blocks. Guarded by the GIL.
+/// Collects the arrays of a message while it is pickled. Then imports them all at once, so that they are copied by
+/// few copies into few blocks. Guarded by the GIL.
 class Arrays {
  public:
   /// Each returns the index of the array in the result of `take`. Arrays stay unchanged until then.
   std::size_t add(nb::handle array);
-  /// As `import_array` of the module.
+  /// Same as `import_array` of the module.
   std::size_t add_capsule(nb::handle capsule, std::optional<std::uintptr_t> stream,
                           const std::optional<std::vector<std::int64_t>>& strides, bool is_known);
   std::size_t add_tensor(const Tensor& tensor);

@@ -191,9 +191,9 @@ struct ImportRequest {
 /// (`own`). All other memory is copied, so that the tensor has the elements of this moment and survives this process.
 ///
 /// `by_reference` shares virtual memory that can be exported (`retained`) and plain allocations (`ipc_handle`), and
-/// copies the rest: host memory, pools, managed memory, arrays over several mappings, and elements that are misaligned
-/// in their allocation. If a device has no room for a copy, the array is shared too, with a warning in the log.
-/// Traces the way, e.g. as "tensor.import.copied".
+/// copies the rest: host memory, pools, managed memory, arrays over several mappings, and elements that are
+/// misaligned in their allocation. If a device has no room for a copy, the array is shared too, with a warning in the
+/// log. Traces the way, e.g. as "tensor.import.copied".
 ///
 /// Releases `keep_alive` at once for `own`. For shared memory holds it until no process in the session has a lease on
 /// the allocation: every use of `memory` checks that, so keep a Memory until then. Imports of one allocation share a
@@ -207,12 +207,12 @@ struct ImportRequest {
 [[nodiscard]] Imported import_tensor(const Memory& memory, const DlpackArray& array,
                                      const ImportOptions& options = {});
 
-/// As import_tensor for many arrays, in order. Copies all of one place and stream at once. Small arrays share blocks
-/// of up to 32 MiB; arrays that overlap still do.
+/// Like import_tensor, for many arrays, in order. Copies all of one place and stream at once. Small arrays share
+/// blocks of up to 32 MiB; arrays that overlap still do.
 [[nodiscard]] std::vector<Imported> import_tensors(const Memory& memory, std::span<const ImportRequest> requests);
 
-/// As import_tensor for an array that is `own`; nullopt for any other. Needs only an address: no driver is queried,
-/// and no `keep_alive` is needed.
+/// Like import_tensor, for an array that is `own`; nullopt for any other. Needs only an address: no driver is
+/// queried, and no `keep_alive` is needed.
 [[nodiscard]] std::optional<Tensor> find_tensor(const Memory& memory, const DlpackArray& array,
                                                 const std::optional<std::uintptr_t>& stream);
 

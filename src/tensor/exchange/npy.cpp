@@ -270,7 +270,7 @@ Frame frame_of(std::span<const std::byte> beginning, std::uint64_t file_bytes) {
   return {.begin = begin, .length = static_cast<std::size_t>(length)};
 }
 
-// As `parse_npy`, from the beginning of a file of `file_bytes`: all of it, or `kMostHeaderBytes`.
+// Like `parse_npy`, but from the beginning of a file of `file_bytes`: all of it, or `kMostHeaderBytes`.
 NpyHeader parse_npy_beginning(std::span<const std::byte> beginning, std::uint64_t file_bytes) {
   const Frame frame = frame_of(beginning, file_bytes);
   const auto text = beginning.subspan(frame.begin, frame.length);
