@@ -42,7 +42,7 @@ class Lock {
 
   /// Waits until the calling thread holds the lock. Throws `Errc::peer_lost` when the session is over,
   /// `Errc::corrupt` if something has overwritten the lock, and `Errc::invalid_argument` if this thread already holds
-  /// it and would wait for ever; with a deadline it waits, since another thread may call `force_release`.
+  /// it and would wait forever; with a deadline it waits, since another thread may call `force_release`.
   LockResult acquire(Deadline deadline = Deadline::never());
   /// Acquires the lock if it is free.
   LockResult try_acquire();

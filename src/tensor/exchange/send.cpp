@@ -204,7 +204,7 @@ std::vector<Tensor> unpack_all(const Memory& memory, std::span<const std::byte> 
   std::vector<ViewRecord> views(head.tensors);
   for (ViewRecord& view : views) {
     view = parts.next<ViewRecord>();
-    if (view.block >= leases.size()) throw_corrupt_record("names a block that it has not");
+    if (view.block >= leases.size()) throw_corrupt_record("names a block that it does not have");
     if (!view.layout.is_valid()) throw_corrupt_record("has an invalid layout");
     if (view.layout.extent_bytes().end > sizes[view.block]) throw_corrupt_record("reaches outside its memory");
   }

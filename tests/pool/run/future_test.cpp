@@ -231,7 +231,7 @@ TEST(Future, a_thread_that_completes_futures_must_not_wait) {
   {
     const CallbackThread here;
     EXPECT_TRUE(detail::is_callback_thread());
-    expect_error(Errc::invalid_argument, [&] { static_cast<void>(to.future.wait()); }, {"wait for ever", "then"});
+    expect_error(Errc::invalid_argument, [&] { static_cast<void>(to.future.wait()); }, {"wait forever", "then"});
     expect_error(Errc::invalid_argument, [&] { static_cast<void>(to.future.get()); });
     expect_error(Errc::invalid_argument, [&] { static_cast<void>(done.next()); });
     to.set(1);

@@ -270,7 +270,7 @@ TEST(ChildWatch, forked_child_has_no_instance) {
   group.expect_success();
 }
 
-// An undetected process writes to the pipe of a dead child for ever. What is read is bounded by everything that
+// An undetected process writes to the pipe of a dead child forever. What is read is bounded by everything that
 // buffers lines while standard error is not read: two pipes, one piece and the writer.
 TEST(ChildWatch, output_of_an_undetected_writer_is_not_read_for_ever) {
   constexpr int kLines = 512;         // of 8 bytes: what a pipe takes in one piece

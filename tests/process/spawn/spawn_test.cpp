@@ -147,7 +147,7 @@ TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
   EXPECT_EQ(read_to_end(second.reader), "second\n");
 }
 
-// A leaked descriptor would keep a channel open for ever and hide its end.
+// A leaked descriptor would keep a channel open forever and hide its end.
 TEST(Spawn, nothing_else_is_inherited) {
   const Fd forgotten(::open("/dev/null", O_RDONLY));  // NOLINT(android-cloexec-open): as careless code does
   const Fd high(::fcntl(forgotten.get(), F_DUPFD, 200));
