@@ -45,7 +45,7 @@ def _drover(is_warm: bool, has_template: bool = True) -> Starter:
         del modules  # drover knows which modules the program has imported
         drover.use_template(has_template)
         if is_warm and not drover.warm_up():
-            raise RuntimeError("there is no template, which was to be measured")
+            raise RuntimeError("no template was started, so there is nothing to measure")
 
     name = "drover" if is_warm else "drover, first pool" if has_template else "drover, without a template"
     return Starter(name, drover.Executor, _shut_down, prepare)

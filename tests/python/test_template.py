@@ -55,7 +55,7 @@ def compare(body: str) -> dict[str, object]:
     seen = []
     for way in ("", "0"):
         line = run(f"{LOOK}\nos.environ['DROVER_TEMPLATE'] = {way!r}\n{body}\nprint(json.dumps(seen))")[-1]
-        seen.append(json.loads(re.sub(r"/\w+/drover_test_\w+", "folder of the program", line)))
+        seen.append(json.loads(re.sub(r"/\w+/drover_test_\w+", "directory of the program", line)))
     assert seen[0] == seen[1]
     return seen[0]
 

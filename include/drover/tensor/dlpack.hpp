@@ -212,12 +212,12 @@ struct ImportRequest {
 [[nodiscard]] Imported import_tensor(const Memory& memory, const DlpackArray& array,
                                      const ImportOptions& options = {});
 
-/// As import_tensor for many arrays, in order. Copies all of one place and stream at once. Small arrays share blocks
+/// Like import_tensor, for many arrays, in order. Copies all of one place and stream at once. Small arrays share blocks
 /// of up to 32 MiB; of those, arrays that overlap still do.
 [[nodiscard]] std::vector<Imported> import_tensors(const Memory& memory, std::span<const ImportRequest> requests);
 
-/// As import_tensor for an array that is `own`; nullopt for any other. Needs only an address: no driver is queried,
-/// and no `keep_alive` is needed.
+/// Like import_tensor, for an array that is `own`; nullopt for any other. Needs only an address: no driver is
+/// queried, and no `keep_alive` is needed.
 [[nodiscard]] std::optional<Tensor> find_tensor(const Memory& memory, const DlpackArray& array,
                                                 const std::optional<std::uintptr_t>& stream);
 

@@ -81,7 +81,7 @@ std::string subject_of(const SpawnPlan& plan) {
   switch (plan.failed_step) {
     case SpawnStep::niceness: return fmt::format(", niceness {}", plan.niceness);
     case SpawnStep::cpus: return fmt::format(", CPUs {}", fmt::join(numbers_in(plan.cpus), ","));
-    case SpawnStep::folder: return fmt::format(", working folder '{}'", plan.folder);
+    case SpawnStep::folder: return fmt::format(", working directory '{}'", plan.folder);
     case SpawnStep::descriptors: return fmt::format(", its descriptor {}", plan.moves[plan.failed_item].second);
     case SpawnStep::limits: {
       const auto& [resource, limit] = plan.limits[plan.failed_item];

@@ -56,7 +56,7 @@ std::pair<ChildProcess, Fd> start_template(ChildWatch& watch, const TemplateComm
 Fd working_folder() {
   const auto open = [](const char* path) { return ::open(path, O_PATH | O_DIRECTORY | O_CLOEXEC); };
   Fd folder(sys::call("open", open, "."));
-  if (!folder.is_open()) throw_errno("open", "the working folder");
+  if (!folder.is_open()) throw_errno("open", "the working directory");
   return folder;
 }
 

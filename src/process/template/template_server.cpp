@@ -26,7 +26,7 @@ namespace drover::process {
 namespace {
 
 constexpr int kNothingStarted = 127;
-constexpr std::size_t kFixedDescriptors = 3;  // the order, the socket of the child, its folder
+constexpr std::size_t kFixedDescriptors = 3;  // the order, the socket of the child, its directory
 
 const StartArea& start_area() {
   static const StartArea area;

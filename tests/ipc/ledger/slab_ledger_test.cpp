@@ -141,7 +141,7 @@ TEST_F(SlabLedgerTest, usage_shows_the_share_of_each_holder) {
   EXPECT_EQ(usage.holders.at(kInTransit).bytes, 8U * kChunk);
 }
 
-TEST_F(SlabLedgerTest, a_lease_being_sent_is_its_sender_s_until_it_is_adopted) {
+TEST_F(SlabLedgerTest, a_lease_that_is_being_sent_belongs_to_its_sender_until_it_is_adopted) {
   const LeaseRef lease = allocate(1);
   ASSERT_TRUE(ledger_.hand_over(lease, kOne, sending_by(kOne)));
   EXPECT_TRUE(ledger_.is_of(lease, kOne));

@@ -147,13 +147,13 @@ TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
   EXPECT_EQ(read_to_end(second.reader), "second\n");
 }
 
-// A leaked descriptor would keep a channel open for ever and hide its end.
+// A leaked descriptor would keep a channel open forever and hide its end.
 TEST(Spawn, nothing_else_is_inherited) {
   const Fd forgotten(::open("/dev/null", O_RDONLY));  // NOLINT(android-cloexec-open): as careless code does
   const Fd high(::fcntl(forgotten.get(), F_DUPFD, 200));
   SpawnOptions options = test::shell_program("ls /proc/self/fd");
   options.inherit = {{forgotten.get(), 6}};
-  // 0 to 2, the one asked for, and the folder that ls itself reads.
+  // 0 to 2, the one asked for, and the directory that ls itself reads.
   EXPECT_EQ(spawned_output(options), "0\n1\n2\n3\n6\n");
 }
 
@@ -244,7 +244,7 @@ TEST(Spawn, strings_with_nul_bytes_or_invalid_names_are_rejected) {
   }
   SpawnOptions options{.executable = "/bin/true"};
   options.placement.folder = cut;
-  refuse(options, "working folder");
+  refuse(options, "working directory");
   options.placement.folder.clear();
   options.streams.output = StandardStream::file(cut);
   refuse(options, "path of a standard stream");

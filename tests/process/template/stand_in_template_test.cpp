@@ -54,7 +54,7 @@ class StandIn {
  private:
   struct Child {
     Fd socket;
-    bool is_told = false;
+    bool is_reported = false;
   };
 
   // Looks often instead of being woken; it is a stand-in.
@@ -99,13 +99,13 @@ class StandIn {
     siginfo_t info{};
     const bool has_ended =
         ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT | WNOHANG) == 0 && info.si_pid == pid;
-    if (has_ended && !child.is_told) {
-      child.is_told = true;
+    if (has_ended && !child.is_reported) {
+      child.is_reported = true;
       const process::remote_status::EndedMessage message{.code = info.si_code, .status = info.si_status};
       [[maybe_unused]] const auto sent = ::send(child.socket.get(), &message, sizeof message, MSG_NOSIGNAL);
     }
-    std::array<char, 1> told{};
-    if (::recv(child.socket.get(), told.data(), told.size(), MSG_DONTWAIT) < 0) return false;
+    std::array<char, 1> byte{};
+    if (::recv(child.socket.get(), byte.data(), byte.size(), MSG_DONTWAIT) < 0) return false;
     ::waitpid(pid, nullptr, 0);
     return true;
   }
