@@ -15,6 +15,7 @@
 #include "drover/base/log.hpp"
 #include "tensor/memory/deferred_releases.hpp"
 #include "tensor/memory/host_shortage.hpp"
+#include "tensor/memory/release_pause.hpp"
 
 namespace drover::tensor {
 namespace {
@@ -87,6 +88,7 @@ MemoryState::~MemoryState() {
   if (membership_->self() == kNobody) {
     // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the child ends here
     static_cast<void>(new std::map<std::uint64_t, SlabEntry>(std::move(table_.entries)));
+    static_cast<void>(parts_.release());  // NOLINT(bugprone-unused-return-value): leaked on purpose
     return;
   }
   release_retired(Deadline::never());
@@ -346,7 +348,7 @@ void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::share
 }
 
 void MemoryState::release_retired(Deadline patience) noexcept {
-  if (membership_->self() == kNobody) return;
+  if (membership_->self() == kNobody || ReleasePause::exists()) return;
   DeferredReleases::instance().retry();
   if (retired_.has_any()) {
     for (auto& [keep_alive, lease, slab, uses] : retired_.take_ended(patience)) {
@@ -359,7 +361,8 @@ void MemoryState::release_retired(Deadline patience) noexcept {
 }
 
 void MemoryState::end_imports() noexcept {
-  if (table_.import_count == 0 || membership_->self() == kNobody) return;
+  if ((table_.import_count == 0 && !parts_->has_any()) || membership_->self() == kNobody) return;
+  parts_->take_unused().clear();
   drop(imports_.take_unused());
 }
 
@@ -370,7 +373,7 @@ bool MemoryState::trim() {
   {
     const MutexLock lock(table_.mutex);
     unused = table_.take_if([](const SlabEntry& entry) {
-      if (entry.imported) return entry.is_import_unused();
+      if (entry.imported) return !ReleasePause::exists() && entry.is_import_unused();
       return entry.claims == 0 && (!entry.slab->is_own() || entry.slab->is_empty());
     });
   }
