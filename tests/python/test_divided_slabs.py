@@ -5,6 +5,7 @@ Stand-ins for torch's allocator, the CUDA runtime and the driver take the place 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -25,65 +26,14 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_GPU_COUNT", "2")
     monkeypatch.setenv("DROVER_LOG", "error")  # hides the warning that it cannot register host memory
     monkeypatch.setenv("ALLOCATOR", str(FOLDER / "now/libc10_cuda.so"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
 
 
 LIBRARY = """
     import ctypes, gc, os, signal, threading, time
     import drover
-    from drover import _core, _device_arrays, _session
-
-    path = os.environ["ALLOCATOR"]
-    cache = ctypes.CDLL(path)
-    runtime = ctypes.CDLL(os.path.join(os.path.dirname(os.path.dirname(path)), "libcudart.so.1"))
-    cache.cache_allocate.restype = cache.cache_reserved.restype = ctypes.c_uint64
-    cache.cache_allocate.argtypes = cache.cache_free.argtypes = (ctypes.c_uint64, ctypes.c_int)
-
-    def use_slabs():
-        _core.use_slabs(_session.current(), "cuda", None, is_divided=True)
-        _core.route_cuda_malloc("/libc10_cuda.so")
-
-    class Array:
-        def __init__(self, size, value, device=0):
-            self.size, self.device = size, device
-            self.address = cache.cache_allocate(size, device)
-            assert self.address, "out of memory"
-            self.fill(value)
-
-        def fill(self, value):
-            ctypes.memset(self.address, value, self.size)
-
-        def tensor(self, by_reference=False):
-            interface = {"shape": (self.size,), "typestr": "|u1", "data": (self.address, False)}
-            capsule = _device_arrays.capsule_of(interface, self, (2, self.device))
-            return _core.import_array(_session.current(), capsule, None, by_reference=by_reference)
-
-        def __del__(self, free=cache.cache_free):
-            free(self.address, self.device)
-
-    def values(tensor):
-        return set(bytes(tensor.to("cpu")))
-
-    def collect():
-        _core.empty(_session.current(), "uint8", [1], "cpu", False)  # uses the session's memory
-
-    def reused(address, tries=200):
-        # Whether an address is given out again, now or soon.
-        for _ in range(tries):
-            collect()
-            others = [Array(4000, 9) for _ in range(20)]
-            if address in [other.address for other in others]:
-                return True
-            del others
-            time.sleep(0.01)
-        return False
-
-    def look(inbox, outbox):
-        for tensor in iter(inbox.get, None):
-            outbox.put(sorted(values(tensor)))
-            while inbox.get() == "look":
-                outbox.put(sorted(values(tensor)))
-            del tensor
-            outbox.put("released")
+    from divided import Array, cache, collect, look, reused, runtime, use_slabs, values
+    from drover import _core
 """
 
 RECEIVER = """
@@ -113,7 +63,7 @@ def test_segments_come_from_slabs(monkeypatch: pytest.MonkeyPatch, binding: str)
     use_slabs()
     use_slabs()
     arrays = [Array(1000, value) for value in range(10)] + [Array(5 << 20, 10)]
-    print(before, runtime.fake_cudart_allocations(), early.tensor()[1], {array.tensor()[1] for array in arrays})
+    print(before, runtime.fake_cudart_allocations(), early.is_in_slab(), {array.tensor()[1] for array in arrays})
     print(_core.slabs_usage()["blocks"], _core.slabs_usage()["bytes"] == cache.cache_reserved() - (3 << 20))
     print([ctypes.string_at(array.address, 1)[0] for array in arrays] == list(range(11)))
     del arrays, early
@@ -123,7 +73,7 @@ def test_segments_come_from_slabs(monkeypatch: pytest.MonkeyPatch, binding: str)
     print(runtime.fake_cudart_synchronizations())
     """
     )
-    assert text == ["1 1 copied {'own'}", "2 True", "True", "0 0 0", "2"]
+    assert text == ["1 1 False {'own'}", "2 True", "True", "0 0 0", "2"]
 
 
 def test_arrays_that_others_hold_are_not_reused() -> None:
@@ -256,7 +206,7 @@ def test_two_threads_and_two_devices() -> None:
             array = Array(1000 + 100 * (value % 7), value, device)
             tensor, way = array.tensor()
             assert way == "own", way
-            places.add(str(tensor.device))
+            places.add(tensor.__dlpack_device__())
             inbox.put((value, tensor))
 
     threads = [threading.Thread(target=send, args=(device,)) for device in (0, 1)]
@@ -281,16 +231,38 @@ def test_two_threads_and_two_devices() -> None:
 
 
 def test_memory_that_runs_out_is_reported_as_cuda_does() -> None:
-    """The library gets CUDA's error, and can go on after it has freed something."""
+    """The library gets CUDA's error, and memory again once it has freed some; 16 GiB are on each GPU."""
+    text = run(
+        LIBRARY
+        + """
+    gib = 1 << 30
+    use_slabs()
+    first = Array(1000, 1)
+    kept = cache.cache_allocate(9 * gib, 0)
+    print(kept != 0, cache.cache_allocate(9 * gib, 0), cache.cache_allocate(9 * gib, 1) != 0, first.tensor()[1])
+    cache.cache_free(kept, 0)
+    print(cache.cache_allocate(10 * gib, 0) != 0, cache.cache_reserved() // gib, runtime.fake_cudart_allocations())
+    """
+    )
+    assert text == ["True 0 True own", "True 19 0"]
+
+
+def test_memory_comes_from_cuda_where_slabs_cannot_give_it() -> None:
+    """A program goes on without its session; its arrays are then sent by a copy."""
     text = run(
         LIBRARY
         + """
     use_slabs()
     first = Array(1000, 1)
-    print(cache.cache_allocate(1 << 60, 0), cache.cache_allocate(1000, 0) != 0, first.tensor()[1])
+    pid = os.fork()
+    if pid == 0:  # devices do not work here, and slabs do not either
+        second = Array(3 << 20, 2)
+        print(second.is_in_slab(), runtime.fake_cudart_allocations(), flush=True)
+        os._exit(0)
+    print(os.waitpid(pid, 0)[1], first.is_in_slab())
     """
     )
-    assert text == ["0 True own"]
+    assert text == ["False 1", "0 True"]
 
 
 def test_a_library_without_such_calls_is_refused() -> None:
