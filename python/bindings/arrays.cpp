@@ -102,12 +102,12 @@ std::size_t Arrays::add(ImportRequest request) {
   return requests_.size() - 1;
 }
 
-std::size_t Arrays::add(nb::handle array) {
+std::size_t Arrays::add(nb::handle array, nb::handle keep_alive) {
   const ExchangeApi& api = api_of(array.type());
   dlpack::DLTensor described{};
   if (api.describe(array.ptr(), &described) != 0) throw nb::python_error();
   ImportRequest request{.array = describe_dlpack(described), .options = {.is_known = true}};
-  request.array.keep_alive = dropped_with_lock(nb::borrow(array));
+  request.array.keep_alive = dropped_with_lock(nb::borrow(keep_alive));
   request.options.stream = stream_of(api, request.array.place);
   return add(std::move(request));
 }
@@ -171,8 +171,13 @@ void bind_arrays(nb::module_& module) {
       .def(nb::init<>())
       .def("__len__", &Arrays::size)
       .def(
-          "add", [](Arrays& self, nb::handle array) { return self.add(array); }, nb::arg("array"),
-          "Add an array whose type has a DLPack exchange API; return its index.")
+          "add",
+          [](Arrays& self, nb::handle array, nb::handle keep_alive) {
+            return self.add(array, keep_alive.is_none() ? array : keep_alive);
+          },
+          nb::arg("array"), nb::arg("keep_alive").none() = nb::none(),
+          "Add an array whose type has a DLPack exchange API; return its index. `keep_alive`, or else the array, keeps "
+          "its memory allocated.")
       .def("add_capsule", &Arrays::add_capsule, nb::arg("capsule"), nb::arg("stream").none(),
            nb::arg("strides").none() = nb::none(), nb::arg("is_known") = false,
            "Add an array of a DLPack capsule; return its index.")

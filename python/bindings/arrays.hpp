@@ -17,7 +17,7 @@ namespace drover::python {
 class Arrays {
  public:
   /// Each returns the index of the array in the result of `take`. Arrays stay unchanged until then.
-  std::size_t add(nb::handle array);
+  std::size_t add(nb::handle array, nb::handle keep_alive);
   /// As `import_array` of the module.
   std::size_t add_capsule(nb::handle capsule, std::optional<std::uintptr_t> stream,
                           const std::optional<std::vector<std::int64_t>>& strides, bool is_known);

@@ -58,8 +58,8 @@ def values(tensor: Any) -> set[int]:
 
 
 def collect() -> None:
-    """Use the session's memory, so that it releases what others do not use any more."""
-    _core.empty(_session.current(), "uint8", [1], "cpu", False)
+    """Release what others do not use any more."""
+    _core.collect_memory(_session.current())
 
 
 def reused(address: int, tries: int = 500) -> bool:
