@@ -122,6 +122,41 @@ TEST_P(SlabAllocatorCrash, memory_is_reused_after_its_consumer_is_killed_but_not
   EXPECT_EQ(allocator.allocate(place().index, kBytes, stream->native()), held);
 }
 
+// An array of a library that divides its memory, which frees the array as soon as nobody uses it.
+TEST_P(SlabAllocatorCrash, an_array_is_released_after_its_consumer_is_killed_but_not_before) {
+  const auto stream = backend_of(place().backend).open(place().index).create_stream();
+  SlabAllocator allocator(memory_, {.backend = place().backend, .cached_bytes = {}, .is_divided = true});
+  const DevicePtr segment = allocator.allocate(place().index, 2 * kBytes, stream->native());
+  int kept = 2;
+  const auto send = [&](DevicePtr ptr, Queue& queue) {
+    std::vector<std::int32_t> numbers(kCount);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    backend_of(place().backend).open(place().index).upload(ptr, numbers.data(), kBytes);
+    const DlpackArray array{.layout = TensorLayout::contiguous(DType::int32, {kCount}),
+                            .place = place(),
+                            .base = ptr,
+                            .keep_alive = std::shared_ptr<void>(nullptr, [&kept](void*) { --kept; })};
+    ASSERT_EQ(put(queue, import_tensor(memory_, array).tensor), PutResult::put);
+  };
+  Queue other(session_);
+  send(segment, queue_);
+  send(segment + kBytes, other);
+  auto victim = peer("slab_consumer");
+  start(victim, "got");
+  memory_.collect();
+  EXPECT_EQ(kept, 2);
+  kill(victim);
+  EXPECT_TRUE(eventually([&] {
+    memory_.collect();
+    return kept == 1;
+  })) << "only a message has the other one";
+  EXPECT_EQ(sum(receive_tensor(memory_, other)), kSum);
+  EXPECT_TRUE(eventually([&] {
+    memory_.collect();
+    return kept == 0;
+  }));
+}
+
 DROVER_INSTANTIATE_ON_DEVICES(SlabAllocatorCrash);
 
 }  // namespace drover::test
