@@ -335,12 +335,14 @@ void MemoryState::drop(std::vector<SlabEntry> slabs) noexcept {
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): its parts are
-void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keep_alive) noexcept {
+void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, bool is_part,
+                         std::shared_ptr<void> keep_alive) noexcept {
   if (membership_->self() == kNobody || std::ranges::all_of(uses, has_ended)) return block.release();
   RetiredBlock retired{.keep_alive = std::move(keep_alive),
                        .lease = std::move(block.lease_),
                        .slab = std::move(block.slab_),
-                       .uses = std::move(uses)};
+                       .uses = std::move(uses),
+                       .is_part = is_part};
   block.state_.reset();
   const bool is_awaited = retired.is_pollable();
   retired_.add(std::move(retired));
@@ -351,7 +353,7 @@ void MemoryState::release_retired(Deadline patience) noexcept {
   if (membership_->self() == kNobody || ReleasePause::exists()) return;
   DeferredReleases::instance().retry();
   if (retired_.has_any()) {
-    for (auto& [keep_alive, lease, slab, uses] : retired_.take_ended(patience)) {
+    for (auto& [keep_alive, lease, slab, uses, is_part] : retired_.take_ended(patience)) {
       const std::uint64_t bytes = lease.bytes();
       lease.release();
       claim_ended(slab, bytes);

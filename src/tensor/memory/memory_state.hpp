@@ -48,9 +48,10 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   void claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept
       DROVER_EXCLUDES(table_.mutex);
 
-  /// Releases a block, and then `keep_alive`, when all uses have ended: now, or in a later call.
-  void retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keep_alive = nullptr) noexcept
-      DROVER_EXCLUDES(table_.mutex);
+  /// Releases a block, and then `keep_alive`, when all uses have ended: now, or in a later call. `is_part` if its lease
+  /// is one of `hold_part`.
+  void retire(Block&& block, std::vector<WorkTicket> uses, bool is_part,
+              std::shared_ptr<void> keep_alive = nullptr) noexcept DROVER_EXCLUDES(table_.mutex);
   /// Releases retired blocks whose uses have ended, or end until the deadline, then unused imports. Does nothing in a
   /// forked child, nor during a ReleasePause.
   void release_retired(Deadline patience) noexcept DROVER_EXCLUDES(table_.mutex);

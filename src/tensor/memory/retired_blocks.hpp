@@ -22,9 +22,10 @@ struct RetiredBlock {
   Lease lease;
   std::shared_ptr<MappedSlab> slab;
   std::vector<WorkTicket> uses;
+  bool is_part = false;  ///< of a block that another library divides
 
   /// Whether a poller must release it: another process or another library may wait for the memory.
-  [[nodiscard]] bool is_pollable() const noexcept { return keep_alive != nullptr || slab->is_opened(); }
+  [[nodiscard]] bool is_pollable() const noexcept { return is_part || keep_alive != nullptr || slab->is_opened(); }
 };
 
 /// The retired blocks of one Memory. Safe for all threads.
