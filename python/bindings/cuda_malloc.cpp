@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <utility>
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
+#include "drover/device/stream.hpp"
 #include "import_table.hpp"
 #include "slabs.hpp"
 
@@ -50,12 +52,19 @@ void warn_once(const char* problem) noexcept {
                   problem));
 }
 
+// Waits for the current device. While a graph is captured, by a call that leaves captures alone as far as cudaFree does.
+int wait_for_device() noexcept {
+  void* any = nullptr;
+  if (CaptureNotice::exists() && the_runtime.malloc(&any, 1) == kSuccess) return the_runtime.free(any);
+  return the_runtime.synchronize();
+}
+
 // Work on all streams of the device has ended afterwards, as after cudaFree.
 int synchronize(int device) noexcept {
   int current = 0;
   if (const int error = the_runtime.get_device(&current); error != kSuccess) return error;
   if (const int error = the_runtime.set_device(device); error != kSuccess) return error;
-  const int result = the_runtime.synchronize();
+  const int result = wait_for_device();
   const int restored = the_runtime.set_device(current);
   return result != kSuccess ? result : restored;
 }
