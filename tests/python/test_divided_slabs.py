@@ -278,3 +278,50 @@ def test_a_library_without_such_calls_is_refused() -> None:
                 print("import table" in str(error), "PyPI" in str(error))
         """)
     assert text == ["True True", "True True"]
+
+
+FAKE_TORCH = """
+    import os
+    import torch
+    from drover import _torch_slabs
+
+    changed = []
+    torch.cuda.get_allocator_backend = lambda: os.environ["BACKEND"]
+    torch._C._accelerator_getAllocatorSettings = lambda: os.environ["SETTINGS"]
+    torch._C._accelerator_setAllocatorSettings = changed.append
+"""
+
+
+def test_torch_gets_its_segments_from_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in has the name of torch's library; only expandable segments are turned off."""
+    pytest.importorskip("torch")
+    monkeypatch.setenv("BACKEND", "native")
+    monkeypatch.setenv("SETTINGS", "max_split_size_mb:512, expandable_segments: True")
+    text = run(
+        LIBRARY
+        + FAKE_TORCH
+        + """
+    print(_torch_slabs.are_used())
+    _torch_slabs.use(None)
+    _torch_slabs.use(None)
+    print(_torch_slabs.are_used(), changed, Array(1000, 1).tensor()[1])
+    """
+    )
+    assert text == ["False", "True ['max_split_size_mb:512, expandable_segments: False'] own"]
+
+
+def test_torch_with_another_allocator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a remedy, and nothing is changed."""
+    pytest.importorskip("torch")
+    monkeypatch.setenv("BACKEND", "cudaMallocAsync")
+    text = run(
+        LIBRARY
+        + FAKE_TORCH
+        + """
+    try:
+        _torch_slabs.use(None)
+    except drover.Unsupported as error:
+        print("cudaMallocAsync" in str(error), "remove `backend`" in str(error), _torch_slabs.are_used(), changed)
+    """
+    )
+    assert text == ["True True False []"]
