@@ -77,8 +77,8 @@ def _replace_allocator(cached_bytes: int | None) -> None:
     """Put drover's allocator in the place of torch's, for builds of torch whose calls cannot be routed."""
     if torch.cuda.device_count() > 1:
         raise Unsupported(
-            f"drover.torch.use_slabs() supports one GPU per process with torch {torch.__version__}, which contains its "
-            f"own CUDA runtime, and this process sees {torch.cuda.device_count()}",
+            f"drover.torch.use_slabs() supports one GPU per process with torch {torch.__version__}, which contains "
+            f"its own CUDA runtime, and this process sees {torch.cuda.device_count()}",
             "show each process one GPU, as drover.Pool(devices='all') does, or set CUDA_VISIBLE_DEVICES",
         )
     _core.use_slabs(_session.current(), "cuda", cached_bytes)

@@ -25,8 +25,8 @@ def use_slabs(cached_bytes: int | None = None) -> None:
     """Make CuPy allocate GPU memory from drover's slabs in this process, from now on.
 
     Arrays created afterwards are sent to other processes without a copy and survive the death of this process. CuPy
-    still uses a memory pool, which `cupy.get_default_memory_pool()` returns, with its cache, limits and statistics; it
-    only gets its memory from slabs. While others have an array that was sent, CuPy does not reuse its memory. Arrays
+    still uses a memory pool, which `cupy.get_default_memory_pool()` returns, with its cache, limit and statistics;
+    only its memory comes from slabs. While others have an array that was sent, CuPy does not reuse its memory. Arrays
     from before are sent by a copy, and stay in the old pool.
 
     CuPy's pool keeps its free memory for itself. To let drover keep some as well, after

@@ -120,8 +120,8 @@ def empty_cache() -> None:
 def memory_usage(device: int | None = None) -> dict[str, int]:
     """Return counts of the memory of `use_slabs`, on one GPU or on all.
 
-    `blocks` and `bytes` are in use by torch, as segments of its allocator; `cached_blocks` and `cached_bytes` are free
-    for reuse; `hits` and `misses` count allocations that found cached memory, and those that did not. For tensors see
+    `blocks` and `bytes` are in use, as segments of torch's allocator; `cached_blocks` and `cached_bytes` are free for
+    reuse; `hits` and `misses` count allocations that found cached memory, and those that did not. For tensors see
     `torch.cuda.memory_stats`.
     """
     return _core.slabs_usage(device)

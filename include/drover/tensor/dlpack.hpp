@@ -195,7 +195,8 @@ struct ImportRequest {
 /// in their allocation. If a device has no room for a copy, the array is shared too, with a warning in the log.
 /// Traces the way, e.g. as "tensor.import.copied".
 ///
-/// Releases `keep_alive` at once for `own`. For shared memory holds it until no process in the session has a lease on
+/// Releases `keep_alive` at once for `own`, unless the array's library divides the memory by itself
+/// (`SlabAllocatorOptions::is_divided`): then holds it until no process has a lease for this array. For shared memory holds it until no process in the session has a lease on
 /// the allocation: every use of `memory` checks that, so keep a Memory until then. Imports of one allocation share a
 /// slab, and are released together, without a mutex, on any thread that uses `memory`.
 ///
