@@ -14,8 +14,7 @@ constexpr const char* kVersioned = "dltensor_versioned";
 const ExchangeApi& api_of(nb::handle type) {
   const ExchangeApi* const api = ExchangeApi::find(type);
   if (api != nullptr) return *api;
-  throw Error(Errc::unsupported,
-              "this library has no DLPack exchange API: " + nb::cast<std::string>(nb::repr(type)),
+  throw Error(Errc::unsupported, "this library has no DLPack exchange API: " + nb::cast<std::string>(nb::repr(type)),
               "pass its arrays as capsules");
 }
 
@@ -35,7 +34,8 @@ std::optional<Tensor> find_shared(const PySession& session, nb::handle object) {
 }
 
 // The tensor of bytes that memory of a GPU lies in.
-std::optional<Tensor> find_on_device(const PySession& session, std::uint64_t address, std::int64_t bytes, int device) {
+std::optional<Tensor> find_on_device(const PySession& session, std::uint64_t address, std::int64_t bytes,
+                                     int device) {
   if (bytes == 0) return std::nullopt;
   const DlpackArray array{.layout = TensorLayout::contiguous(DType::uint8, std::span(&bytes, 1)),
                           .place = Place::device(BackendKind::cuda, device),
@@ -128,7 +128,8 @@ std::size_t Arrays::add_tensor(const Tensor& tensor) {
 std::size_t Arrays::add_buffer(nb::handle buffer) {
   auto held = std::make_shared<Bytes>(buffer);
   const auto bytes = held->bytes();
-  return add(ImportRequest{.array = in_host_memory(bytes, dropped_with_lock(std::shared_ptr<void>(std::move(held))))});
+  return add(
+      ImportRequest{.array = in_host_memory(bytes, dropped_with_lock(std::shared_ptr<void>(std::move(held))))});
 }
 
 std::optional<std::uintptr_t> Arrays::stream_of(const ExchangeApi& api, const Place& place) {
@@ -176,7 +177,8 @@ void bind_arrays(nb::module_& module) {
             return self.add(array, keep_alive.is_none() ? array : keep_alive);
           },
           nb::arg("array"), nb::arg("keep_alive").none() = nb::none(),
-          "Add an array whose type has a DLPack exchange API; return its index. `keep_alive`, or else the array, keeps "
+          "Add an array whose type has a DLPack exchange API; return its index. `keep_alive`, or else the array, "
+          "keeps "
           "its memory allocated.")
       .def("add_capsule", &Arrays::add_capsule, nb::arg("capsule"), nb::arg("stream").none(),
            nb::arg("strides").none() = nb::none(), nb::arg("is_known") = false,

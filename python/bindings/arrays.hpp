@@ -12,8 +12,8 @@
 
 namespace drover::python {
 
-/// Collects the arrays of a message while it is pickled. Then imports them all at once, so that they are copied by few
-/// copies into few blocks. Guarded by the GIL.
+/// Collects the arrays of a message while it is pickled. Then imports them all at once, so that they are copied by
+/// few copies into few blocks. Guarded by the GIL.
 class Arrays {
  public:
   /// Each returns the index of the array in the result of `take`. Arrays stay unchanged until then.

@@ -52,7 +52,8 @@ void warn_once(const char* problem) noexcept {
                   problem));
 }
 
-// Waits for the current device. While a graph is captured, by a call that leaves captures alone as far as cudaFree does.
+// Waits for the current device. While a graph is captured, by a call that leaves captures alone as far as cudaFree
+// does.
 int wait_for_device() noexcept {
   void* any = nullptr;
   if (CaptureNotice::exists() && the_runtime.malloc(&any, 1) == kSuccess) return the_runtime.free(any);

@@ -118,8 +118,8 @@ void* ImportTable::resolve(const std::string& function) const {
 void ImportTable::replace(const std::string& function, void* replacement) const {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   for (const std::uintptr_t slot : slots_.at(function)) {
-    const bool is_read_only = std::ranges::any_of(
-        read_only_, [&](const Range& range) { return slot >= range.begin && slot < range.end; });
+    const bool is_read_only =
+        std::ranges::any_of(read_only_, [&](const Range& range) { return slot >= range.begin && slot < range.end; });
     auto* const start = reinterpret_cast<void*>(slot / page * page);  // NOLINT(performance-no-int-to-ptr)
     if (is_read_only && ::mprotect(start, page, PROT_READ | PROT_WRITE) != 0) {
       throw_errno("mprotect", fmt::format("cannot replace {} in {}", function, path_));

@@ -25,9 +25,9 @@ void use_slabs(const PySession& session, const std::string& backend, std::option
                bool is_divided) {
   if (slot(is_divided) != nullptr) return;
   auto made = std::make_unique<SlabAllocator>(
-      session.memory, SlabAllocatorOptions{.backend = Place::parse(backend + ":0").backend,
-                                           .cached_bytes = cached_bytes,
-                                           .is_divided = is_divided});
+      session.memory,
+      SlabAllocatorOptions{
+          .backend = Place::parse(backend + ":0").backend, .cached_bytes = cached_bytes, .is_divided = is_divided});
   SlabAllocator* expected = nullptr;
   if (!slot(is_divided).compare_exchange_strong(expected, made.get())) return;
   static_cast<void>(made.release());  // NOLINT(bugprone-unused-return-value): the slot owns it now
@@ -109,8 +109,8 @@ void bind_slabs(nb::module_& module) {
              nb::call_guard<Released>(),
              "Allocate memory that the caller divides itself; return its address, or 0 if there is none left.");
   module.def(
-      "slabs_free_divided", [](std::uint64_t address) { allocator(true).free_unused({address}); },
-      nb::arg("address"), nb::call_guard<Released>(), "Free such memory once its device does not use it any more.");
+      "slabs_free_divided", [](std::uint64_t address) { allocator(true).free_unused({address}); }, nb::arg("address"),
+      nb::call_guard<Released>(), "Free such memory once its device does not use it any more.");
   module.def(
       "collect_memory", [](const PySession& session) { session.memory.collect(); }, nb::arg("session"),
       "Release memory of other libraries that no process uses any more.");

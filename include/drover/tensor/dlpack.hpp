@@ -191,14 +191,15 @@ struct ImportRequest {
 /// (`own`). All other memory is copied, so that the tensor has the elements of this moment and survives this process.
 ///
 /// `by_reference` shares virtual memory that can be exported (`retained`) and plain allocations (`ipc_handle`), and
-/// copies the rest: host memory, pools, managed memory, arrays over several mappings, and elements that are misaligned
-/// in their allocation. If a device has no room for a copy, the array is shared too, with a warning in the log.
-/// Traces the way, e.g. as "tensor.import.copied".
+/// copies the rest: host memory, pools, managed memory, arrays over several mappings, and elements that are
+/// misaligned in their allocation. If a device has no room for a copy, the array is shared too, with a warning in the
+/// log. Traces the way, e.g. as "tensor.import.copied".
 ///
 /// Releases `keep_alive` at once for `own`, unless the array's library divides the memory by itself
-/// (`SlabAllocatorOptions::is_divided`): then holds it until no process has a lease for this array. For shared memory holds it until no process in the session has a lease on
-/// the allocation: every use of `memory` checks that, so keep a Memory until then. Imports of one allocation share a
-/// slab, and are released together, without a mutex, on any thread that uses `memory`.
+/// (`SlabAllocatorOptions::is_divided`): then holds it until no process has a lease for this array. For shared memory
+/// holds it until no process in the session has a lease on the allocation: every use of `memory` checks that, so keep
+/// a Memory until then. Imports of one allocation share a slab, and are released together, without a mutex, on any
+/// thread that uses `memory`.
 ///
 /// Tensors cannot be marked read-only: do not write to a tensor of a read-only array unless it is `copied`. After the
 /// process of an `ipc_handle` has died, opening it throws `Errc::peer_lost`.

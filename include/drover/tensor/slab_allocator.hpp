@@ -13,8 +13,8 @@ namespace drover {
 /// Options of a SlabAllocator.
 struct SlabAllocatorOptions {
   BackendKind backend = BackendKind::cuda;  ///< of the devices
-  /// Most freed memory that is cached on each device; by default an eighth of its memory, or nothing for a library that
-  /// has its own cache (`is_divided`).
+  /// Most freed memory that is cached on each device; by default an eighth of its memory, or nothing for a library
+  /// that has its own cache (`is_divided`).
   std::optional<std::uint64_t> cached_bytes;
   /// Whether the library makes many arrays in what it allocates here, and reuses their memory by itself, as torch and
   /// CuPy do. An array that is sent is then held until its receivers are done, so that the library cannot reuse it.
@@ -38,9 +38,9 @@ struct SlabAllocatorUsage {
 /// stream does its work in order, and elsewhere after that work is done. A block on which another process or a
 /// message has a lease is never reused: `free` ends this process's lease, and the others keep theirs.
 ///
-/// If the library divides its allocations (`SlabAllocatorOptions::is_divided`), `import_tensor` keeps the `keep_alive`
-/// of each array until no process and no message has a lease for that array. All calls may be made with locks that
-/// the library's deleters need: they release none.
+/// If the library divides its allocations (`SlabAllocatorOptions::is_divided`), `import_tensor` keeps the
+/// `keep_alive` of each array until no process and no message has a lease for that array. All calls may be made with
+/// locks that the library's deleters need: they release none.
 ///
 /// Safe for all threads. Holds no mutex while memory is allocated, released, or waited for.
 class SlabAllocator {

@@ -32,8 +32,8 @@ class OpenLedger : public std::enable_shared_from_this<OpenLedger> {
   [[nodiscard]] Lease allocate(std::uint64_t bytes, Deadline deadline = Deadline::never());
   /// Another lease of this process on the block of `lease`, and for the same part of it unless another is given.
   [[nodiscard]] Lease share(const Lease& lease, std::optional<std::uint32_t> part = std::nullopt);
-  /// Another lease of this process on the block of `lease`, for a part of it: leases that are made of this one, in any
-  /// process, stand for the same part.
+  /// Another lease of this process on the block of `lease`, for a part of it: leases that are made of this one, in
+  /// any process, stand for the same part.
   [[nodiscard]] static Lease share_part(const Lease& lease, std::uint32_t part);
   /// The parts of the lease's block for which there are leases; see SlabLedger::parts_of. nullopt if that cannot be
   /// determined now.

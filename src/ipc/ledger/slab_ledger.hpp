@@ -75,7 +75,8 @@ class SlabLedger {
   [[nodiscard]] bool is_only(LeaseRef lease, const Membership& membership) const;
   /// The parts of its block for which there are leases, in ascending order, after those of the dead were ended; the
   /// whole is none. nullopt if the lock is not free now. Visits every lease of the slab. Throws as `allocate`.
-  [[nodiscard]] std::optional<std::vector<std::uint32_t>> parts_of(LeaseRef lease, const Membership& membership) const;
+  [[nodiscard]] std::optional<std::vector<std::uint32_t>> parts_of(LeaseRef lease,
+                                                                   const Membership& membership) const;
   /// Moves a lease from one holder to another, without waiting. False, without any change, if `from` does not have
   /// it.
   [[nodiscard]] bool hand_over(LeaseRef lease, Owner from, Owner to) const;

@@ -22,11 +22,10 @@ ExportedBlocks::Entry::Entry(const std::shared_ptr<TensorStorage>& storage, bool
   ExportedBlocks& all = instance();
   const MutexLock lock(all.mutex_);
   number_ = all.next_++;
-  all.regions_.try_emplace({begin_, number_},
-                           Region{.place = storage->place(),
-                                  .bytes = storage->block().size(),
-                                  .is_divided = is_divided,
-                                  .storage = storage});
+  all.regions_.try_emplace(
+      {begin_, number_},
+      Region{
+          .place = storage->place(), .bytes = storage->block().size(), .is_divided = is_divided, .storage = storage});
 }
 
 ExportedBlocks::Entry::~Entry() {
@@ -47,7 +46,8 @@ ExportedBlocks::Found ExportedBlocks::find(const Place& place, DevicePtr begin, 
     const std::uint64_t offset = begin.address - start;
     if (region.place != place || offset > region.bytes || bytes > region.bytes - offset) continue;
     if (found.storage != nullptr && !region.is_divided) continue;
-    if (auto storage = region.storage.lock()) found = {.storage = std::move(storage), .is_divided = region.is_divided};
+    if (auto storage = region.storage.lock())
+      found = {.storage = std::move(storage), .is_divided = region.is_divided};
     if (found.is_divided) break;
   }
   return found;

@@ -74,8 +74,8 @@ Tensor shared(const Memory& memory, const DlpackArray& array, const PointerInfo&
   return tensor::TensorAccess::make(std::move(storage), tensor::moved(array.layout, info.offset_of(range.begin)));
 }
 
-// A view of the block in which the array lies, and a part of its own if a library divides the block. nullopt for memory
-// that dies with another process, which must be described by its driver.
+// A view of the block in which the array lies, and a part of its own if a library divides the block. nullopt for
+// memory that dies with another process, which must be described by its driver.
 std::optional<Tensor> known_by_address(const Memory& memory, const DlpackArray& array) {
   const tensor::ArrayRange range(array);
   auto [storage, is_divided] = tensor::ExportedBlocks::instance().find(array.place, range.begin, range.bytes);

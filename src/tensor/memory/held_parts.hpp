@@ -14,10 +14,10 @@
 
 namespace drover::tensor {
 
-/// Keeps arrays allocated while others use them: those that another library has made in a block of this process, which
-/// it divides itself and reuses piece by piece. Each array that is shared gets leases of its own part of the block, so
-/// that it is released as soon as the last of them has ended, whatever else in the block is in use. Safe for all
-/// threads.
+/// Keeps arrays allocated while others use them: those that another library has made in a block of this process,
+/// which it divides itself and reuses piece by piece. Each array that is shared gets leases of its own part of the
+/// block, so that it is released as soon as the last of them has ended, whatever else in the block is in use. Safe
+/// for all threads.
 class HeldParts {
  public:
   /// A lease on the block of `whole` for a new part of it. Holds `keep_alive` until no process and no message has a

@@ -72,8 +72,7 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
       imports_(membership_, table_),
       works_(membership_, options_.ordering),
       retired_(membership_),
-      idle_poller_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)),
-                   [this] { return poll_idle(); }),
+      idle_poller_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)), [this] { return poll_idle(); }),
       retired_poller_(kRetiredPeriod, [this] { return poll_retired(); }) {
   if (options_.slab_bytes >= kMiB) return;
   throw Error(Errc::invalid_argument,

@@ -48,8 +48,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   void claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept
       DROVER_EXCLUDES(table_.mutex);
 
-  /// Releases a block, and then `keep_alive`, when all uses have ended: now, or in a later call. `is_part` if its lease
-  /// is one of `hold_part`.
+  /// Releases a block, and then `keep_alive`, when all uses have ended: now, or in a later call. `is_part` if its
+  /// lease is one of `hold_part`.
   void retire(Block&& block, std::vector<WorkTicket> uses, bool is_part,
               std::shared_ptr<void> keep_alive = nullptr) noexcept DROVER_EXCLUDES(table_.mutex);
   /// Releases retired blocks whose uses have ended, or end until the deadline, then unused imports. Does nothing in a
@@ -91,9 +91,9 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   bool has_new_slabs_ DROVER_GUARDED_BY(table_.mutex) = false;
   Imports imports_;
   std::unique_ptr<HeldParts> parts_ = std::make_unique<HeldParts>();
-  DeviceWorks works_;           // after the slabs: all work ends before its memory goes
-  RetiredBlocks retired_;       // after the works: blocks go before their streams
-  BackoffPoller idle_poller_;   // the pollers come last, since they use everything else
+  DeviceWorks works_;          // after the slabs: all work ends before its memory goes
+  RetiredBlocks retired_;      // after the works: blocks go before their streams
+  BackoffPoller idle_poller_;  // the pollers come last, since they use everything else
   BackoffPoller retired_poller_;
 };
 

@@ -29,8 +29,8 @@ class TensorStorage {
   TensorStorage(Memory memory, Lease&& lease, std::vector<ipc::TimelinePoint> origins);
   /// Memory of another library; see MemoryState::import_memory.
   TensorStorage(Memory memory, const ForeignMemory& foreign, const KeptBytes& kept);
-  /// An array in the block of `whole`, which another library divides itself: holds `keep_alive` until no process has a
-  /// lease of this storage any more.
+  /// An array in the block of `whole`, which another library divides itself: holds `keep_alive` until no process has
+  /// a lease of this storage any more.
   TensorStorage(TensorStorage& whole, std::shared_ptr<void> keep_alive);
   /// Throws `Errc::invalid_argument` if a lease from a message belongs to another session, `Errc::corrupt` if its
   /// points are invalid, `Errc::peer_lost` if one is lost.
@@ -60,8 +60,8 @@ class TensorStorage {
   /// Requires: the same session, or no work in flight on `source`.
   void derive_from(TensorStorage& source) DROVER_EXCLUDES(mutex_);
 
-  /// What another library holds of the storage to use it on a stream: that of an earlier call if it is still held, and
-  /// no work was added since, otherwise the result of `make`.
+  /// What another library holds of the storage to use it on a stream: that of an earlier call if it is still held,
+  /// and no work was added since, otherwise the result of `make`.
   [[nodiscard]] std::shared_ptr<void> exported(std::intptr_t stream,
                                                const std::function<std::shared_ptr<void>()>& make)
       DROVER_EXCLUDES(mutex_);
@@ -92,8 +92,8 @@ class TensorStorage {
   Block block_;
   const bool is_part_ = false;  // of a block that another library of this process divides
   mutable Mutex mutex_;
-  Export export_ DROVER_GUARDED_BY(mutex_);           // the latest
-  std::uint64_t changes_ DROVER_GUARDED_BY(mutex_) = 0;  // of the work and origins below
+  Export export_ DROVER_GUARDED_BY(mutex_);                            // the latest
+  std::uint64_t changes_ DROVER_GUARDED_BY(mutex_) = 0;                // of the work and origins below
   std::vector<ipc::TimelinePoint> origins_ DROVER_GUARDED_BY(mutex_);  // of other processes, not known to be reached
   std::vector<WorkTicket> uses_ DROVER_GUARDED_BY(mutex_);             // the latest ticket of each work
 };

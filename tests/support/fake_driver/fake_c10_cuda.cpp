@@ -20,8 +20,8 @@ constexpr std::uint64_t kSegment = 2 << 20;
 constexpr std::uint64_t kUnit = 512;
 
 std::mutex mutex;
-std::map<std::uint64_t, std::uint64_t> segments;                  // sizes by address
-std::map<std::uint64_t, std::uint64_t> used;                      // likewise, of arrays
+std::map<std::uint64_t, std::uint64_t> segments;                // sizes by address
+std::map<std::uint64_t, std::uint64_t> used;                    // likewise, of arrays
 std::map<std::pair<int, std::uint64_t>, std::uint64_t> unused;  // likewise, of free pieces by device
 
 std::uint64_t take(int device, std::uint64_t bytes) {

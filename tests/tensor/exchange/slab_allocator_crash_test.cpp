@@ -130,7 +130,8 @@ class DividedSlabs : public SlabAllocatorCrash {
   void SetUp() override {
     SlabAllocatorCrash::SetUp();
     if (IsSkipped()) return;
-    allocator_.emplace(memory_, SlabAllocatorOptions{.backend = place().backend, .cached_bytes = {}, .is_divided = true});
+    allocator_.emplace(memory_,
+                       SlabAllocatorOptions{.backend = place().backend, .cached_bytes = {}, .is_divided = true});
     segment_ = allocator_->allocate(place().index, 2 * kBytes, 0);
   }
   [[nodiscard]] Tensor array(std::uint64_t number) {
