@@ -62,7 +62,7 @@ void serve(Worker& worker) {
       send(back, recall_tensor(worker.session()));
     } else if (message.leases().empty()) {
       send(back, take_from_pipe(pipe.get(), memory, place, bytes));
-    } else if (message.bytes().size() == kTensorRecordBytes) {
+    } else if (message.bytes().size() > sizeof(bytes)) {
       send(back, use_tensor(memory, message));
     } else {
       auto leases = message.take_leases();

@@ -49,7 +49,7 @@ void measure_tensors(const Step& step, std::vector<Row>& rows) {
 
 Answer use_tensor(const Memory& memory, Message& message) {
   auto leases = message.take_leases();
-  const Tensor tensor = unpack(memory, message.bytes(), std::move(leases.front()));
+  const Tensor tensor = unpack_all(memory, message.bytes(), leases).front();
   Answer answer;
   answer.usable_at = now_ns();
   answer.last = tensor.select(0, -1).item<std::uint64_t>();

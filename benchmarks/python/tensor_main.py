@@ -14,11 +14,16 @@ import torch
 from support import Row, options, progress, report, row
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-SIZES = {"4 KiB": 4 * KIB, "1 MiB": MIB, "100 MiB": 100 * MIB, "1 GiB": GIB}
+SIZES = {"4 KiB": 4 * KIB, "1 MiB": MIB, "4 MiB": 4 * MIB, "100 MiB": 100 * MIB, "256 MiB": 256 * MIB, "1 GiB": GIB}
 ROUNDS = 2
 TRIPS = 200
+LEAST_TRIPS = 10
+MOST_BYTES = 40 * GIB  # that one contender sends of one workload
 WARM = 20
-METRICS = ("put to usable", "put to value read")
+TIMES = ("put to usable", "put to answered", "put to value read")
+MEMORY = "memory of the GPU in use"
+METRICS = {**dict.fromkeys(TIMES, "us"), MEMORY: "MiB"}
+LOOK = 5  # the memory in use is asked for at each trip whose number this divides
 CHILD = "--contender"
 failed: set[str] = set()
 
@@ -34,7 +39,45 @@ class Contender:
     context: Callable[[], Any]
     prepare: Callable[[], None] = lambda: None
     needs_cuda: bool = False
-    copies: bool = False  # every time, without a GPU
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is handed over."""
+
+    tensors: int
+    size: int  # of each tensor, in bytes
+    is_fresh: bool = False  # made anew for each hand-over
+
+    @property
+    def bytes(self) -> int:
+        """The size of all tensors."""
+        return self.tensors * self.size
+
+    def trips(self, most: int) -> int:
+        """The number of hand-overs to measure."""
+        return min(most, max(LEAST_TRIPS, MOST_BYTES // self.bytes))
+
+    def make(self, contender: Contender) -> Any:
+        """A tensor, or a structure like the state of a module."""
+        if self.tensors == 1:
+            return contender.make(self.size // 8)
+        return {f"layer{number}.weight": contender.make(self.size // 8) for number in range(self.tensors)}
+
+
+WORKLOADS = {
+    **{f"the same tensor of {name}": Workload(1, size) for name, size in SIZES.items()},
+    **{f"a fresh tensor of {name}": Workload(1, size, True) for name, size in {**SIZES, "4 GiB": 4 * GIB}.items()},
+    "a dict of 8 tensors of 1 MiB": Workload(8, MIB),
+    "a state of 60 tensors of 1 MiB": Workload(60, MIB),
+    "a fresh state of 60 tensors of 1 MiB": Workload(60, MIB, True),
+    "a state of 1,000 tensors of 1 MiB": Workload(1000, MIB),
+}
+
+
+def last_of(made: Any) -> torch.Tensor:
+    """Return the last tensor of a workload."""
+    return made if isinstance(made, torch.Tensor) else next(reversed(made.values()))
 
 
 def device() -> str:
@@ -64,7 +107,7 @@ def contenders() -> list[Contender]:
     """All contenders that can run here, drover first."""
     found = [
         Contender("drover", _in_slab, lambda: _drover().get_context()),
-        Contender("drover, tensors as torch makes them", _plain, lambda: _drover().get_context(), copies=True),
+        Contender("drover, tensors as torch makes them", _plain, lambda: _drover().get_context()),
         Contender(
             "drover, after use_slabs()",
             _plain,
@@ -82,34 +125,45 @@ def contenders() -> list[Contender]:
 
 
 def answer(incoming: Any, outgoing: Any) -> None:
-    """Receive tensors until None; answer when each was usable, when its last number was read, and that number."""
+    """Receive tensors until None; answer each when it is usable, and once more when its last number was read."""
     if torch.cuda.is_available():
         torch.zeros(1, device="cuda").item()  # the initialisation of CUDA is not part of a hand-over
     outgoing.put("ready")
     while (got := incoming.get()) is not None:
         usable = time.perf_counter_ns()
-        value = int(got[-1])
+        outgoing.put(usable)
+        value = int(last_of(got)[-1])
         read = time.perf_counter_ns()
         del got
-        outgoing.put((usable, read, value))
+        outgoing.put((read, value))
 
 
-def trip(tensor: torch.Tensor, number: int, queues: tuple[Any, Any]) -> tuple[float, float]:
+def trip(made: Any, number: int, queues: tuple[Any, Any]) -> tuple[float, ...]:
     """Measure one hand-over in microseconds; all processes have the same clock.
 
     A stream writes the last number, and this process does not wait for it: the reader must still read it correctly.
     """
-    tensor[-1] = number
+    last_of(made)[-1] = number
     begin = time.perf_counter_ns()
-    queues[0].put(tensor)
-    usable, read, value = queues[1].get()
+    queues[0].put(made)
+    usable = queues[1].get()
+    answered = time.perf_counter_ns()
+    read, value = queues[1].get()
     if value != number:
         raise AssertionError(f"{value} was read where {number} had been written before the tensor was put")
-    return (usable - begin) / 1e3, (read - begin) / 1e3
+    return tuple((end - begin) / 1e3 for end in (usable, answered, read))
+
+
+def used_memory() -> float:
+    """Return the memory in use on the GPU by all processes, in MiB; 0 without a GPU."""
+    if device() == "cpu":
+        return 0.0
+    free, total = torch.cuda.mem_get_info()
+    return (total - free) / MIB
 
 
 def measure_one(name: str, names: list[str], trips: int) -> dict[str, list[list[float]]]:
-    """Measure both metrics of one contender for each size, in a new process."""
+    """Measure all metrics of one contender for each workload, in a new process."""
     contender = next(one for one in contenders() if one.name == name)
     contender.prepare()
     context = contender.context()
@@ -118,11 +172,20 @@ def measure_one(name: str, names: list[str], trips: int) -> dict[str, list[list[
     child.start()
     queues[1].get()
     samples: dict[str, list[list[float]]] = {}
-    for size in names:
-        tensor = contender.make(SIZES[size] // 8)
-        taken = [trip(tensor, number, queues) for number in range(trips + min(WARM, trips))]
-        samples[size] = [list(column) for column in zip(*taken[min(WARM, trips) :], strict=True)]
-        del tensor
+    for one in names:
+        work = WORKLOADS[one]
+        count = work.trips(trips)
+        made = work.make(contender)
+        taken, memory = [], []
+        for number in range(count + min(WARM, count)):
+            if work.is_fresh:
+                made = None  # its memory may be used for the next one
+                made = work.make(contender)
+            taken.append(trip(made, number, queues))
+            if number % LOOK == 0:
+                memory.append(used_memory())
+        samples[one] = [list(column) for column in zip(*taken[min(WARM, count) :], strict=True)] + [[max(memory)]]
+        made = None
     queues[0].put(None)
     child.join(30)
     return samples
@@ -142,11 +205,10 @@ def run_one(name: str, names: list[str], trips: int) -> dict[str, list[list[floa
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def sizes_for(contender: Contender, is_smoke: bool, only: str) -> list[str]:
+def workloads_for(contender: Contender, is_smoke: bool, only: str) -> list[str]:
     """Skip what is not selected, and what would only measure how fast memory is copied."""
-    is_slow = contender.copies and device() == "cpu"
-    most = MIB if is_smoke else 100 * MIB if is_slow else max(SIZES.values())
-    return [name for name, size in SIZES.items() if size <= most and only in f"{name} {contender.name}"]
+    most = 8 * MIB if is_smoke else 100 * MIB if device() == "cpu" else max(one.bytes for one in WORKLOADS.values())
+    return [name for name, one in WORKLOADS.items() if one.bytes <= most and only in f"{name} {contender.name}"]
 
 
 def measure(is_smoke: bool, only: str) -> Iterator[Row]:
@@ -156,18 +218,19 @@ def measure(is_smoke: bool, only: str) -> Iterator[Row]:
     samples: dict[tuple[str, str, str], list[float]] = {}
     for _ in range(1 if is_smoke else ROUNDS):
         for contender in contenders():
-            names = sizes_for(contender, is_smoke, only)
+            names = workloads_for(contender, is_smoke, only)
             if not names:
                 continue
             progress(f"tensors of torch on {device()}: {contender.name}")
-            for size, columns in run_one(contender.name, names, 3 if is_smoke else TRIPS).items():
+            for name, columns in run_one(contender.name, names, 3 if is_smoke else TRIPS).items():
                 for metric, values in zip(METRICS, columns, strict=True):
-                    samples.setdefault((size, metric, contender.name), []).extend(values)
-    for metric in METRICS:
-        for size in SIZES:
+                    samples.setdefault((name, metric, contender.name), []).extend(values)
+    for metric, unit in METRICS.items():
+        for name in WORKLOADS:
             for contender in contenders():
-                if values := samples.get((size, metric, contender.name)):
-                    yield row(f"torch {device()}, {size}", contender.name, metric, "us", values)
+                values = samples.get((name, metric, contender.name))
+                if values and (metric != MEMORY or device() == "cuda"):
+                    yield row(f"torch {device()}, {name}", contender.name, metric, unit, values)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "drover/base/error.hpp"
+#include "slabs.hpp"
 
 namespace drover::python {
 namespace {
@@ -61,16 +62,12 @@ nb::tuple import_array(const PySession& session, nb::handle capsule, std::option
   return nb::make_tuple(imported.tensor, to_string(imported.way));
 }
 
-// The array of a type with an exchange API. Its current stream waits for work on the tensor.
-nb::object to_array(const Tensor& tensor, nb::handle type) {
-  const ExchangeApi& api = api_of(type);
-  constexpr DlpackStream kLegacyStream = 1;
+}  // namespace
+
+nb::object to_array(const Tensor& tensor, const ExchangeApi& api) {
   const DlpackArray array = [&] {
-    const auto stream = tensor.place().is_device ? api.stream_at(tensor.place()) : std::nullopt;
-    if (tensor.is_ready() || stream) {
-      return stream ? to_dlpack(tensor, *stream == 0 ? kLegacyStream : static_cast<DlpackStream>(*stream))
-                    : to_dlpack(tensor);
-    }
+    if (const auto stream = api.dlpack_stream_at(tensor.place())) return to_dlpack(tensor, *stream);
+    if (tensor.is_ready()) return to_dlpack(tensor);
     const Released free;  // waits for the elements
     return to_dlpack(tensor);
   }();
@@ -78,8 +75,6 @@ nb::object to_array(const Tensor& tensor, nb::handle type) {
   if (api.to_object(export_dlpack(array), &object) != 0) throw nb::python_error();
   return nb::steal(static_cast<PyObject*>(object));
 }
-
-}  // namespace
 
 // Renames the capsule first: from then on we own its array, even if the import fails.
 DlpackArray consume_capsule(nb::handle capsule) {
@@ -102,12 +97,28 @@ std::size_t Arrays::add(ImportRequest request) {
   return requests_.size() - 1;
 }
 
-std::size_t Arrays::add(nb::handle array, nb::handle keep_alive) {
+std::size_t Arrays::add(nb::handle array) {
   const ExchangeApi& api = api_of(array.type());
   dlpack::DLTensor described{};
   if (api.describe(array.ptr(), &described) != 0) throw nb::python_error();
-  ImportRequest request{.array = describe_dlpack(described), .options = {.is_known = true}};
-  request.array.keep_alive = dropped_with_lock(nb::borrow(keep_alive));
+  return add(array, api, describe_dlpack(described));
+}
+
+std::optional<std::size_t> Arrays::add_from_device(nb::handle array, const ExchangeApi& api) {
+  dlpack::DLTensor described{};
+  if (api.describe(array.ptr(), &described) != 0) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  if (described.device.device_type != dlpack::kDLCUDA || !can_describe(described)) return std::nullopt;
+  DlpackArray found = describe_dlpack(described);
+  if (found.layout.element_count() == 0) return std::nullopt;
+  return add(array, api, std::move(found));
+}
+
+std::size_t Arrays::add(nb::handle array, const ExchangeApi& api, DlpackArray described) {
+  ImportRequest request{.array = std::move(described), .options = {.is_known = true}};
+  request.array.keep_alive = dropped_with_lock(memory_of(array, request.array.place));
   request.options.stream = stream_of(api, request.array.place);
   return add(std::move(request));
 }
@@ -195,8 +206,9 @@ void bind_arrays(nb::module_& module) {
   module.def(
       "has_exchange_api", [](nb::handle type) { return ExchangeApi::find(type) != nullptr; }, nb::arg("type"),
       "Whether a type of arrays has a DLPack exchange API.");
-  module.def("to_array", &to_array, nb::arg("tensor"), nb::arg("type"),
-             "The array of a type with an exchange API that a tensor is.");
+  module.def(
+      "to_array", [](const Tensor& tensor, nb::handle type) { return to_array(tensor, api_of(type)); },
+      nb::arg("tensor"), nb::arg("type"), "The array of a type with an exchange API that a tensor is.");
   module.def("find_shared", &find_shared, nb::arg("session"), nb::arg("buffer"),
              "The tensor of bytes that a buffer lies in, or None.");
   module.def("find_on_device", &find_on_device, nb::arg("session"), nb::arg("address"), nb::arg("bytes"),

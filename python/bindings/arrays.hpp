@@ -17,7 +17,9 @@ namespace drover::python {
 class Arrays {
  public:
   /// Each returns the index of the array in the result of `take`. Arrays stay unchanged until then.
-  std::size_t add(nb::handle array, nb::handle keep_alive);
+  std::size_t add(nb::handle array);
+  /// nullopt for an array on the host, without elements, or that a drover tensor cannot describe.
+  std::optional<std::size_t> add_from_device(nb::handle array, const ExchangeApi& api);
   /// As `import_array` of the module.
   std::size_t add_capsule(nb::handle capsule, std::optional<std::uintptr_t> stream,
                           const std::optional<std::vector<std::int64_t>>& strides, bool is_known);
@@ -31,6 +33,7 @@ class Arrays {
 
  private:
   std::size_t add(ImportRequest request);
+  std::size_t add(nb::handle array, const ExchangeApi& api, DlpackArray described);
   [[nodiscard]] std::optional<std::uintptr_t> stream_of(const ExchangeApi& api, const Place& place);
 
   // The stream of a library at a place, asked once for a message.
@@ -44,6 +47,9 @@ class Arrays {
   std::vector<std::optional<Tensor>> tensors_;  // those that need no import, by index
   std::vector<CurrentStream> streams_;
 };
+
+/// The array of a library that a tensor is. Its current stream waits for work on the tensor.
+[[nodiscard]] nb::object to_array(const Tensor& tensor, const ExchangeApi& api);
 
 /// Takes the array out of a DLPack capsule. Whatever comes of it, the capsule is consumed.
 [[nodiscard]] DlpackArray consume_capsule(nb::handle capsule);

@@ -44,4 +44,11 @@ std::optional<std::uintptr_t> ExchangeApi::stream_at(const Place& place) const {
   return reinterpret_cast<std::uintptr_t>(stream);
 }
 
+std::optional<DlpackStream> ExchangeApi::dlpack_stream_at(const Place& place) const {
+  constexpr DlpackStream kLegacyStream = 1;
+  const auto stream = stream_at(place);
+  if (!stream) return std::nullopt;
+  return *stream == 0 ? kLegacyStream : static_cast<DlpackStream>(*stream);
+}
+
 }  // namespace drover::python

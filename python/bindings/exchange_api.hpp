@@ -25,6 +25,8 @@ struct ExchangeApi {
   [[nodiscard]] static const ExchangeApi* find(nb::handle type);
   /// The stream on which the library works at a place; nullopt on the host.
   [[nodiscard]] std::optional<std::uintptr_t> stream_at(const Place& place) const;
+  /// The same, by the name that DLPack gives it.
+  [[nodiscard]] std::optional<DlpackStream> dlpack_stream_at(const Place& place) const;
 };
 
 }  // namespace drover::python

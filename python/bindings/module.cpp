@@ -8,6 +8,7 @@ NB_MODULE(_core, module) {
   bind_plain(module);
   bind_tensor(module);
   bind_arrays(module);
+  bind_message_tensors(module);
   bind_slabs(module);
   bind_session(module);
   bind_queue(module);

@@ -48,7 +48,6 @@ class PyQueue {
   [[nodiscard]] std::string handle() const { return queue_.handle().to_string(); }
 
   PutResult put(nb::handle payload, nb::handle tensors, const Timeout& timeout) {
-    memory_.collect();
     const Bytes bytes(payload);
     if (nb::len(tensors) != 0) return put_with(bytes.bytes(), to_tensors(tensors), timeout);
     if (bytes.bytes().size() < kSmall) return put_small(bytes.bytes(), timeout);
@@ -56,12 +55,10 @@ class PyQueue {
   }
 
   nb::object get(const Timeout& timeout) {
-    memory_.collect();
     Message message;
     const GetResult result = await(
         timeout, [&](Deadline deadline) { return queue_.get(message, deadline); },
         [](GetResult got) { return got != GetResult::timed_out; });
-    memory_.collect();  // a peer that answers has often dropped what it was sent
     if (result != GetResult::got) return nb::cast(result);
     return unpack_message(std::move(message));
   }

@@ -112,11 +112,8 @@ void bind_slabs(nb::module_& module) {
       "slabs_free_divided", [](std::uint64_t address) { allocator(true).free_unused({address}); }, nb::arg("address"),
       nb::call_guard<Released>(), "Free such memory once its device does not use it any more.");
   module.def(
-      "collect_memory", [](const PySession& session) { session.memory.collect(); }, nb::arg("session"),
-      "Release memory of other libraries that no process uses any more.");
-  module.def(
       "trim_memory", [](const PySession& session) { Memory(session.memory).trim(); }, nb::arg("session"),
-      nb::call_guard<Released>(), "Give back slabs that are empty.");
+      nb::call_guard<Released>(), "Release what no process uses any more: arrays of other libraries, and slabs.");
   module.def("route_cuda_malloc", &route_cuda_malloc, nb::arg("library"),
              "Make a library's calls of cudaMalloc allocate such memory, and its calls of cudaFree free it.");
 }

@@ -12,6 +12,11 @@
 #include "drover/base/error.hpp"
 #include "drover/base/mutex.hpp"
 
+#ifdef Py_LIMITED_API
+// In every CPython, although the limited interface does not declare it.
+extern "C" int PyGILState_Check(void);
+#endif
+
 namespace drover::python {
 namespace {
 
@@ -72,7 +77,8 @@ std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> content) {
 
 std::shared_ptr<void> dropped_with_lock(nb::object content) {
   PyObject* const object = content.release().ptr();
-  return dropped_with_lock(std::shared_ptr<void>(object, [](void* held) { Py_DECREF(static_cast<PyObject*>(held)); }));
+  return dropped_with_lock(
+      std::shared_ptr<void>(object, [](void* held) { Py_DECREF(static_cast<PyObject*>(held)); }));
 }
 
 Deadline to_deadline(const Timeout& timeout) {

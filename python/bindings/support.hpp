@@ -117,8 +117,8 @@ class Bytes {
 [[nodiscard]] nb::bytes to_bytes(std::span<const std::byte> bytes);
 
 /// Wraps what must be dropped with the GIL, such as memory of other libraries. The wrapper may be dropped on any
-/// thread, and never waits for the GIL: without it, the main thread drops the content soon, and nothing does after the
-/// interpreter's end.
+/// thread, and never waits for the GIL: without it, the main thread drops the content soon, and nothing does after
+/// the interpreter's end.
 [[nodiscard]] std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> content);
 /// The same for a reference to a Python object.
 [[nodiscard]] std::shared_ptr<void> dropped_with_lock(nb::object content);

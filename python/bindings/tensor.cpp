@@ -91,9 +91,7 @@ int get_buffer(PyObject* self, Py_buffer* buffer, int flags) noexcept {
   }
 }
 
-void release_buffer(PyObject* /*self*/, Py_buffer* buffer) noexcept {
-  delete static_cast<View*>(buffer->internal);
-}
+void release_buffer(PyObject* /*self*/, Py_buffer* buffer) noexcept { delete static_cast<View*>(buffer->internal); }
 
 std::array<PyType_Slot, 3> tensor_slots = {PyType_Slot{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
                                            PyType_Slot{Py_bf_releasebuffer, reinterpret_cast<void*>(&release_buffer)},

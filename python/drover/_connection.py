@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Sequence
-from multiprocessing import connection
+from multiprocessing import connection, context
 from typing import Any
 
 from drover import _core, _objects, _session

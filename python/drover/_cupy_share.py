@@ -42,7 +42,7 @@ def _move(walk: Any, array: cupy.ndarray) -> cupy.ndarray:
     with array.device:
         if key not in walk.memories:
             walk.memories[key] = made = _empty(size, array.device.id)
-            made.data.copy_from_device_async(cupy.cuda.MemoryPointer(memory, 0), size, _stream())
+            made.data.copy_from_device_async(cupy.cuda.MemoryPointer(memory, 0), size, cupy.cuda.get_current_stream())
         place = walk.memories[key].data + (array.data.ptr - begin)
         return cupy.ndarray(array.shape, array.dtype, place, strides=array.strides)
 

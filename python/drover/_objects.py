@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import importlib
+import os
 import pickle
 import struct
 import sys
@@ -14,6 +15,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from drover import _core, _main_module, _session
+from drover._errors import InvalidArgument
 
 __all__ = [
     "alone",
@@ -22,9 +24,11 @@ __all__ = [
     "dumps",
     "if_discarded",
     "is_by_reference",
+    "is_inline",
     "loads",
     "reducers",
-    "send_by_reference",
+    "send_mode",
+    "set_send_mode",
     "unsent",
 ]
 
@@ -68,7 +72,6 @@ class _Maker:
         self._parts: list[bytes] = []
         self.write = self._parts.append
         self.arrays = _core.Arrays()
-        self.inline = INLINE
         self._large: list[memoryview] = []
         self._pickler = kind(self, PROTOCOL, buffer_callback=self._is_inside)
         self._table: dict[type, Reducer] | None = None
@@ -78,19 +81,17 @@ class _Maker:
             raw = buffer.raw()
         except BufferError:
             return True
-        # Buffers in shared memory are shared, however small they are.
-        if raw.nbytes < self.inline and (raw.nbytes == 0 or _core.find_shared(_session.current(), raw) is None):
-            return True
+        if is_inline(raw.nbytes) and (raw.nbytes == 0 or _core.find_shared(_session.current(), raw) is None):
+            return True  # what lies in shared memory is shared, however small it is
         self._large.append(raw)
         return False
 
-    def make(self, thing: Any, table: dict[type, Reducer], inline: int) -> _Made:
+    def make(self, thing: Any, table: dict[type, Reducer]) -> _Made:
         if self._table is not table:
             # Set on the base class: cloudpickle's subclass has a dispatch_table of its own, which would hide this
             # one.
             pickle.Pickler.dispatch_table.__set__(self._pickler, table)
             self._table = table
-        self.inline = inline
         try:
             self._pickler.dump(thing)
         except BaseException:
@@ -111,7 +112,7 @@ class _Maker:
 class _State:
     """The pickling state of a thread."""
 
-    __slots__ = ("by_reference", "last", "maker", "read", "spare", "undo")
+    __slots__ = ("by_reference", "inline", "last", "maker", "read", "spare", "undo")
 
     def __init__(self) -> None:
         self.maker: _Maker | None = None  # of the pickle in progress
@@ -120,6 +121,7 @@ class _State:
         self.undo: list[Callable[[], object]] = []  # to call if the pickle in progress is discarded
         self.last: list[Callable[[], object]] = []  # the same for the last pickle
         self.by_reference = False  # whether the pickle in progress shares arrays instead of copying them
+        self.inline = INLINE  # buffers that are smaller are copied into the pickle in progress
 
 
 class _Local(threading.local):
@@ -128,7 +130,9 @@ class _Local(threading.local):
 
 
 _local = _Local()
-_defaults = {"by_reference": False}
+_MODES = ("value", "reference")
+_mode_variable = "DROVER_SEND"  # which processes that are started later inherit
+_settings: dict[str, str] = {}  # "mode", once it is known
 
 
 def arrays() -> _core.Arrays:
@@ -146,9 +150,29 @@ def is_by_reference() -> bool:
     return _local.state.by_reference
 
 
-def send_by_reference(is_on: bool) -> None:
-    """Set whether messages share arrays of other libraries instead of copying them, in this process."""
-    _defaults["by_reference"] = is_on
+def is_inline(size: int) -> bool:
+    """Return whether a buffer of this size is copied into the pickle that this thread is writing."""
+    return size < _local.state.inline
+
+
+def send_mode() -> str:
+    """Return how messages carry arrays of other libraries: by "value" or by "reference"."""
+    if "mode" not in _settings:
+        mode = os.environ.get(_mode_variable) or _MODES[0]
+        if mode not in _MODES:
+            raise InvalidArgument(
+                f"{_mode_variable} is {mode!r} in process {os.getpid()}, which is not a way to send arrays",
+                "set it to 'value' or 'reference', or unset it",
+            )
+        _settings["mode"] = mode
+    return _settings["mode"]
+
+
+def set_send_mode(mode: str) -> None:
+    """Set how this process, and those that it starts from now on, send arrays of other libraries."""
+    if mode not in _MODES:
+        raise InvalidArgument(f"{mode!r} is not a way to send arrays", "pass 'value' or 'reference'")
+    _settings["mode"] = os.environ[_mode_variable] = mode
 
 
 def if_discarded(call: Callable[[], object]) -> None:
@@ -215,13 +239,13 @@ def _ask_libraries() -> None:
             )
 
 
-def _make(thing: Any, inline: int) -> _Made:
+def _make(thing: Any) -> _Made:
     state = _local.state
     outer = state.maker
     state.maker = maker = state.spare or _Maker(pickle.Pickler)
     state.spare = None  # in use: a reducer that pickles creates another one
     try:
-        made = maker.make(thing, _tables.plain, inline)
+        made = maker.make(thing, _tables.plain)
     finally:
         state.maker = outer
     if len(made[0]) < _SPARED:
@@ -229,14 +253,14 @@ def _make(thing: Any, inline: int) -> _Made:
     return made
 
 
-def _make_by_value(thing: Any, inline: int) -> _Made:
+def _make_by_value(thing: Any) -> _Made:
     import cloudpickle  # noqa: PLC0415 (imported only if needed)
 
     state = _local.state
     outer = state.maker
     state.maker = maker = _Maker(cloudpickle.Pickler)
     try:
-        return maker.make(thing, _tables.with_cloudpickle(cloudpickle.Pickler._dispatch_table), inline)
+        return maker.make(thing, _tables.with_cloudpickle(cloudpickle.Pickler._dispatch_table))
     finally:
         state.maker = outer
 
@@ -252,18 +276,18 @@ def dumps(thing: Any, inline: int = INLINE, by_reference: bool = False) -> tuple
         state.last = []
         return pickle.dumps(thing, PROTOCOL), ()
     _tables.refresh()
-    before = state.by_reference
-    state.by_reference = by_reference or _defaults["by_reference"]
+    before = state.by_reference, state.inline
+    state.by_reference, state.inline = by_reference or send_mode() == "reference", inline
     outer, state.undo = state.undo, []
     try:
         if (add := alone.get(type(thing))) is not None and add(thing, collector := _core.Arrays()):
             return _ALONE_TORCH, collector.take(_session.current(), state.by_reference)
-        return _with_tensors(_make_by_either(thing, inline), state.by_reference)
+        return _with_tensors(_make_by_either(thing), state.by_reference)
     except BaseException:
         _discard(state)
         raise
     finally:
-        state.by_reference = before
+        state.by_reference, state.inline = before
         state.last, state.undo = state.undo, outer
 
 
@@ -274,17 +298,17 @@ def unsent() -> None:
     _local.state.last = []
 
 
-def _make_by_either(thing: Any, inline: int) -> _Made:
+def _make_by_either(thing: Any) -> _Made:
     """Pickle by reference if possible, otherwise by value."""
     try:
-        made = _make(thing, inline)
+        made = _make(thing)
         if b"__main__" not in made[0] or _main_module.is_imported_by_children():
             return made
         made[1].clear()
     except (pickle.PicklingError, AttributeError, TypeError):
         pass
     _discard(_local.state)
-    return _make_by_value(thing, inline)
+    return _make_by_value(thing)
 
 
 def _discard(state: _State) -> None:

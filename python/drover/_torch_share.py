@@ -214,8 +214,14 @@ def _share_tensor(tensor: torch.Tensor, original: Any) -> torch.Tensor:
 
 
 def _share_module(module: torch.nn.Module, original: Any) -> torch.nn.Module:
-    share([tensor for tensor in _tensors_of(module) if tensor.is_cuda and _is_plain(tensor)])  # in one go
-    return original(module)
+    _share_on_devices(module)
+    made = original(module)
+    _share_on_devices(module)  # again: recurrent modules have packed their weights anew
+    return made
+
+
+def _share_on_devices(module: torch.nn.Module) -> None:
+    share([tensor for tensor in _tensors_of(module) if tensor.is_cuda and _is_plain(tensor)])
 
 
 def _is_tensor_shared(tensor: torch.Tensor, original: Any) -> bool:

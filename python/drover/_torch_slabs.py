@@ -44,7 +44,7 @@ def use(cached_bytes: int | None) -> None:
 
 def empty_cache() -> None:
     """See `drover.torch.empty_cache`."""
-    _core.collect_memory(_session.current())  # tensors that others have dropped go back to torch, and then to drover
+    _core.trim_memory(_session.current())  # tensors that others have dropped go back to torch, and then to drover
     if _is_routed:
         torch.cuda.empty_cache()
     _core.empty_slabs_cache()

@@ -56,7 +56,7 @@ def use_slabs(cached_bytes: int | None = None) -> None:
 
 def empty_cache() -> None:
     """Free the GPU memory that CuPy's pool and drover cache, and that nobody uses."""
-    _core.collect_memory(_session.current())
+    _core.trim_memory(_session.current())
     for pool in _pools:
         pool.free_all_blocks()
     _core.empty_slabs_cache()

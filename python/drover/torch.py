@@ -20,7 +20,7 @@ from drover._errors import InvalidArgument, Unsupported
 from drover._torch_share import extend_torch, share
 from drover._torch_spawn import spawn
 
-__all__ = ["empty", "empty_cache", "memory_usage", "share", "spawn", "tensor", "use_slabs", "zeros"]
+__all__ = ["empty", "empty_cache", "memory_usage", "send", "share", "spawn", "tensor", "use_slabs", "zeros"]
 
 _CUDA = 2  # DLPack's number for GPUs
 _LEGACY_STREAM = 1  # and for CUDA's legacy default stream
@@ -88,6 +88,21 @@ def tensor(data: Any, dtype: torch.dtype | None = None, device: Any = "cpu") -> 
     source = torch.as_tensor(data, dtype=dtype).detach()
     made = _in_slab(source.shape, source.dtype, device, is_zeroed=False)
     return made.copy_(source)
+
+
+def send(mode: str) -> None:
+    """Set how messages of this process carry tensors and arrays outside of shared memory: by value or by reference.
+
+    By "value", the default, a message is a copy of this moment, made on the device where the tensor lies. It survives
+    this process, and neither side sees what the other writes afterwards. By "reference" both sides share the memory,
+    as with torch.multiprocessing: what the sender writes later is seen by the receiver, and tensors on a GPU are lost
+    with the sender. Arguments of processes, initializers and actors always go by reference.
+
+    Processes started afterwards inherit the mode, in the variable DROVER_SEND, which also sets it from outside.
+
+    Raises InvalidArgument for another mode.
+    """
+    _objects.set_send_mode(mode)
 
 
 def use_slabs(cached_bytes: int | None = None) -> None:
@@ -199,7 +214,7 @@ def _reduce(tensor: torch.Tensor) -> Any:
         return _reduce_by_storage(tensor)
     if not tensor.is_cuda:
         storage = tensor.untyped_storage()
-        is_small = storage.nbytes() < _objects.INLINE and not _is_in_slab(storage)
+        is_small = _objects.is_inline(storage.nbytes()) and not _is_in_slab(storage)
         if is_small or storage.is_shared() or _objects.is_by_reference():
             return _reduce_by_storage(tensor)
     return _open, (_add(tensor, _objects.arrays()), requires_grad)
@@ -216,7 +231,7 @@ def _add_alone(tensor: torch.Tensor, arrays: _core.Arrays) -> bool:
         return False
     if tensor.numel() == 0 or tensor.dtype not in _NAMES:
         return False
-    if not tensor.is_cuda and (tensor.nbytes < _objects.INLINE or tensor.is_shared() or _objects.is_by_reference()):
+    if not tensor.is_cuda and (_objects.is_inline(tensor.nbytes) or tensor.is_shared() or _objects.is_by_reference()):
         return False
     _add(tensor, arrays)
     return True
@@ -225,9 +240,7 @@ def _add_alone(tensor: torch.Tensor, arrays: _core.Arrays) -> bool:
 def _add(tensor: torch.Tensor, arrays: _core.Arrays) -> int:
     """Add a tensor to the arrays of a message. Receivers wait for torch's current stream up to now."""
     if _HAS_EXCHANGE_API:
-        # The storage: the tensor may get another one while receivers have this one.
-        held = tensor.untyped_storage() if tensor.is_cuda and _torch_slabs.are_used() else tensor
-        return arrays.add(tensor, held)
+        return arrays.add(tensor)
     tensor = tensor.detach()
     if not tensor.is_cuda:
         return arrays.add_capsule(tensor.__dlpack__(), None, tensor.stride(), is_known=True)
@@ -294,7 +307,7 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
     is_in_slab = kind == "cpu" and _is_in_slab(storage)
     if kind == "cpu" and not is_in_slab and (storage.is_shared() or _objects.is_by_reference()):
         return _reduce_shared(storage)
-    if kind == "cpu" and not is_in_slab and storage.nbytes() < _objects.INLINE:
+    if kind == "cpu" and not is_in_slab and _objects.is_inline(storage.nbytes()):
         return _copied_storage, (pickle.PickleBuffer(_bytes_of(storage)),)
     whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
     return _open_storage, (_add(whole, _objects.arrays()),)

@@ -59,7 +59,7 @@ def values(tensor: Any) -> set[int]:
 
 def collect() -> None:
     """Release what others do not use any more."""
-    _core.collect_memory(_session.current())
+    _core.trim_memory(_session.current())
 
 
 def reused(address: int, tries: int = 500) -> bool:

@@ -2,9 +2,10 @@
 
     python tests/python/kills.py WHAT KILLS SEED
 
-WHAT is map, imap_unordered, executor or queue. Each round starts fresh processes, kills some at random moments, and
-checks the results: with retries all of them must be right, without retries only documented losses are allowed. At the
-end nothing may be left over: no participants, objects or memory of the session, and no descriptors of this process.
+WHAT is map, imap_unordered, executor, queue or tensors. Each round starts fresh processes, kills some at random
+moments, and checks the results: with retries all of them must be right, without retries only documented losses are
+allowed. At the end nothing may be left over: no participants, objects or memory of the session, no memory of a GPU,
+and no descriptors of this process.
 """
 
 from __future__ import annotations
@@ -179,31 +180,109 @@ def check_after(one: Any, is_executor: bool) -> None:
     assert not is_executor or one.submit(pow, 2, 5).result() == 32
 
 
-def produce(line: drover.Queue, name: int, is_over: Any) -> None:
-    """Put numbered messages, small ones and arrays, until `is_over`; then put how many there were."""
+class Arrays:
+    """Messages of numpy arrays; most have none."""
+
+    @staticmethod
+    def make(number: int) -> Any:
+        """Return what goes into a message."""
+        return numpy.full(LARGE, number) if number % 8 == 0 else None
+
+    @staticmethod
+    def spoil(made: Any) -> None:
+        """Overwrite what was sent."""
+        if made is not None:
+            made.fill(-1)
+
+    @staticmethod
+    def check(received: Any, number: int) -> None:
+        """Check what came out of a message."""
+        assert (received is None) == (number % 8 != 0)
+        assert received is None or (received.shape == (LARGE,) and (received == number).all())
+
+    @staticmethod
+    def used_bytes() -> int:
+        """Return the memory in use outside of the session."""
+        return 0
+
+
+class Tensors:
+    """Messages of structures of plain tensors, as torch allocates them, on a GPU if there is one."""
+
+    @staticmethod
+    def device() -> str:
+        """Return where the tensors lie."""
+        import torch  # noqa: PLC0415 (only these programs need it)
+
+        return "cuda" if torch.cuda.is_available() else "cpu"
+
+    @staticmethod
+    def make(number: int) -> Any:
+        """Return one tensor, or a structure of some that share memory."""
+        import torch  # noqa: PLC0415
+
+        large = torch.full((LARGE,), number, device=Tensors.device())
+        if number % 2 == 0:
+            return large
+        return {"whole": large, "part": large[7:], "small": [large[:5] + one for one in range(number % 40)]}
+
+    @staticmethod
+    def spoil(made: Any) -> None:
+        """Overwrite what was sent."""
+        (made["whole"] if isinstance(made, dict) else made).fill_(-1)
+
+    @staticmethod
+    def check(received: Any, number: int) -> None:
+        """Check what came out of a message."""
+        if number % 2 == 0:
+            assert received.shape == (LARGE,)
+            assert bool((received == number).all()), f"{received} is not {number}"
+            return
+        assert bool((received["whole"] == number).all()), f"{received} is not {number}"
+        assert received["part"].data_ptr() == received["whole"][7:].data_ptr()
+        assert [int(one[4]) for one in received["small"]] == [number + one for one in range(number % 40)]
+
+    @staticmethod
+    def used_bytes() -> int:
+        """Return the memory in use on the GPU."""
+        import torch  # noqa: PLC0415
+
+        if Tensors.device() == "cpu":
+            return 0
+        torch.cuda.empty_cache()
+        free, total = torch.cuda.mem_get_info()
+        return total - free
+
+
+def produce(line: drover.Queue, name: int, is_over: Any, kind: Any) -> None:
+    """Put numbered messages until `is_over`, and overwrite each afterwards; then put how many there were."""
     number = 0
     while not is_over.is_set():
-        line.put((name, number, numpy.full(LARGE, number) if number % 8 == 0 else None))
+        made = kind.make(number)
+        line.put((name, number, made))
+        kind.spoil(made)
         number += 1
     line.put((name, number, "end"))
 
 
-def consume(line: drover.Queue, results: drover.Queue) -> None:
+def consume(line: drover.Queue, results: drover.Queue, kind: Any) -> None:
     """Check and forward messages until None comes."""
     while (message := line.get()) is not None:
-        name, number, array = message
-        if isinstance(array, numpy.ndarray):
-            assert array.shape == (LARGE,)
-            assert (array == number).all()
-        results.put((os.getpid(), name, number, isinstance(array, str)))
+        name, number, received = message
+        is_end = isinstance(received, str)
+        if not is_end:
+            kind.check(received, number)
+        del message, received
+        results.put((os.getpid(), name, number, is_end))
     results.put(None)
 
 
 class Traffic:
     """Producers and consumers of a queue, which are replaced as they are killed, and the messages that arrived."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Any) -> None:
         """Start producers and consumers."""
+        self.kind = kind
         self.line, self.results = drover.Queue(40), drover.Queue(40)
         self.is_over = drover.Event()
         self.names = 0
@@ -219,10 +298,10 @@ class Traffic:
 
     def _start_producer(self) -> tuple[int, drover.Process]:
         self.names += 1
-        return self.names, started(produce, self.line, self.names, self.is_over)
+        return self.names, started(produce, self.line, self.names, self.is_over, self.kind)
 
     def _start_consumer(self) -> drover.Process:
-        return started(consume, self.line, self.results)
+        return started(consume, self.line, self.results, self.kind)
 
     def pids(self, numbers: random.Random) -> list[int]:
         """Return the pids to choose from: processes known to work, sometimes also those that are starting."""
@@ -306,9 +385,9 @@ def started(target: Callable[..., None], *args: Any) -> drover.Process:
     return process
 
 
-def queue_rounds(_: Any, __: int, kills: int, numbers: random.Random) -> int:
+def queue_rounds(kind: Any, _: int, kills: int, numbers: random.Random) -> int:
     """Kill producers and consumers while messages pass between them."""
-    traffic = Traffic()
+    traffic = Traffic(kind)
     killer = Killer(lambda: traffic.pids(numbers), kills, numbers)
     try:
         while not killer.is_finished:
@@ -322,7 +401,7 @@ def queue_rounds(_: Any, __: int, kills: int, numbers: random.Random) -> int:
     return killed
 
 
-def left_behind(session: drover.Session) -> dict[str, int]:
+def left_behind(session: drover.Session, kind: Any) -> dict[str, int]:
     """Return counts of what exists, after waiting for processes and memory to go away."""
     gc.collect()
     tool = Path(drover.__file__).parent / "bin" / "drover"
@@ -333,7 +412,7 @@ def left_behind(session: drover.Session) -> dict[str, int]:
         if shown["participants"] == 1 and not shown["slabs"] + shown["objects"]:
             break
         time.sleep(0.05)
-    return shown | {"descriptors": len(os.listdir("/proc/self/fd"))}
+    return shown | {"descriptors": len(os.listdir("/proc/self/fd")), "used_mib": kind.used_bytes() >> 20}
 
 
 def rounds(kills: int) -> Iterator[int]:
@@ -350,16 +429,22 @@ def main(what: str, kills: int, seed: int) -> None:
         "map": (pool_rounds, map_round),
         "imap_unordered": (pool_rounds, unordered_round),
         "executor": (pool_rounds, executor_round),
-        "queue": (queue_rounds, None),
+        "queue": (queue_rounds, Arrays),
+        "tensors": (queue_rounds, Tensors),
     }[what]
     session = drover.Session(f"kills-{os.getpid()}")
     try:
         run(one, 0, 0, numbers)
-        before = left_behind(session)
+        kind = one if run is queue_rounds else Arrays
+        before = left_behind(session, kind)
         killed = sum(run(one, number, count, numbers) for number, count in enumerate(rounds(kills)))
-        after = left_behind(session)
-        # Fewer are fine: some things of the first round may have gone away only later.
-        is_clean = all(after[what] <= count for what, count in before.items())
+        for _ in range(20):  # the driver may still be freeing the contexts of killed processes
+            after = left_behind(session, kind)
+            # Fewer are fine: some things of the first round may have gone away only later.
+            is_clean = all(after[what] <= count for what, count in before.items())
+            if is_clean:
+                break
+            time.sleep(0.5)
         assert is_clean, f"leftovers: {before} before, {after} after {killed} kills"
         print(f"{what}: {killed} killed; {dict(counts)}; before and after: {after}")
     finally:

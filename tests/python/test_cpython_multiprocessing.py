@@ -34,13 +34,15 @@ def test_suite_tests_the_objects_of_drover() -> None:
     """And not the standard library's."""
     script = """
         import cpython_suite
+        import drover
+        from drover import _core as core
         case = cpython_suite.WithProcessesTestConnection()
         suite = cpython_suite.suite
         value, raw = suite.Value("i"), case.RawValue("i")
         for made in (case.Pipe()[0], case.Queue(), case.RLock(), case.Value("i").get_lock(), value.get_lock()):
             print(type(made).__module__)
         for made in (raw, case.Array("i", 3).get_obj(), value.get_obj(), suite.copy(raw)):
-            print(cpython_suite.drover._core.find_shared(made) is not None)
+            print(core.find_shared(drover._session.current(), made) is not None)
     """
     ran = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],

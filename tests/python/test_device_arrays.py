@@ -90,13 +90,16 @@ def test_arrays_of_cupy_come_back(cupy: Any, dtype: str) -> None:
         assert bool((back == view).all())
 
 
-def test_arrays_of_cupy_share_memory(cupy: Any) -> None:
-    """Each sees what the other writes."""
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_arrays_of_cupy_share_memory_only_on_purpose(cupy: Any, is_shared: bool) -> None:
+    """Otherwise neither sees what the other writes."""
     array = cupy.zeros(100_000)
+    if is_shared:
+        array = importlib.import_module("drover.cupy").share(array)
     back = round_trip(array)
     back[7] = 3.0
     cupy.cuda.get_current_stream().synchronize()
-    assert float(array[7]) == 3.0
+    assert float(array[7]) == (3.0 if is_shared else 0.0)
 
 
 def test_two_processes_share_an_array_of_cupy(cupy: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import drover
 import numpy as np
 import pytest
-from drover import _core, _objects
+from drover import _core, _objects, _session
 from programs import run
 
 torch = pytest.importorskip("torch")
@@ -94,7 +94,7 @@ def test_structures() -> None:
     assert record.tensor[0] == 22
     assert is_sent_by_reference(tensor)
     assert is_sent_by_reference(shared)
-    assert _core.find_shared(np.ascontiguousarray(array)) is None
+    assert _core.find_shared(_session.current(), np.ascontiguousarray(array)) is None
 
 
 def test_optimizer_and_its_state() -> None:
@@ -148,7 +148,7 @@ def test_numpy_arrays_without_one_owner() -> None:
     assert moved[0].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert moved[1].dtype == structured.dtype
     assert moved[2] is objects
-    assert _core.find_shared(moved[1].view("u1")) is not None
+    assert _core.find_shared(_session.current(), moved[1].view("u1")) is not None
 
 
 def test_methods_of_torch_on_the_cpu_are_unchanged() -> None:

@@ -238,8 +238,8 @@ TEST_P(TensorOnDevice, reads_wait_for_work_of_other_streams) {
 TEST_P(TensorOnDevice, work_through_another_view_is_ordered_first) {
   const Tensor tensor = zeros(memory_, DType::uint8, {1000}, place());
   tensor.synchronize();
-  PackedTensor packed = pack(tensor);
-  const Tensor same = unpack(memory_, packed.record, std::move(packed.lease));
+  PackedTensors packed = pack_all({&tensor, 1});
+  const Tensor same = unpack_all(memory_, packed.record, packed.leases).front();
   const Tensor copied = empty(memory_, DType::uint8, {1000}, place());
   const auto stream = backend_of(place().backend).open(place().index).create_stream();
   {

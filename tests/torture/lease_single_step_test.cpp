@@ -23,6 +23,8 @@ namespace {
 constexpr QueueOptions kOptions{.capacity = 3, .bytes = 16384, .in_flight = 2};
 constexpr std::uint64_t kSlabBytes = 64 * 1024;
 constexpr std::size_t kLarge = 1500;  // a message stored in a block of the queue
+constexpr std::size_t kMany = ipc::kMostLeasesInSlot + 3;
+constexpr std::size_t kMostKills = 700;  // of processes with many leases, whose paths are long
 
 std::shared_ptr<ipc::OpenLedger> open_slab(const Invited& invited) {
   return ipc::OpenLedger::open(invited.membership, invited.handles.at(1));
@@ -31,6 +33,12 @@ std::vector<Lease> two_leases(ipc::OpenLedger& slab) {
   std::vector<Lease> leases;
   leases.push_back(slab.allocate(3000));
   leases.push_back(slab.allocate(700));
+  return leases;
+}
+
+std::vector<Lease> many_leases(ipc::OpenLedger& slab) {
+  std::vector<Lease> leases(kMany);
+  for (Lease& lease : leases) lease = slab.allocate(1);
   return leases;
 }
 
@@ -52,10 +60,10 @@ DROVER_STEPPED(share_and_release_lease) {
   StepMarks::end();
 }
 
-void step_put_leases(const Invited& invited, std::size_t bytes) {
+void step_put_leases(const Invited& invited, std::size_t bytes, bool are_many = false) {
   const auto slab = open_slab(invited);
   Queue queue = open_queue(invited);
-  auto leases = two_leases(*slab);
+  auto leases = are_many ? many_leases(*slab) : two_leases(*slab);
   const std::string message = numbered_message(7, bytes);
   StepMarks::begin();
   static_cast<void>(queue.put(std::as_bytes(std::span(message)), leases));
@@ -63,6 +71,7 @@ void step_put_leases(const Invited& invited, std::size_t bytes) {
 }
 DROVER_STEPPED(put_leases) { step_put_leases(invited, 40); }
 DROVER_STEPPED(put_leases_with_block) { step_put_leases(invited, kLarge); }
+DROVER_STEPPED(put_many_leases) { step_put_leases(invited, 40, true); }
 
 DROVER_STEPPED(share_and_put_lease) {
   const auto slab = open_slab(invited);
@@ -112,8 +121,8 @@ class LeaseSingleStep : public ::testing::Test {
     if (const auto why = why_no_single_steps(); !why.empty()) GTEST_SKIP() << why;
   }
 
-  void put(std::size_t bytes) {
-    auto leases = two_leases(*slab_);
+  void put(std::size_t bytes, bool are_many = false) {
+    auto leases = are_many ? many_leases(*slab_) : two_leases(*slab_);
     const std::string message = numbered_message(++last_number_, bytes);
     ASSERT_EQ(queue_.put(std::as_bytes(std::span(message)), leases), PutResult::put);
   }
@@ -130,15 +139,19 @@ class LeaseSingleStep : public ::testing::Test {
     }
     EXPECT_EQ(keys, owed);
     EXPECT_EQ(probe_.not_free(), "");
+    EXPECT_EQ(probe_.used_blocks(), 0U);
     EXPECT_EQ(slab_->ledger().used_blocks(), 0U);
     EXPECT_EQ(audit(view_), "");
   }
 
-  std::size_t kill_everywhere(const std::string& body, std::size_t leases, const std::function<void()>& prepare) {
+  std::size_t kill_everywhere(const std::string& body, std::size_t leases, const std::function<void()>& prepare,
+                              std::size_t most = 0) {
     SingleStepper stepper(session_, body, {queue_.handle(), slab_->object().handle()});
-    return kill_at_every_instruction(stepper, {.prepare = prepare,
-                                               .check_dead = [this] { owed_ = probe_.owed(); },
-                                               .check_recovered = [this, leases] { check_recovered(leases); }});
+    return kill_at_every_instruction(stepper,
+                                     {.prepare = prepare,
+                                      .check_dead = [this] { owed_ = probe_.owed(); },
+                                      .check_recovered = [this, leases] { check_recovered(leases); }},
+                                     most);
   }
 
   TestSession session_;
@@ -175,6 +188,19 @@ TEST_F(LeaseSingleStep, killed_in_receive_and_done) {
 }
 TEST_F(LeaseSingleStep, killed_in_receive_and_give_back) {
   EXPECT_GT(kill_everywhere("receive_leases_and_give_back", 2, [this] { put(40); }), 200U);
+}
+
+TEST_F(LeaseSingleStep, killed_in_put_of_many_leases) {
+  EXPECT_GT(kill_everywhere("put_many_leases", kMany, [] {}, kMostKills), 400U);
+}
+TEST_F(LeaseSingleStep, killed_in_get_of_many_leases) {
+  EXPECT_GT(kill_everywhere("get_leases", kMany, [this] { put(40, true); }, kMostKills), 400U);
+}
+TEST_F(LeaseSingleStep, killed_in_receive_and_done_of_many_leases) {
+  EXPECT_GT(kill_everywhere("receive_leases_and_finish", kMany, [this] { put(kLarge, true); }, kMostKills), 400U);
+}
+TEST_F(LeaseSingleStep, killed_in_receive_and_give_back_of_many_leases) {
+  EXPECT_GT(kill_everywhere("receive_leases_and_give_back", kMany, [this] { put(40, true); }, kMostKills), 400U);
 }
 
 }  // namespace

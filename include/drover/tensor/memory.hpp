@@ -161,9 +161,6 @@ class Memory {
   [[nodiscard]] std::uint64_t claimed(const Place& place) const;
   /// All slabs that are mapped here. Waits up to 100 ms for each ledger that is locked.
   [[nodiscard]] std::vector<SlabUsage> usage() const;
-  /// Gives imported memory that no process uses any more back to its library, as every other method does too. Returns
-  /// at once if there is none, and asks no device. For programs that stop using Memory after they sent such memory.
-  void collect() const noexcept;
   /// Gives back every own slab that is empty, and unmaps every other one in which this process has no block.
   void trim();
 

@@ -1,7 +1,6 @@
 // drover/tensor/send.hpp: tensors in queues and pipes, and kept in a session.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -15,35 +14,20 @@
 
 namespace drover {
 
-/// Bytes of a tensor's record, whatever its size.
-inline constexpr std::size_t kTensorRecordBytes = 224;
-
-/// A packed tensor: a record of its layout and of the points at which it is ready, and a lease on its memory. For
-/// messages with several tensors, or with other contents.
-struct PackedTensor {
-  std::array<std::byte, kTensorRecordBytes> record;  ///< part of the message's bytes
-  Lease lease;                                       ///< sent with the message
-};
-
-/// Packs a tensor for a message. The tensor stays valid, and both sides share its elements. Does not wait for work in
-/// flight on it: the streams of the receiver do. Throws `Errc::peer_lost` if the contents are lost,
-/// `Errc::invalid_argument` for a tensor without memory.
-[[nodiscard]] PackedTensor pack(const Tensor& tensor);
-/// Makes a tensor of a record and a lease from a message. Throws `Errc::corrupt` if the record is invalid or does not
-/// fit the memory; `Errc::peer_lost` if the sender died before its work on the tensor was done; and as
-/// `Memory::open`. If it throws, the caller keeps the lease.
-[[nodiscard]] Tensor unpack(const Memory& memory, std::span<const std::byte> record, Lease&& lease);
-
-/// Packed tensors: a record of all, and one lease for each block that they lie in.
+/// Packed tensors: a record of their layouts and of the points at which they are ready, and one lease for each block
+/// that they lie in. For messages with several tensors, or with other contents.
 struct PackedTensors {
   std::vector<std::byte> record;  ///< part of the message's bytes
   std::vector<Lease> leases;      ///< sent with the message, in this order
 };
 
-/// Packs any number of tensors for one message; see `pack`. Tensors that share a storage share its lease.
+/// Packs any number of tensors for a message. They stay valid, and both sides share their elements. Does not wait for
+/// work in flight on them: the streams of the receiver do. Throws `Errc::peer_lost` if contents are lost,
+/// `Errc::invalid_argument` for a tensor without memory.
 [[nodiscard]] PackedTensors pack_all(std::span<const Tensor> tensors);
 /// Makes the tensors of a record, with the leases that were packed with it. Tensors of one block share a storage.
-/// Throws as `unpack`; then leases that are still open stay with the caller.
+/// Throws `Errc::corrupt` if the record is invalid or does not fit the memory; `Errc::peer_lost` if the sender died
+/// before its work on a tensor was done; and as `Memory::open`. Then leases that are still open stay with the caller.
 [[nodiscard]] std::vector<Tensor> unpack_all(const Memory& memory, std::span<const std::byte> record,
                                              std::span<Lease> leases);
 
@@ -51,7 +35,7 @@ struct PackedTensors {
 PutResult put(Queue& queue, const Tensor& tensor, Deadline deadline = Deadline::never());
 /// Sends a tensor away: after success it has no memory any more, but other views of it do.
 PutResult put(Queue& queue, Tensor&& tensor, Deadline deadline = Deadline::never());
-/// Receives a tensor. Throws as `unpack`, and `Errc::invalid_argument` if the message is not one tensor. If it
+/// Receives a tensor. Throws as `unpack_all`, and `Errc::invalid_argument` if the message is not one tensor. If it
 /// throws, the message is lost.
 GetResult get(Queue& queue, const Memory& memory, Tensor& into, Deadline deadline = Deadline::never());
 

@@ -28,7 +28,7 @@ class CopyKernel {
 
   const CudaDevice& device_;
   Mutex mutex_;
-  bool is_loaded_ DROVER_GUARDED_BY(mutex_) = false;        // or is known to fail
+  bool is_loaded_ DROVER_GUARDED_BY(mutex_) = false;         // or is known to fail
   CUfunction function_ DROVER_GUARDED_BY(mutex_) = nullptr;  // null if it cannot be loaded
 };
 

@@ -51,7 +51,8 @@ void CudaStream::copy(DevicePtr to, DevicePtr from, std::size_t bytes) {
         device_.facts("a copy", bytes));
 }
 
-// One launch costs as much as one copy. Large copies are as fast by the driver, which leaves the multiprocessors alone.
+// One launch costs as much as one copy. Large copies are as fast by the driver, which leaves the multiprocessors
+// alone.
 void CudaStream::copy_all(std::span<const DeviceCopy> copies) {
   std::vector<DeviceCopy> small;
   for (const DeviceCopy& each : copies) {

@@ -17,7 +17,8 @@ std::span<SentLeaseWords> LeaseTable::find(std::byte* block, std::uint64_t bytes
   if (bytes < capacity && end_behind(bytes, 0) <= capacity) {
     auto* const number = reinterpret_cast<std::atomic<std::uint64_t>*>(block + begin_behind(bytes));
     const std::uint64_t leases = number->load(std::memory_order_relaxed);  // relaxed: the record was read before
-    if (leases <= kMostLeases && end_behind(bytes, leases) <= capacity) {
+    const bool are_many = leases > kMostLeasesInSlot && leases <= kMostLeases;
+    if (are_many && end_behind(bytes, leases) <= capacity) {
       return {reinterpret_cast<SentLeaseWords*>(number + 1), leases};
     }
   }

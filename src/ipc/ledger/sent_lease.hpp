@@ -14,7 +14,7 @@
 
 namespace drover::ipc {
 
-inline constexpr std::size_t kMostLeasesInSlot = 32;                    ///< beside a record; more lie behind its bytes
+inline constexpr std::size_t kMostLeasesInSlot = 32;               ///< beside a record; more lie behind its bytes
 inline constexpr std::size_t kMostLeases = std::size_t{1} << 20U;  ///< in one message
 
 /// Names a lease and its slab in every process of the session.
@@ -60,7 +60,7 @@ class LeaseTable {
   }
   /// Writes the number, and returns where the words go. Requires: room for them.
   [[nodiscard]] static SentLeaseWords* make(std::byte* block, std::uint64_t bytes, std::size_t leases) noexcept;
-  /// The words of a table. Throws `Errc::corrupt` if they reach behind the block's `capacity`.
+  /// The words of a table. Throws `Errc::corrupt` if they are too few, or reach behind the block's `capacity`.
   [[nodiscard]] static std::span<SentLeaseWords> find(std::byte* block, std::uint64_t bytes, std::uint64_t capacity);
 
  private:

@@ -158,9 +158,8 @@ PutResult QueueCore::put_held(HeldMemory& held, const SendableLeases& leases, Ow
   Record& record = view_.ring.slot(claimed.position).record;
   const auto plain =
       RecordHead::of(held.size_, held.is_overflow_ ? Storage::overflow : Storage::block, held.is_copied_);
-  SentLeaseWords* const words = leases.are_many()
-                                    ? LeaseTable::make(held.data_, held.size_, leases.count())
-                                    : view_.leases_of_slot(view_.ring.index_of(claimed.position));
+  SentLeaseWords* const words = leases.are_many() ? LeaseTable::make(held.data_, held.size_, leases.count())
+                                                  : view_.leases_of_slot(view_.ring.index_of(claimed.position));
   record.store_head(plain.with_leases(leases.write(words)));
   if (held.is_overflow_) {
     const ObjectHandle& object = held.overflow_;

@@ -219,9 +219,8 @@ void for_each_sent_lease(std::byte* layout, const ObjectSpec& spec,
   };
   const auto visit_all = [&](const Record& record, const SentLeaseWords* leases) {
     const RecordHead head = record.load_head();
-    const auto all = head.has_many_leases()
-                         ? table_of(record, head)
-                         : std::span(leases, std::min(head.leases(), kMostLeasesInSlot));
+    const auto all = head.has_many_leases() ? table_of(record, head)
+                                            : std::span(leases, std::min(head.leases(), kMostLeasesInSlot));
     for (const SentLeaseWords& lease : all) visit(lease.load());
   };
   for (std::uint64_t index = 0; index < queue.ring.capacity(); ++index) {

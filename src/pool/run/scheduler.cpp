@@ -23,7 +23,7 @@ constexpr double kTinyNanoseconds = 20'000;      // below this a message costs m
 constexpr double kStuckNanoseconds = 5'000'000;  // a worker this long in one task is not expected to reach the next
 constexpr std::size_t kMostBatchBytes = std::size_t{32} << 10U;
 constexpr std::size_t kMostBatchTensors = 32;  // unless they belong to one task
-constexpr double kNewShare = 0.2;  // weight of the last run in a mean
+constexpr double kNewShare = 0.2;              // weight of the last run in a mean
 
 // Host tensors need no copy.
 std::size_t bytes_to_move(const detail::TaskCall& task, const Place& place) {

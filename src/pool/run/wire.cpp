@@ -57,30 +57,20 @@ std::span<const std::byte> WireReader::bytes(std::size_t count) {
   return head;
 }
 
-WireReader::Packed WireReader::next_packed() {
+std::vector<Tensor> WireReader::tensors(std::size_t count, const Memory& memory) {
+  if (count == 0) return {};
   const auto head = header<PackedHeader>();
   check(head.leases <= leases_.size() - next_lease_);
   const auto leases = std::span(leases_).subspan(next_lease_, head.leases);
   next_lease_ += head.leases;
-  return {.record = bytes(head.bytes), .leases = leases};
-}
-
-std::vector<Tensor> WireReader::tensors(std::size_t count, const Memory& memory) {
-  if (count == 0) return {};
-  const Packed packed = next_packed();
   try {
-    auto tensors = unpack_all(memory, packed.record, packed.leases);
+    auto tensors = unpack_all(memory, bytes(head.bytes), leases);
     check(tensors.size() == count);
     return tensors;
   } catch (...) {
-    for (Lease& lease : packed.leases) lease.release();
+    for (Lease& lease : leases) lease.release();
     throw;
   }
-}
-
-void WireReader::skip_tensors(std::size_t count) {
-  if (count == 0) return;
-  for (Lease& lease : next_packed().leases) lease.release();
 }
 
 }  // namespace drover::pool

@@ -1,8 +1,8 @@
 // pool/run/wire.hpp: messages between an application and the workers of its pool.
 //
-// To a worker: a BatchHeader, and for each task a TaskHeader, its arguments and a record of its tensors if it has any,
-// each aligned to 8 bytes. Their leases go with the message, in the same order. From a worker: a ResultHeader and what
-// belongs to its kind. Both sides are the same program, but readers still validate: `Errc::corrupt`.
+// To a worker: a BatchHeader, and for each task a TaskHeader, its arguments and a record of its tensors if it has
+// any, each aligned to 8 bytes. Their leases go with the message, in the same order. From a worker: a ResultHeader
+// and what belongs to its kind. Both sides are the same program, but readers still validate: `Errc::corrupt`.
 #pragma once
 
 #include <cstddef>
@@ -112,18 +112,9 @@ class WireReader {
   [[nodiscard]] std::span<const std::byte> bytes(std::size_t count);
   /// Reads `count` tensors with their leases. Throws as `unpack_all`, and then releases all their leases.
   [[nodiscard]] std::vector<Tensor> tensors(std::size_t count, const Memory& memory);
-  /// Skips `count` tensors without opening them, and releases their leases.
-  void skip_tensors(std::size_t count);
 
  private:
-  // A record of tensors and its leases.
-  struct Packed {
-    std::span<const std::byte> record;
-    std::span<Lease> leases;
-  };
-
   explicit WireReader(std::span<const std::byte> bytes) : rest_(bytes) {}
-  [[nodiscard]] Packed next_packed();
 
   std::span<const std::byte> rest_;
   std::vector<Lease> leases_;

@@ -115,9 +115,11 @@ void Encoder::write(const Tensor& tensor) {
   }
   const auto index = static_cast<std::uint32_t>(tensors_.size());
   std::array<char, kIndexBytes> digits{};
-  for (std::size_t i = 0; i < kIndexBytes; ++i) digits.at(i) = static_cast<char>(index >> (8U * (kIndexBytes - 1 - i)));
+  for (std::size_t i = 0; i < kIndexBytes; ++i)
+    digits.at(i) = static_cast<char>(index >> (8U * (kIndexBytes - 1 - i)));
   tensors_.push_back(tensor);
-  pack(bytes_, [&](auto& to) { to.pack_ext(kIndexBytes, kTensorExtension).pack_ext_body(digits.data(), kIndexBytes); });
+  pack(bytes_,
+       [&](auto& to) { to.pack_ext(kIndexBytes, kTensorExtension).pack_ext_body(digits.data(), kIndexBytes); });
 }
 
 void Decoder::check(bool holds) {

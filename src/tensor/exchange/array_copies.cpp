@@ -72,7 +72,6 @@ void ArrayCopies::find_regions() {
     Region& region = regions_.back();
     region.end = std::max(region.end, range.end());
     region.members.push_back(index);
-    region.streams.insert(requests_[index]->options.stream);
   }
 }
 
@@ -123,36 +122,25 @@ void ArrayCopies::copy_on_host() {
   }
 }
 
+// On the stream of the other library itself, so that what it does later with the arrays comes after the copy.
 void ArrayCopies::copy_on_device() {
-  std::set<std::optional<std::uintptr_t>> streams;
-  for (const Region& region : regions_) streams.insert(region.streams.begin(), region.streams.end());
-  for (const auto& stream : streams) copy_after(stream);
-  for (std::size_t index = 0; index < blocks_.size(); ++index) hold_sources(index);
-}
-
-// On the stream of the other library itself, so that what it does later with the array comes after the copy. A region
-// of several streams is copied on the last of them, after the others.
-void ArrayCopies::copy_after(const std::optional<std::uintptr_t>& stream) {
   std::vector<DeviceCopy> copies;
-  std::set<TensorStorage*> used;
   for (const Region& region : regions_) {
-    if (!region.streams.contains(stream)) continue;
-    TensorStorage& storage = *blocks_[region.block];
-    used.insert(&storage);
-    if (*region.streams.rbegin() != stream) continue;
-    copies.push_back({.to = storage.block().device_ptr() + region.offset,
+    copies.push_back({.to = blocks_[region.block]->block().device_ptr() + region.offset,
                       .from = {region.begin},
                       .bytes = region.end - region.begin});
   }
   const auto work = blocks_.front()->work_at(blocks_.front()->place());
   const auto end_uses = [&](std::uint64_t ticket) {
-    for (TensorStorage* const storage : used) storage->end_use({.work = work, .ticket = ticket});
+    for (std::size_t index = 0; index < blocks_.size(); ++index) {
+      blocks_[index]->end_use({.work = work, .ticket = ticket});
+      hold_sources(index);
+    }
   };
+  const auto& stream = requests_.front()->options.stream;
   if (!stream) return end_uses(work->submit([&](Stream& own) { own.copy_all(copies); }));
   const auto borrowed = work->device().borrow_stream(*stream);
   require_not_capturing(*borrowed);
-  const bool is_shared = !std::ranges::all_of(used, [](TensorStorage* storage) { return storage->is_ready(); });
-  if (is_shared) work->lead(*borrowed);
   try {
     borrowed->copy_all(copies);
   } catch (...) {  // some may have been submitted

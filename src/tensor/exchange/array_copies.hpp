@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <set>
 #include <span>
 #include <vector>
 
@@ -29,16 +27,16 @@ struct ArrayRange {
 /// Whether most of the bytes between the first element and the last belong to no element.
 [[nodiscard]] bool is_sparse(const DlpackArray& array) noexcept;
 
-/// Copies arrays of one place to memory of the session there. Plans first: ranges that overlap are copied together,
-/// small ones share blocks, large ones have blocks of their own, so that a receiver which keeps one array of a message
-/// does not keep the others.
+/// Copies arrays of one place and stream to memory of the session there. Plans first: ranges that overlap are copied
+/// together, small ones share blocks, large ones have blocks of their own, so that a receiver which keeps one array
+/// of a message does not keep the others.
 class ArrayCopies {
  public:
-  /// Requires: all arrays at one place, none of them empty; `requests` outlive this.
+  /// Requires: all arrays at one place, of one stream, none of them empty; `requests` outlive this.
   ArrayCopies(const Memory& memory, std::span<const ImportRequest* const> requests);
 
   /// Allocates, copies, and returns the tensors in the order of the requests. A device does its copies later, after
-  /// the work of each array's stream. Throws as `Memory::allocate`.
+  /// the work of the stream. Throws as `Memory::allocate`.
   [[nodiscard]] std::vector<Tensor> run();
 
  private:
@@ -46,8 +44,7 @@ class ArrayCopies {
   struct Region {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
-    std::vector<std::size_t> members;                   // of the requests
-    std::set<std::optional<std::uintptr_t>> streams{};  // of the members
+    std::vector<std::size_t> members;  // of the requests
     std::size_t block = 0;
     std::uint64_t offset = 0;
   };
@@ -58,7 +55,6 @@ class ArrayCopies {
   void plan_blocks();
   void copy_on_host();
   void copy_on_device();
-  void copy_after(const std::optional<std::uintptr_t>& stream);
   void hold_sources(std::size_t index) const;
   [[nodiscard]] Tensor tensor_of(const Region& region, std::size_t index) const;
 

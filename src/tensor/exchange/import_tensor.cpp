@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <functional>
 #include <map>
 #include <utility>
 
@@ -123,28 +122,26 @@ void warn_of_shortage(const Error& error, const Place& place, std::uint64_t byte
                   to_string(place), format_bytes(bytes), ::getpid(), to_string(place), error.message()));
 }
 
-// Everything in `requests` lies at one place and needs a copy. Without room for it, shares what can be shared.
-void import_copies(const Memory& memory, std::span<const ImportRequest* const> requests, StreamOrder& order,
-                   const std::function<void(std::size_t, Imported)>& store) {
+// Arrays of one place and stream that need a copy. Without room for it, shares what can be shared.
+std::vector<Imported> import_copies(const Memory& memory, std::span<const ImportRequest* const> requests,
+                                    StreamOrder& order) {
   const Place place = requests.front()->array.place;
+  std::vector<Imported> all;
   try {
     auto tensors = tensor::ArrayCopies(memory, requests).run();
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      store(i, {.tensor = std::move(tensors[i]), .way = ImportWay::copied});
-    }
+    for (Tensor& tensor : tensors) all.push_back({.tensor = std::move(tensor), .way = ImportWay::copied});
   } catch (const Error& error) {
     if (!place.is_device || !is_shortage(error)) throw;
-    std::vector<Imported> shared;
     std::uint64_t bytes = 0;
     for (const ImportRequest* const request : requests) {
       auto imported = shared_if_possible(memory, *request, order);
       if (!imported) throw;
       bytes += request->array.layout.bytes();
-      shared.push_back(std::move(*imported));
+      all.push_back(std::move(*imported));
     }
     warn_of_shortage(error, place, bytes);
-    for (std::size_t i = 0; i < shared.size(); ++i) store(i, std::move(shared[i]));
   }
+  return all;
 }
 
 void check(const ImportRequest& request) {
@@ -189,18 +186,19 @@ std::vector<Imported> import_tensors(const Memory& memory, std::span<const Impor
   std::ranges::for_each(requests, check);
   StreamOrder order;
   std::vector<Imported> all(requests.size());
-  std::map<Place, std::vector<std::size_t>> copied;
+  std::map<std::pair<Place, std::optional<std::uintptr_t>>, std::vector<const ImportRequest*>> copied;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (auto imported = import_without_copy(memory, requests[i], order)) {
       all[i] = std::move(*imported);
     } else {
-      copied[requests[i].array.place].push_back(i);
+      copied[{requests[i].array.place, requests[i].options.stream}].push_back(&requests[i]);
     }
   }
-  for (const auto& [place, indices] : copied) {
-    std::vector<const ImportRequest*> some;
-    for (const std::size_t index : indices) some.push_back(&requests[index]);
-    import_copies(memory, some, order, [&](std::size_t at, Imported made) { all[indices[at]] = std::move(made); });
+  for (const auto& [where, some] : copied) {
+    auto imported = import_copies(memory, some, order);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      all[static_cast<std::size_t>(some[i] - requests.data())] = std::move(imported[i]);
+    }
   }
   return all;
 }

@@ -10,10 +10,14 @@
 #include "drover/base/log.hpp"
 
 namespace drover::tensor {
+namespace {
+
+constexpr int kMostPeriods = 16;
+
+}  // namespace
 
 struct BackoffPoller::State {
-  State(std::chrono::milliseconds every, std::function<bool()> task, int most)
-      : period(every), poll(std::move(task)), most_periods(most) {}
+  State(std::chrono::milliseconds every, std::function<bool()> task) : period(every), poll(std::move(task)) {}
 
   // Clears is_running under the mutex just before the thread ends, so that a later `start` starts another thread.
   void run() DROVER_EXCLUDES(mutex) {
@@ -28,7 +32,7 @@ struct BackoffPoller::State {
   // Waits for the time of the next poll, without the mutex; false if it is to stop.
   bool sleep() DROVER_EXCLUDES(mutex) {
     const MutexLock lock(mutex);
-    periods = is_started ? 1 : std::min(2 * periods, most_periods);
+    periods = is_started ? 1 : std::min(2 * periods, kMostPeriods);
     is_started = false;
     const auto until = std::chrono::steady_clock::now() + periods * period;
     const auto is_over = [&]() DROVER_REQUIRES(mutex) { return is_stopping || (is_started && periods > 1); };
@@ -38,7 +42,6 @@ struct BackoffPoller::State {
 
   const std::chrono::milliseconds period;
   const std::function<bool()> poll;
-  const int most_periods;
   Mutex mutex;
   ConditionVariable changed;
   bool is_running DROVER_GUARDED_BY(mutex) = false;
@@ -47,8 +50,8 @@ struct BackoffPoller::State {
   int periods DROVER_GUARDED_BY(mutex) = 1;          // of the current sleep
 };
 
-BackoffPoller::BackoffPoller(std::chrono::milliseconds period, std::function<bool()> poll, int most_periods)
-    : state_(std::make_shared<State>(period, std::move(poll), most_periods)), process_(::getpid()) {}
+BackoffPoller::BackoffPoller(std::chrono::milliseconds period, std::function<bool()> poll)
+    : state_(std::make_shared<State>(period, std::move(poll))), process_(::getpid()) {}
 
 BackoffPoller::~BackoffPoller() { stop(); }
 

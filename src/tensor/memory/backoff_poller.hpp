@@ -10,12 +10,12 @@
 
 namespace drover::tensor {
 
-/// Calls `poll` one period after `start`, and then at doubling intervals, up to `most_periods` periods, until it
-/// returns false. Safe for all threads.
+/// Calls `poll` one period after `start`, and then at doubling intervals, up to 16 periods, until it returns false.
+/// Safe for all threads.
 class BackoffPoller {
  public:
   /// `poll` is called without any mutex of this class, and must not throw.
-  BackoffPoller(std::chrono::milliseconds period, std::function<bool()> poll, int most_periods = 16);
+  BackoffPoller(std::chrono::milliseconds period, std::function<bool()> poll);
   /// As `stop`.
   ~BackoffPoller();
   BackoffPoller(const BackoffPoller&) = delete;

@@ -67,18 +67,14 @@ Fd make_handle_file(const Device& device, const ForeignMemory& memory) {
   return file;
 }
 
-void require_maker(std::int64_t pid) {
-  if (is_gone(pid)) throw memory_gone(pid, "that process is gone");
-}
-
 // A driver may still open memory of a dead process, but there is no guarantee.
 HandleMemory open_handle_file(const Place& place, const Fd& file, std::uint64_t bytes) {
   const HandleNote note = read_note(file, bytes);
   Device& device = backend_of(place.backend).open(place.index);
-  if (note.pid == ::getpid()) return {.opened = nullptr, .address = own_address(device, note), .maker = note.pid};
-  require_maker(note.pid);
+  if (note.pid == ::getpid()) return {.opened = nullptr, .address = own_address(device, note)};
+  if (is_gone(note.pid)) throw memory_gone(note.pid, "that process is gone");
   try {
-    return {.opened = device.open_ipc(note.handle, note.size), .address = {}, .maker = note.pid};
+    return {.opened = device.open_ipc(note.handle, note.size), .address = {}};
   } catch (const Error& error) {
     if (error.code() != Errc::corrupt) throw;
     throw memory_gone(note.pid, error.message());

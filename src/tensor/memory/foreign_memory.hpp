@@ -28,8 +28,6 @@ struct KeptBytes {
   DevicePtr begin;
   std::uint64_t bytes = 0;
   std::shared_ptr<void> keep_alive;  ///< shared: with whatever else needs the memory
-
-  [[nodiscard]] std::uint64_t end() const noexcept { return begin.address + bytes; }
 };
 
 /// The file of a slab that is shared by a handle: the handle, its process, and what it names.
@@ -39,11 +37,7 @@ struct KeptBytes {
 struct HandleMemory {
   std::unique_ptr<DeviceMemory> opened;  ///< of another process
   DevicePtr address;                     ///< of this process's own memory
-  std::int64_t maker = 0;                ///< the process that allocated it
 };
-
-/// Throws `Errc::peer_lost` if the process that allocated such memory is gone.
-void require_maker(std::int64_t pid);
 
 /// Opens the memory that such a file names, for a slab of `bytes`. Throws `Errc::corrupt` for another file,
 /// `Errc::peer_lost` if the memory, or the process that allocated it, is gone.

@@ -1,6 +1,7 @@
 #include "tensor/memory/imports.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,23 +11,11 @@
 namespace drover::tensor {
 namespace {
 
-// Holds `bytes`, and returns what that makes redundant. Of the same bytes the newest is enough, and of those inside
-// it: otherwise a tensor that is sent repeatedly would be held once for each time. An older one of the same bytes is
-// not enough: torch takes the bytes from a storage that is resized.
-std::vector<std::shared_ptr<void>> hold(ImportedMemory& imported, const KeptBytes& bytes) {
-  std::vector<std::shared_ptr<void>> replaced;
-  if (bytes.keep_alive.use_count() == 0) return replaced;  // empty; a pointer that owns something may still be null
-  auto& all = imported.keep_alive;
-  for (auto at = all.lower_bound({bytes.begin.address, 0}); at != all.end() && at->first.first < bytes.end();) {
-    if (at->first.second > bytes.end()) {
-      ++at;
-      continue;
-    }
-    replaced.push_back(std::move(at->second));
-    at = all.erase(at);
-  }
-  all.try_emplace({bytes.begin.address, bytes.end()}, bytes.keep_alive);
-  return replaced;
+// Holds the newest of the same bytes, and returns the one before, which the caller releases without the mutex. The
+// newest, since torch takes the bytes from a storage that is resized; only one, since an array may be sent often.
+std::shared_ptr<void> hold(ImportedMemory& imported, const KeptBytes& bytes) {
+  if (bytes.keep_alive.use_count() == 0) return nullptr;  // empty; a pointer that owns something may still be null
+  return std::exchange(imported.keep_alive[{bytes.begin.address, bytes.bytes}], bytes.keep_alive);
 }
 
 }  // namespace
@@ -42,7 +31,7 @@ std::pair<Lease, std::shared_ptr<MappedSlab>> Imports::open(const ForeignMemory&
   }
   Lease lease = anchor->share();
   auto imported = std::make_unique<ImportedMemory>(ImportedMemory{.memory = memory, .anchor = anchor});
-  static_cast<void>(hold(*imported, kept));
+  hold(*imported, kept);
   const MutexLock lock(table_.mutex);
   table_.entries.try_emplace(slab->generation(), SlabEntry{.slab = slab, .imported = std::move(imported)});
   ++table_.import_count;
@@ -51,7 +40,7 @@ std::pair<Lease, std::shared_ptr<MappedSlab>> Imports::open(const ForeignMemory&
 
 // While a copy of the anchor is held, the import counts as used.
 std::pair<Lease, std::shared_ptr<MappedSlab>> Imports::reopen(const ForeignMemory& memory, const KeptBytes& kept) {
-  std::vector<std::shared_ptr<void>> replaced;  // released without the mutex
+  std::shared_ptr<void> replaced;
   std::shared_ptr<MappedSlab> slab;
   std::shared_ptr<const Lease> anchor;
   {

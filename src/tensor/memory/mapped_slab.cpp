@@ -80,7 +80,6 @@ std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& 
 
 std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<ipc::OpenLedger> book) {
   auto opened = std::make_shared<MappedSlab>();
-  opened->is_opened_ = true;
   const ObjectSpec& spec = book->object().spec();
   opened->place_ = place_from(ipc::marks_of(spec));
   opened->form_ = form_from(ipc::marks_of(spec));
@@ -96,7 +95,6 @@ std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<ipc::OpenLedger> bo
     HandleMemory memory = open_handle_file(opened->place_, file, ipc::slab_bytes(spec));
     opened->device_ = std::move(memory.opened);
     opened->address_ = memory.address;
-    opened->maker_ = memory.maker;
   } else {
     Backend& backend = backend_of(opened->place_.backend);
     const auto slab = backend.import_slab(opened->place_.index, file, ipc::slab_bytes(spec));
@@ -133,10 +131,6 @@ bool MappedSlab::register_with(Device& device) {
     log(LogLevel::warn, error.what());
   }
   return at->second != nullptr;
-}
-
-void MappedSlab::check_maker() const {
-  if (maker_ != 0) require_maker(maker_);
 }
 
 bool MappedSlab::is_alone() const noexcept { return ipc::header_of(book_->object().data()).openers.load() <= 1; }

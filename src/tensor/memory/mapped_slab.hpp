@@ -41,8 +41,6 @@ class MappedSlab {
   [[nodiscard]] std::uint64_t bytes() const noexcept { return ipc::slab_bytes(book_->object().spec()); }
   /// Whether this process made its memory and allocates in it.
   [[nodiscard]] bool is_own() const noexcept { return is_own_; }
-  /// Whether this process opened it, and neither made nor imported its memory.
-  [[nodiscard]] bool is_opened() const noexcept { return is_opened_; }
   /// Whether it was made for one large block at a time. Unknown, and so false, for slabs of other processes.
   [[nodiscard]] bool is_for_one() const noexcept { return is_for_one_; }
   /// Copies into host memory. Uses pwrite for the first copy into a new slab: that takes half the time of page
@@ -55,8 +53,6 @@ class MappedSlab {
   /// Whether a library of one process allocated it, and other processes open it by a handle, which they must close
   /// before that library can free it.
   [[nodiscard]] bool is_by_handle() const noexcept { return form_ == SlabForm::handle; }
-  /// Throws `Errc::peer_lost` if it was opened by a handle and its process is gone.
-  void check_maker() const;
   /// Whether it contains no block; may change at any time unless only this process allocates in it.
   [[nodiscard]] bool is_empty() const noexcept { return book_->ledger().used_blocks() == 0; }
   /// Registers host memory with a device, once, so that copies run at full speed and do not wait. Returns whether it
@@ -69,12 +65,10 @@ class MappedSlab {
   Place place_;
   std::shared_ptr<ipc::OpenLedger> book_;  // shared: with the leases
   bool is_own_ = false;
-  bool is_opened_ = false;
   bool is_for_one_ = false;
   mutable std::atomic<bool> is_new_{false};  // for one large block, and not written yet
   SlabForm form_ = SlabForm::memory;
-  DevicePtr address_;       // of memory that is used at its own address
-  std::int64_t maker_ = 0;  // the process that allocated what was opened by a handle
+  DevicePtr address_;  // of memory that is used at its own address
   Mapping host_;
   std::unique_ptr<DeviceMemory> device_;
   Mutex mutex_;

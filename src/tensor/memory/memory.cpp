@@ -89,7 +89,6 @@ std::vector<SlabUsage> Memory::usage() const {
   state_->release_retired(Deadline::after({}));
   return state_->usage();
 }
-void Memory::collect() const noexcept { state_->end_imports(); }
 void Memory::trim() { static_cast<void>(state_->trim()); }
 
 }  // namespace drover

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <ranges>
 #include <set>
@@ -24,7 +25,7 @@ namespace {
 constexpr std::chrono::milliseconds kLedgerPatience{100};
 // How long an allocation waits for work that still uses memory it needs.
 constexpr std::chrono::seconds kWorkPatience{10};
-// The period of the poller for memory of others that was in use when this process released it.
+// The first period of the poller for what was in use when this process released it.
 constexpr std::chrono::milliseconds kRetiredPeriod{20};
 // Pauses between attempts to get memory that was given back a moment ago.
 constexpr std::chrono::milliseconds kFirstPause{1};
@@ -73,7 +74,11 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
       works_(membership_, options_.ordering),
       retired_(membership_),
       idle_poller_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)), [this] { return poll_idle(); }),
-      retired_poller_(kRetiredPeriod, [this] { return poll_retired(); }) {
+      retired_poller_(kRetiredPeriod, [this] {
+        release_ended(Deadline::after({}));
+        parts_->take_unused().clear();
+        return retired_.has_any() || parts_->has_any();
+      }) {
   if (options_.slab_bytes >= kMiB) return;
   throw Error(Errc::invalid_argument,
               fmt::format("slab_bytes is {}, less than 1 MiB", format_bytes(options_.slab_bytes)),
@@ -259,16 +264,10 @@ Block MemoryState::import_memory(const ForeignMemory& memory, const KeptBytes& k
 
 std::shared_ptr<MappedSlab> MemoryState::slab_of(const Lease& lease) {
   const ObjectHandle& handle = lease.slab();
-  std::shared_ptr<MappedSlab> unclaimed;
   {
     const MutexLock lock(table_.mutex);
-    const auto known = table_.entries.find(handle.generation);
-    if (known != table_.entries.end() && known->second.claims > 0) return known->second.slab;
-    if (known != table_.entries.end()) unclaimed = known->second.slab;
-  }
-  if (unclaimed != nullptr) {
-    unclaimed->check_maker();
-    return unclaimed;
+    if (const auto known = table_.entries.find(handle.generation); known != table_.entries.end())
+      return known->second.slab;
   }
   return MappedSlab::open(ipc::OpenLedger::open(membership_, handle));
 }
@@ -290,12 +289,12 @@ Block MemoryState::claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab)
 
 void MemoryState::claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
   if (membership_->self() == kNobody) return;
-  if (end_claim(slab, bytes)) idle_poller_.start();
+  drop(end_claim(slab, bytes));
 }
 
-// Returns whether a poller must check the slab later. Emptied slabs are dropped here, when a block ends after new
-// slabs were mapped, and not when they are mapped: to unmap takes long, and the caller waits for the new block.
-bool MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
+// Returns what is to be dropped. Emptied slabs are dropped when a block ends after new slabs were mapped, and not
+// when they are mapped: to unmap takes long, and the caller waits for the new block.
+std::vector<SlabEntry> MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept {
   // Only for large blocks: small ones end often, and must not wait until files are read.
   const bool is_large = slab->is_for_one() || (!slab->is_own() && slab->bytes() > options_.slab_bytes);
   const bool is_short = is_large && idle_.keeps() && !slab->place().is_device && is_host_short_of_memory_cached();
@@ -321,9 +320,9 @@ bool MemoryState::end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64
       });
     }
   }
-  drop(std::move(surplus));
-  drop(std::move(emptied));
-  return needs_poll;
+  if (needs_poll) idle_poller_.start();
+  std::ranges::move(surplus, std::back_inserter(emptied));
+  return emptied;
 }
 
 // To unmap may wait for a whole device, and so for streams that wait for dead processes.
@@ -334,35 +333,21 @@ void MemoryState::drop(std::vector<SlabEntry> slabs) noexcept {
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): its parts are
-void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, bool is_part,
-                         std::shared_ptr<void> keep_alive) noexcept {
+void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keep_alive) noexcept {
   if (membership_->self() == kNobody || std::ranges::all_of(uses, has_ended)) return block.release();
   RetiredBlock retired{.keep_alive = std::move(keep_alive),
                        .lease = std::move(block.lease_),
                        .slab = std::move(block.slab_),
-                       .uses = std::move(uses),
-                       .is_part = is_part};
+                       .uses = std::move(uses)};
   block.state_.reset();
-  const bool is_awaited = retired.is_pollable();
   retired_.add(std::move(retired));
-  if (is_awaited) retired_poller_.start();
+  retired_poller_.start();
 }
 
 void MemoryState::release_retired(Deadline patience) noexcept {
   if (membership_->self() == kNobody || ReleasePause::exists()) return;
   DeferredReleases::instance().retry();
-  if (retired_.has_any()) {
-    for (auto& [keep_alive, lease, slab, uses, is_part] : retired_.take_ended(patience)) {
-      const std::uint64_t bytes = lease.bytes();
-      lease.release();
-      claim_ended(slab, bytes);
-    }
-  }
-  end_imports();
-}
-
-void MemoryState::end_imports() noexcept {
-  if ((table_.import_count == 0 && !parts_->has_any()) || membership_->self() == kNobody) return;
+  if (retired_.has_any()) release_ended(patience);
   parts_->take_unused().clear();
   drop(imports_.take_unused());
 }
@@ -394,13 +379,22 @@ bool MemoryState::poll_idle() noexcept {
   return expired.has_more;
 }
 
-// Polls only for memory that others may wait for; our own is released when it is needed.
-bool MemoryState::poll_retired() noexcept {
-  return retired_.release_pollable([this](RetiredBlock& block) {
+// Drops slabs only when other threads can check blocks again: that takes long, and may run deleters of other
+// libraries.
+void MemoryState::release_ended(Deadline patience) noexcept {
+  std::vector<SlabEntry> unused;
+  retired_.release_ended(patience, [&](RetiredBlock& block) {
     const std::uint64_t bytes = block.lease.bytes();
     block.lease.release();
-    if (end_claim(block.slab, bytes)) idle_poller_.start();
+    std::ranges::move(end_claim(block.slab, bytes), std::back_inserter(unused));
   });
+  drop(std::move(unused));
+}
+
+Lease MemoryState::hold_part(const Lease& whole, std::shared_ptr<void> keep_alive) {
+  Lease lease = parts_->hold(whole, std::move(keep_alive));
+  retired_poller_.start();
+  return lease;
 }
 
 std::uint64_t MemoryState::claimed(const Place& place) const {

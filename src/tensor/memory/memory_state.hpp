@@ -37,9 +37,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   /// The whole allocation, see Imports::open. The same block for the same memory.
   [[nodiscard]] Block import_memory(const ForeignMemory& memory, const KeptBytes& kept) DROVER_EXCLUDES(table_.mutex);
   /// A lease for one array in a block that another library divides; see HeldParts::hold.
-  [[nodiscard]] Lease hold_part(const Lease& whole, std::shared_ptr<void> keep_alive) {
-    return parts_->hold(whole, std::move(keep_alive));
-  }
+  [[nodiscard]] Lease hold_part(const Lease& whole, std::shared_ptr<void> keep_alive);
   [[nodiscard]] std::uint64_t claimed(const Place& place) const DROVER_EXCLUDES(table_.mutex);
   [[nodiscard]] std::vector<SlabUsage> usage() const DROVER_EXCLUDES(table_.mutex);
   /// Returns whether there was anything to give back.
@@ -48,15 +46,12 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   void claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept
       DROVER_EXCLUDES(table_.mutex);
 
-  /// Releases a block, and then `keep_alive`, when all uses have ended: now, or in a later call. `is_part` if its
-  /// lease is one of `hold_part`.
-  void retire(Block&& block, std::vector<WorkTicket> uses, bool is_part,
-              std::shared_ptr<void> keep_alive = nullptr) noexcept DROVER_EXCLUDES(table_.mutex);
-  /// Releases retired blocks whose uses have ended, or end until the deadline, then unused imports. Does nothing in a
-  /// forked child, nor during a ReleasePause.
+  /// Releases a block, and then `keep_alive`, when all uses have ended: now, or in a later call.
+  void retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keep_alive = nullptr) noexcept
+      DROVER_EXCLUDES(table_.mutex);
+  /// Releases retired blocks whose uses have ended, or end until the deadline, then unused imports and parts. Does
+  /// nothing in a forked child, nor during a ReleasePause.
   void release_retired(Deadline patience) noexcept DROVER_EXCLUDES(table_.mutex);
-  /// Gives unused imports and parts back, without asking a device. Does nothing in a forked child.
-  void end_imports() noexcept DROVER_EXCLUDES(table_.mutex);
   /// What this process does on its devices.
   [[nodiscard]] DeviceWorks& works() noexcept { return works_; }
   [[nodiscard]] const std::shared_ptr<Membership>& membership() const noexcept { return membership_; }
@@ -77,11 +72,11 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] Slabs slabs_for(const Place& place, std::uint64_t bytes) const DROVER_EXCLUDES(table_.mutex);
   [[nodiscard]] std::shared_ptr<MappedSlab> slab_of(const Lease& lease) DROVER_EXCLUDES(table_.mutex);
   [[nodiscard]] Block claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) DROVER_REQUIRES(table_.mutex);
-  [[nodiscard]] bool end_claim(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept
-      DROVER_EXCLUDES(table_.mutex);
+  [[nodiscard]] std::vector<SlabEntry> end_claim(const std::shared_ptr<MappedSlab>& slab,
+                                                 std::uint64_t bytes) noexcept DROVER_EXCLUDES(table_.mutex);
   void drop(std::vector<SlabEntry> slabs) noexcept DROVER_EXCLUDES(table_.mutex);
   bool poll_idle() noexcept DROVER_EXCLUDES(table_.mutex);
-  bool poll_retired() noexcept;
+  void release_ended(Deadline patience) noexcept DROVER_EXCLUDES(table_.mutex);
   [[noreturn]] void throw_exhausted(const Error& error, const Place& place) const DROVER_EXCLUDES(table_.mutex);
 
   const std::shared_ptr<Membership> membership_;

@@ -47,32 +47,18 @@ void RetiredBlocks::add(RetiredBlock block) {
 }
 
 // Checks and waits without mutex_, which threads need to retire blocks.
-std::vector<RetiredBlock> RetiredBlocks::take_ended(Deadline patience) {
+void RetiredBlocks::release_ended(Deadline patience, const std::function<void(RetiredBlock&)>& release) {
+  std::vector<RetiredBlock> released;  // destroyed last, since that runs deleters of other libraries
   if (patience.has_passed()) {
-    if (!checking_.try_lock()) return {};
+    if (!checking_.try_lock()) return;
   } else {
     checking_.lock();
   }
   const std::scoped_lock lock(std::adopt_lock, checking_);
   auto [ended, pending] = sort_out(take_all(), patience);
+  released = std::move(ended);
+  std::ranges::for_each(released, release);
   put_back(std::move(pending));
-  return std::move(ended);
-}
-
-bool RetiredBlocks::release_pollable(const std::function<void(RetiredBlock&)>& release) {
-  if (!checking_.try_lock()) return true;
-  const std::scoped_lock lock(std::adopt_lock, checking_);
-  auto blocks = take_all();
-  const auto pollable =
-      std::ranges::partition(blocks, [](const RetiredBlock& block) { return !block.is_pollable(); });
-  auto [ended, pending] = sort_out(
-      {std::make_move_iterator(pollable.begin()), std::make_move_iterator(pollable.end())}, Deadline::after({}));
-  blocks.erase(pollable.begin(), pollable.end());
-  std::ranges::for_each(ended, release);
-  const bool has_more = !pending.empty();
-  std::ranges::move(pending, std::back_inserter(blocks));
-  put_back(std::move(blocks));
-  return has_more;
 }
 
 RetiredBlocks::Sorted RetiredBlocks::sort_out(std::vector<RetiredBlock> blocks, Deadline patience) {

@@ -22,10 +22,6 @@ struct RetiredBlock {
   Lease lease;
   std::shared_ptr<MappedSlab> slab;
   std::vector<WorkTicket> uses;
-  bool is_part = false;  ///< of a block that another library divides
-
-  /// Whether a poller must release it: another process or another library may wait for the memory.
-  [[nodiscard]] bool is_pollable() const noexcept { return is_part || keep_alive != nullptr || slab->is_opened(); }
 };
 
 /// The retired blocks of one Memory. Safe for all threads.
@@ -41,12 +37,9 @@ class RetiredBlocks {
   void add(RetiredBlock block) DROVER_EXCLUDES(mutex_);
   /// Whether there are any, those being checked by another thread included.
   [[nodiscard]] bool has_any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
-  /// Removes those whose uses have ended, or end until the deadline. Returns nothing if another thread is checking
-  /// them, unless it may wait.
-  [[nodiscard]] std::vector<RetiredBlock> take_ended(Deadline patience) DROVER_EXCLUDES(mutex_);
-  /// Calls `release` for pollable blocks whose uses have ended, while `take_ended` waits. Returns whether pollable
-  /// blocks are left.
-  [[nodiscard]] bool release_pollable(const std::function<void(RetiredBlock&)>& release) DROVER_EXCLUDES(mutex_);
+  /// Calls `release` for those whose uses have ended, or end until the deadline, then lets go of their `keep_alive`,
+  /// without a mutex. Does nothing if another thread is checking them, unless it may wait.
+  void release_ended(Deadline patience, const std::function<void(RetiredBlock&)>& release) DROVER_EXCLUDES(mutex_);
 
  private:
   struct Sorted {

@@ -23,7 +23,7 @@ struct ImportedMemory {
   /// A lease beside those of tensors: while it is the only one, no other process can share the block. Shared: with
   /// threads that use it without the mutex.
   std::shared_ptr<const Lease> anchor;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::shared_ptr<void>> keep_alive;  ///< by begin and end
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::shared_ptr<void>> keep_alive;  ///< by address and size
 };
 
 /// One mapped slab.

@@ -32,8 +32,7 @@ TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const 
 
 TensorStorage::TensorStorage(TensorStorage& whole, std::shared_ptr<void> keep_alive)
     : memory_(whole.memory_),
-      block_(memory_.state_->open(memory_.state_->hold_part(whole.block().lease(), std::move(keep_alive)))),
-      is_part_(true) {}
+      block_(memory_.state_->open(memory_.state_->hold_part(whole.block().lease(), std::move(keep_alive)))) {}
 
 // Rejects points that were never submitted: senders submit the work before the message, and a stream must not wait
 // forever.
@@ -54,7 +53,7 @@ void TensorStorage::check(const Memory& memory, const Lease& lease, std::span<co
 // In a forked child the mutex may stay locked by a thread that does not exist there.
 TensorStorage::~TensorStorage() {
   if (memory_.state_->membership()->self() == kNobody) return;
-  memory_.state_->retire(std::move(block_), uses(), is_part_);
+  memory_.state_->retire(std::move(block_), uses());
 }
 
 std::shared_ptr<DeviceWork> TensorStorage::work_at(const Place& place) const {
@@ -137,7 +136,7 @@ std::shared_ptr<void> TensorStorage::exported(std::intptr_t stream,
 // Retires one more claim together with `keep_alive`.
 void TensorStorage::hold(std::shared_ptr<void> keep_alive) {
   Block same = memory_.state_->open(block_.share());
-  memory_.state_->retire(std::move(same), uses(), is_part_, std::move(keep_alive));
+  memory_.state_->retire(std::move(same), uses(), std::move(keep_alive));
 }
 
 // Copies lost points too, instead of throwing after work was submitted.

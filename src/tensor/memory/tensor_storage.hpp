@@ -90,7 +90,6 @@ class TensorStorage {
 
   const Memory memory_;
   Block block_;
-  const bool is_part_ = false;  // of a block that another library of this process divides
   mutable Mutex mutex_;
   Export export_ DROVER_GUARDED_BY(mutex_);                            // the latest
   std::uint64_t changes_ DROVER_GUARDED_BY(mutex_) = 0;                // of the work and origins below

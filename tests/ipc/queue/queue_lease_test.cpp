@@ -231,8 +231,7 @@ TEST_F(QueueLease, many_leases_that_nobody_received_end_with_their_queue) {
 TEST_F(QueueLease, a_message_with_many_leases_that_is_larger_than_the_queue_is_refused) {
   auto leases = many();
   const std::string message(8000, 'm');
-  expect_error(Errc::limit_reached,
-               [&] { static_cast<void>(queue_.put(std::as_bytes(std::span(message)), leases)); },
+  expect_error(Errc::limit_reached, [&] { static_cast<void>(queue_.put(std::as_bytes(std::span(message)), leases)); },
                {"40 leases", "QueueOptions::bytes"});
   EXPECT_TRUE(leases.front().is_open());
   EXPECT_EQ(queue_.size(), 0U);

@@ -56,6 +56,18 @@ const auto throw_own = task("throw_own", [] { throw Error(Errc::busy, "the print
 const auto throw_number = task("throw_number", [] { throw 7; });  // NOLINT(hicpp-exception-baseclass)
 const auto process_id = task("process_id", [] { return static_cast<std::int64_t>(::getpid()); });
 const auto sum_up = task("sum_up", [](const Tensor& tensor) { return sum(tensor); });
+const auto sum_all = task("sum_all", [](const std::vector<Tensor>& tensors) {
+  double total = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) total += static_cast<double>(i + 1) * sum(tensors[i]);
+  return total;
+});
+const auto make_many = task("make_many", [](std::int64_t count) {
+  std::vector<Tensor> tensors;
+  for (std::int64_t i = 0; i < count; ++i) {
+    tensors.push_back(full(this_worker().memory(), DType::int64, {2}, i, this_worker().place()));
+  }
+  return tensors;
+});
 const auto make_numbers = task("make_numbers", [](std::int64_t count) {
   return arange(this_worker().memory(), DType::int64, 0, count, this_worker().place());
 });
@@ -166,6 +178,26 @@ TEST_F(PoolTest, a_map_throws_the_first_error_and_the_pool_goes_on) {
   const std::vector<std::string> items(100, "none");
   EXPECT_THROW(pool_.map(throw_standard, items), std::out_of_range);
   EXPECT_EQ(pool_.submit(add, 1, 2).get(), 3);
+}
+
+TEST_F(PoolTest, arguments_and_results_may_have_many_tensors) {
+  for (const std::int64_t count : {33, 60, 1000}) {
+    std::vector<Tensor> tensors;
+    double total = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      tensors.push_back(full(pool_.memory(), DType::int64, {3}, i));
+      total += static_cast<double>((i + 1) * 3 * i);
+    }
+    auto sums = pool_.submit(sum_all, tensors);
+    auto again = pool_.submit(sum_all, tensors);
+    EXPECT_EQ(sums.get(), total);
+    EXPECT_EQ(again.get(), total);
+    const auto made = pool_.submit(make_many, count).get();
+    ASSERT_EQ(made.size(), static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) {
+      EXPECT_EQ(sum(made[static_cast<std::size_t>(i)]), static_cast<double>(2 * i)) << i;
+    }
+  }
 }
 
 TEST_F(PoolTest, tensors_are_passed_by_reference) {

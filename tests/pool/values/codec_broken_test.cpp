@@ -107,7 +107,8 @@ TEST(CodecBroken, a_missing_tensor_is_corrupt) {
   const std::vector<Tensor> tensors{zeros(own.memory(), DType::int8, {1})};
   EXPECT_TRUE(read_all<Tensor>(raw({0xd6, 1, 0, 0, 0, 0}), tensors).is_open());
   expect_error(Errc::corrupt, [&] { static_cast<void>(read_all<Tensor>(raw({0xd6, 1, 0, 0, 0, 1}), tensors)); });
-  expect_error(Errc::corrupt, [&] { static_cast<void>(read_all<Tensor>(raw({0xd6, 1, 255, 255, 255, 255}), tensors)); });
+  expect_error(Errc::corrupt,
+               [&] { static_cast<void>(read_all<Tensor>(raw({0xd6, 1, 255, 255, 255, 255}), tensors)); });
   expect_error(Errc::corrupt, [&] { static_cast<void>(read_all<Tensor>(raw({0xd6, 2, 0, 0, 0, 0}), tensors)); });
 }
 

@@ -54,7 +54,10 @@ class ForeignNumbers {
   std::shared_ptr<std::atomic<int>> kept_ = std::make_shared<std::atomic<int>>(0);
 };
 
-/// The way in which memory of a kind is imported.
+/// Shares the memory of an array instead of copying it.
+inline constexpr ImportOptions kByReference{.stream = {}, .by_reference = true};
+
+/// The way in which memory of a kind is imported by reference.
 inline ImportWay way_of(const std::string& kind) {
   return kind == "mapped" ? ImportWay::retained : ImportWay::ipc_handle;
 }

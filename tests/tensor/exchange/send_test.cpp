@@ -303,9 +303,8 @@ TEST_P(SendingUnfinished, tensors_of_two_sessions_are_copied_in_order) {
   ASSERT_EQ(put(receiver_.queue, got), PutResult::put);  // not affected by work of the other session
   EXPECT_EQ(sum(join().receive()), 3000.0);
   EXPECT_EQ(sum(copied), 3000.0);
-  PackedTensor packed = pack(copied);
-  expect_error(Errc::invalid_argument,
-               [&] { static_cast<void>(unpack(here_, packed.record, std::move(packed.lease))); },
+  PackedTensors packed = pack_all({&copied, 1});
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(unpack_all(here_, packed.record, packed.leases)); },
                {"another session"});
 }
 
@@ -331,15 +330,24 @@ TEST_P(SendingUnfinished, destroying_a_memory_waits_for_work_in_flight) {
 INSTANTIATE_TEST_SUITE_P(Host, SendingUnfinished, ::testing::Values("host:0"), case_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, SendingUnfinished, ::testing::Values("cuda:0"), case_name);
 
+// Where a record of one tensor has these.
+constexpr std::size_t kPointsAt = 16;
+constexpr std::size_t kBlockAt = 88;
+constexpr std::size_t kShapeAt = 104;
+
 class SentRecords : public ::testing::Test {
  protected:
+  [[nodiscard]] PackedTensors packed() const {
+    const Tensor tensor = zeros(memory_, DType::uint8, {100});
+    return pack_all({&tensor, 1});
+  }
   // The record of a valid tensor with some bytes changed.
   void expect_corrupt(std::size_t offset, std::uint64_t value, std::size_t bytes, const std::string& text) {
-    PackedTensor packed = pack(zeros(memory_, DType::uint8, {100}));
-    std::memcpy(packed.record.data() + offset, &value, bytes);
-    expect_error(Errc::corrupt, [&] { static_cast<void>(unpack(memory_, packed.record, std::move(packed.lease))); },
+    PackedTensors changed = packed();
+    std::memcpy(changed.record.data() + offset, &value, bytes);
+    expect_error(Errc::corrupt, [&] { static_cast<void>(unpack_all(memory_, changed.record, changed.leases)); },
                  {text});
-    EXPECT_TRUE(packed.lease.is_open()) << "the caller keeps the lease";
+    EXPECT_TRUE(changed.leases.front().is_open()) << "the caller keeps the lease";
   }
 
   TestSession session_;
@@ -349,15 +357,21 @@ class SentRecords : public ::testing::Test {
 TEST_F(SentRecords, invalid_records_are_corrupt) {
   expect_corrupt(0, 0, 4, "wrong magic number");
   expect_corrupt(4, 99, 2, "unknown version");
-  expect_corrupt(6, 5, 2, "too many points");
-  expect_corrupt(6, 1, 2, "never submitted");
-  expect_corrupt(16, 1'000'000, 8, "outside its memory");
-  expect_corrupt(16, ~std::uint64_t{0}, 8, "invalid layout");
-  PackedTensor packed = pack(zeros(memory_, DType::uint8, {100}));
-  expect_error(
-      Errc::corrupt,
-      [&] { static_cast<void>(unpack(memory_, std::span(packed.record).first(5), std::move(packed.lease))); },
-      {"length"});
+  expect_corrupt(8, 2, 4, "wrong length");
+  expect_corrupt(12, 0xffff'ffff, 4, "wrong length");
+  expect_corrupt(kPointsAt, 5, 8, "too many points");
+  expect_corrupt(kPointsAt, 1, 8, "never submitted");
+  expect_corrupt(kBlockAt, 1, 8, "names a block that it has not");
+  expect_corrupt(kShapeAt, 1'000'000, 8, "outside its memory");
+  expect_corrupt(kShapeAt, ~std::uint64_t{0}, 8, "invalid layout");
+  PackedTensors cut = packed();
+  for (const std::size_t bytes : {0U, 5U, 16U, 239U}) {
+    expect_error(Errc::corrupt,
+                 [&] { static_cast<void>(unpack_all(memory_, std::span(cut.record).first(bytes), cut.leases)); },
+                 {"length"});
+  }
+  expect_error(Errc::corrupt, [&] { static_cast<void>(unpack_all(memory_, cut.record, {})); },
+               {"another number of blocks"});
 }
 
 // Any record is rejected or describes a tensor within its memory.
@@ -366,12 +380,13 @@ TEST_F(SentRecords, random_changes_are_safe) {
   std::minstd_rand random(4711);  // NOLINT(cert-msc32-c,cert-msc51-cpp): repeatable
   int accepted = 0;
   for (int round = 0; round < 3000; ++round) {
-    PackedTensor packed = pack(tensor.transpose(0, 1));
+    const Tensor transposed = tensor.transpose(0, 1);
+    PackedTensors packed = pack_all({&transposed, 1});
     for (std::uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
-      packed.record.at(8 + random() % (kTensorRecordBytes - 8)) = static_cast<std::byte>(random());
+      packed.record.at(8 + random() % (packed.record.size() - 8)) = static_cast<std::byte>(random());
     }
     try {
-      const Tensor changed = unpack(memory_, packed.record, std::move(packed.lease));
+      const Tensor changed = unpack_all(memory_, packed.record, packed.leases).at(0);
       EXPECT_LE(changed.layout().extent_bytes().end, 512U);
       EXPECT_EQ(sum(changed.reshape({-1}).slice(0, 0, 1000)), 0.0);
       ++accepted;
@@ -389,15 +404,27 @@ TEST_F(SentRecords, receiving_another_message_as_a_tensor_throws) {
   Tensor got;
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(get(queue, there, got)); },
                {"expected a tensor, got a message of 5 bytes with 0 leases"});
-  expect_error(Errc::invalid_argument, [&] { static_cast<void>(pack(Tensor())); });
+  const Tensor none;
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(pack_all({&none, 1})); });
 }
 
 TEST_F(SentRecords, a_lease_can_be_unpacked_only_once) {
-  PackedTensor packed = pack(zeros(memory_, DType::uint8, {100}));
-  const Tensor tensor = unpack(memory_, packed.record, std::move(packed.lease));
-  expect_error(Errc::invalid_argument, [&] {
-    static_cast<void>(unpack(memory_, packed.record, std::move(packed.lease)));
-  });  // NOLINT(*-move)
+  PackedTensors once = packed();
+  const auto tensors = unpack_all(memory_, once.record, once.leases);
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(unpack_all(memory_, once.record, once.leases)); },
+               {"unpack each lease once"});
+}
+
+TEST_F(SentRecords, tensors_of_one_storage_share_a_lease) {
+  const Tensor whole = arange(memory_, DType::int32, 0, 100);
+  const std::vector<Tensor> sent = {whole.slice(0, 0, 10), arange(memory_, DType::int32, 0, 5), whole};
+  PackedTensors packed = pack_all(sent);
+  EXPECT_EQ(packed.leases.size(), 2U);
+  const auto got = unpack_all(memory_, packed.record, packed.leases);
+  ASSERT_EQ(got.size(), 3U);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(sum(got[i]), sum(sent[i]));
+  got[2].fill(1);
+  EXPECT_EQ(sum(got[0]), 10.0) << "a view of the same elements";
 }
 
 }  // namespace

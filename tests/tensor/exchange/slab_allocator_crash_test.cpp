@@ -148,7 +148,7 @@ class DividedSlabs : public SlabAllocatorCrash {
   }
   [[nodiscard]] bool are_kept(int count) {
     return eventually([&] {
-      memory_.collect();
+      memory_.trim();
       return kept_ == count;
     });
   }
@@ -164,7 +164,7 @@ TEST_P(DividedSlabs, an_array_is_released_after_its_consumer_is_killed_but_not_b
   ASSERT_EQ(put(other, array(1)), PutResult::put);
   auto victim = peer("slab_consumer");
   start(victim, "got");
-  memory_.collect();
+  memory_.trim();
   EXPECT_EQ(kept_, 2);
   kill(victim);
   EXPECT_TRUE(are_kept(1)) << "only a message has the other one";
@@ -174,10 +174,10 @@ TEST_P(DividedSlabs, an_array_is_released_after_its_consumer_is_killed_but_not_b
 
 TEST_P(DividedSlabs, an_array_that_the_session_keeps_is_held_until_it_is_dropped) {
   keep("numbers", array(0));
-  memory_.collect();
+  memory_.trim();
   EXPECT_EQ(kept_, 1);
   EXPECT_EQ(sum(recall(memory_, "numbers")), kSum);
-  memory_.collect();
+  memory_.trim();
   EXPECT_EQ(kept_, 1);
   const std::shared_ptr<Membership> membership = session_;
   membership->drop("numbers");

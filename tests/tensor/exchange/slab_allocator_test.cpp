@@ -72,7 +72,7 @@ class SlabAllocatorOn : public PlaceTest {
   // Allows time for the end of work on arrays.
   [[nodiscard]] bool are_kept(int count) {
     return eventually([&] {
-      here_.collect();
+      here_.trim();
       return kept_ == count;
     });
   }
@@ -344,11 +344,11 @@ TEST_P(SlabAllocatorOn, arrays_in_divided_memory_are_kept_one_by_one) {
     EXPECT_EQ(imported.tensor.device_ptr(), ptr);
     ASSERT_EQ(put(queue_, imported.tensor), PutResult::put);
   }
-  here_.collect();
+  here_.trim();
   EXPECT_EQ(kept_, 2) << "messages hold them";
   Tensor first = received();
   Tensor second = received();
-  here_.collect();
+  here_.trim();
   EXPECT_EQ(kept_, 2);
   EXPECT_EQ(sum(first), 5000);
   first = Tensor();
@@ -356,7 +356,7 @@ TEST_P(SlabAllocatorOn, arrays_in_divided_memory_are_kept_one_by_one) {
   EXPECT_EQ(sum(second), 6000);
   const Tensor slice = second.select(0, 3);
   second = Tensor();
-  here_.collect();
+  here_.trim();
   EXPECT_EQ(kept_, 1) << "a view is enough";
   EXPECT_EQ(sum(slice), 6);
 }
@@ -367,7 +367,7 @@ TEST_P(SlabAllocatorOn, an_array_that_is_sent_on_stays_kept) {
   write(segment, std::vector<std::int32_t>(1000, 5));
   ASSERT_EQ(put(queue_, import_tensor(here_, kept_array_at(segment, 1000)).tensor), PutResult::put);
   ASSERT_EQ(put(there_queue_, received()), PutResult::put);
-  here_.collect();
+  here_.trim();
   EXPECT_EQ(kept_, 1);
   EXPECT_EQ(sum(received()), 5000);
   EXPECT_TRUE(are_kept(0));
@@ -412,7 +412,7 @@ TEST_P(SlabAllocatorOn, arrays_are_not_released_inside_of_calls_of_their_library
   allocator.empty_cache();
   EXPECT_EQ(kept_, 1);
   EXPECT_TRUE(eventually([&] {
-    limited.collect();
+    limited.trim();
     return kept_ == 0;
   }));
 }

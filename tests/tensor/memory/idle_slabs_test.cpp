@@ -210,12 +210,24 @@ TEST_F(IdleMemory, idle_slabs_are_dropped_if_memory_runs_out) {
   EXPECT_TRUE(memory.usage().empty());
 }
 
-TEST_F(IdleMemory, devices_keep_one_slab) {
-  Memory memory(self_, options(64 * kMiB));
-  std::vector<Block> blocks;
-  for (int number = 0; number < 3; ++number) blocks.push_back(memory.allocate(Place::parse("host:0"), 4 * kMiB));
-  blocks.clear();
-  EXPECT_EQ(memory.usage().size(), 1U);
+TEST_F(IdleMemory, devices_keep_a_small_share_for_a_short_time) {
+  const Place device = Place::parse("host:0");
+  const std::uint64_t share = backend_of(BackendKind::host).devices().at(0).memory_total / 64;
+  const auto fill = [&](Memory& memory) {
+    std::vector<Block> blocks;
+    for (int number = 0; number < 6; ++number) blocks.push_back(memory.allocate(device, share / 4));
+  };
+  Memory memory(self_, options(kGiB));
+  fill(memory);
+  EXPECT_GT(memory.usage().size(), 1U);
+  EXPECT_LE(idle_in(memory), share);
+  memory.trim();
+  Memory brief(self_, options(kGiB, kShort));
+  fill(brief);
+  wait_until([&] { return brief.usage().empty(); });
+  Memory none(self_, options(0));
+  fill(none);
+  EXPECT_EQ(none.usage().size(), 1U);
 }
 
 TEST_F(IdleMemory, the_environment_sets_the_limit) {
