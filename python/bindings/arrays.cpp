@@ -110,10 +110,15 @@ std::optional<std::size_t> Arrays::add_from_device(nb::handle array, const Excha
     PyErr_Clear();
     return std::nullopt;
   }
-  if (described.device.device_type != dlpack::kDLCUDA || !can_describe(described)) return std::nullopt;
-  DlpackArray found = describe_dlpack(described);
-  if (found.layout.element_count() == 0) return std::nullopt;
-  return add(array, api, std::move(found));
+  if (described.device.device_type != dlpack::kDLCUDA) return std::nullopt;
+  try {
+    DlpackArray found = describe_dlpack(described);
+    if (found.layout.element_count() == 0) return std::nullopt;
+    return add(array, api, std::move(found));
+  } catch (const Error& error) {
+    if (error.code() != Errc::unsupported) throw;
+    return std::nullopt;
+  }
 }
 
 std::size_t Arrays::add(nb::handle array, const ExchangeApi& api, DlpackArray described) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arrays.hpp"
+#include "drover/base/error.hpp"
 
 namespace drover::python {
 namespace {
@@ -84,7 +85,7 @@ class Incoming {
       const auto& tensor = nb::cast<const Tensor&>(each);
       if (tensor.place() == place) same.push_back(tensor);
     }
-    if (const auto stream = torch.api->dlpack_stream_at(place)) exports_.push_back(export_all(same, *stream));
+    if (const auto stream = torch.api->dlpack_stream_at(place)) exports_.push_back(begin_exports(same, *stream));
   }
 
   nb::object tensors_;

@@ -131,6 +131,7 @@ void bind_plain(nb::module_& module);
 void bind_session(nb::module_& module);
 void bind_tensor(nb::module_& module);
 void bind_arrays(nb::module_& module);
+void bind_message_tensors(nb::module_& module);
 void bind_slabs(nb::module_& module);
 void bind_queue(nb::module_& module);
 void bind_locks(nb::module_& module);

@@ -123,6 +123,14 @@ class _State:
         self.by_reference = False  # whether the pickle in progress shares arrays instead of copying them
         self.inline = INLINE  # buffers that are smaller are copied into the pickle in progress
 
+    def write_with(self, maker: _Maker | None) -> None:
+        self.maker = maker
+        _core.set_writing(None if maker is None else maker.arrays)
+
+    def read_from(self, tensors: Sequence[_core.Tensor] | None) -> None:
+        self.read = tensors
+        _core.set_reading(tensors)
+
 
 class _Local(threading.local):
     def __init__(self) -> None:
@@ -242,12 +250,13 @@ def _ask_libraries() -> None:
 def _make(thing: Any) -> _Made:
     state = _local.state
     outer = state.maker
-    state.maker = maker = state.spare or _Maker(pickle.Pickler)
+    maker = state.spare or _Maker(pickle.Pickler)
     state.spare = None  # in use: a reducer that pickles creates another one
+    state.write_with(maker)
     try:
         made = maker.make(thing, _tables.plain)
     finally:
-        state.maker = outer
+        state.write_with(outer)
     if len(made[0]) < _SPARED:
         state.spare = maker
     return made
@@ -258,11 +267,12 @@ def _make_by_value(thing: Any) -> _Made:
 
     state = _local.state
     outer = state.maker
-    state.maker = maker = _Maker(cloudpickle.Pickler)
+    maker = _Maker(cloudpickle.Pickler)
+    state.write_with(maker)
     try:
         return maker.make(thing, _tables.with_cloudpickle(cloudpickle.Pickler._dispatch_table))
     finally:
-        state.maker = outer
+        state.write_with(outer)
 
 
 def dumps(thing: Any, inline: int = INLINE, by_reference: bool = False) -> tuple[bytes, Sequence[_core.Tensor]]:
@@ -345,11 +355,12 @@ def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
         return pickle.loads(view, buffers=tensors)
     (count,) = _HEAD.unpack_from(view, 1)
     state = _local.state
-    outer, state.read = state.read, tensors
+    outer = state.read
+    state.read_from(tensors)
     try:
         return pickle.loads(view[1 + _HEAD.size :], buffers=tensors[count:])
     finally:
-        state.read = outer
+        state.read_from(outer)
 
 
 def _reader(number: int) -> Callable[[_core.Tensor], Any]:

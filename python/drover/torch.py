@@ -182,11 +182,16 @@ def reducers(library: str) -> dict[type, _objects.Reducer]:
     del library
     _objects.alone[torch.Tensor] = _add_alone
     return {
-        torch.Tensor: _reduce,
+        torch.Tensor: _core.tensor_reducer(_core.open_tensor, _reduce),
+        type(_core.open_tensor): _reduce_function,
         torch.nn.Parameter: _reduce_parameter,
         TypedStorage: _reduce_typed,
         UntypedStorage: _reduce_storage,
     }
+
+
+def _reduce_function(function: Any) -> str:
+    return function.__name__
 
 
 def _reduce_as_torch(tensor: torch.Tensor) -> Any:
@@ -267,12 +272,18 @@ def _open(number: int, requires_grad: bool) -> torch.Tensor:
 def opened(received: _core.Tensor) -> torch.Tensor:
     """Return a received tensor as one of torch, whose current stream waits for the sender's work."""
     device, index = received.__dlpack_device__()
-    if device == _CUDA and not torch.cuda.is_initialized():
-        torch.cuda.init()
+    if device == _CUDA:
+        initialize()
     if _HAS_EXCHANGE_API:
         return _core.to_array(received, torch.Tensor)
     stream = (_stream(index) or _LEGACY_STREAM) if device == _CUDA else None
     return torch.from_dlpack(received.__dlpack__(stream=stream))
+
+
+def initialize() -> None:
+    """Initialise CUDA for torch, which does not do so when it opens a tensor; called for each message on a GPU."""
+    if not torch.cuda.is_initialized():
+        torch.cuda.init()
 
 
 def _empty(shape: tuple[int, ...], dtype: torch.dtype, device: str, requires_grad: bool) -> torch.Tensor:
@@ -359,6 +370,5 @@ def _open_storage(number: int) -> UntypedStorage:
 
 def _stream(device: int) -> int:
     """Return torch's current stream on a GPU; 0 is the legacy default stream."""
-    if not torch.cuda.is_initialized():
-        torch.cuda.init()
+    initialize()
     return torch._C._cuda_getCurrentRawStream(device)

@@ -125,14 +125,23 @@ void tensor::require_not_capturing(const Stream& stream) {
           "send and release tensors before or after the capture, and keep those that the graph uses alive with it");
 }
 
-void Tensor::begin_use(Stream& stream) const {
-  const auto& storage = tensor::TensorAccess::storage(*this);
-  const auto work = storage->work_at(storage->place());
-  // Avoids a wait on the stream, which costs more than this check. The work may use other tensors of the same block.
-  if (storage->is_ready() && work->is_idle()) return;
-  if (stream.is_capturing()) return synchronize();  // a graph cannot wait for work outside it
-  storage->begin_use(*work);
-  work->lead(stream);
+void Tensor::begin_use(Stream& stream) const { drover::begin_use({this, 1}, stream); }
+
+// Queries avoid a wait on the stream, which costs more. The work may use other tensors of the same blocks.
+void begin_use(std::span<const Tensor> tensors, Stream& stream) {
+  if (tensors.empty()) return;
+  const auto work = tensor::TensorAccess::storage(tensors.front())->work_at(tensors.front().place());
+  const auto is_ready = [](const Tensor& tensor) { return tensor::TensorAccess::storage(tensor)->is_ready(); };
+  if (std::ranges::all_of(tensors, is_ready) && work->is_idle()) return;
+  const bool is_capturing = stream.is_capturing();
+  for (const Tensor& tensor : tensors) {
+    if (is_capturing) {  // a graph cannot wait for work outside it
+      tensor.synchronize();
+    } else {
+      tensor::TensorAccess::storage(tensor)->begin_use(*work);
+    }
+  }
+  if (!is_capturing) work->lead(stream);
 }
 
 void Tensor::end_use(Stream& stream, std::initializer_list<Tensor> made_from) const {

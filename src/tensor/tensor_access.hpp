@@ -25,6 +25,8 @@ class TensorAccess {
   }
   /// The session of a memory.
   [[nodiscard]] static Membership& membership(const Memory& memory) { return *memory.state_->membership(); }
+  /// Releases the blocks whose work has ended.
+  static void release_retired(const Memory& memory) { memory.state_->release_retired(Deadline::after({})); }
   /// New memory for a tensor of this layout, which is contiguous.
   [[nodiscard]] static Tensor make_like(const Memory& memory, const TensorLayout& layout, const Place& place) {
     return {std::make_shared<TensorStorage>(memory, place, layout.bytes()), layout};

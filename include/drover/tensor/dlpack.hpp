@@ -138,6 +138,10 @@ using DlpackStream = std::intptr_t;
 /// `Tensor::begin_use`, and `Errc::invalid_argument` for an invalid stream.
 [[nodiscard]] DlpackArray to_dlpack(const Tensor& tensor, DlpackStream stream = 1);
 
+/// Orders later work of `stream` after the work on all these tensors at once. As long as the result exists, `to_dlpack`
+/// of each for the same stream costs little. Requires: the tensors lie at one place. Throws as `to_dlpack`.
+[[nodiscard]] std::shared_ptr<void> begin_exports(std::span<const Tensor> tensors, DlpackStream stream);
+
 /// An array that somebody else keeps alive; `keep_alive` is empty. Throws as `import_dlpack`.
 [[nodiscard]] DlpackArray describe_dlpack(const dlpack::DLTensor& tensor);
 

@@ -156,6 +156,9 @@ class Tensor {
   TensorLayout layout_;
 };
 
+/// `Tensor::begin_use` for many tensors at one place, by one wait of the stream.
+void begin_use(std::span<const Tensor> tensors, Stream& stream);
+
 /// An uninitialized tensor.
 [[nodiscard]] Tensor empty(const Memory& memory, DType dtype, const Dims& shape, const Place& place = Place::cpu());
 /// All elements 0.

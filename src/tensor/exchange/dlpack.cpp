@@ -199,7 +199,7 @@ constexpr DlpackStream kUnordered = -1;
 // then the block's addresses are registered.
 class ExportedTensor {
  public:
-  ExportedTensor(Tensor tensor, std::unique_ptr<Stream> stream)
+  ExportedTensor(Tensor tensor, std::shared_ptr<Stream> stream)
       : tensor_(std::move(tensor)),
         stream_(std::move(stream)),
         entry_(std::make_unique<tensor::ExportedBlocks::Entry>(tensor::TensorAccess::storage(tensor_))) {}
@@ -215,25 +215,35 @@ class ExportedTensor {
 
  private:
   const Tensor tensor_;
-  std::unique_ptr<Stream> stream_;
+  std::shared_ptr<Stream> stream_;
   std::unique_ptr<tensor::ExportedBlocks::Entry> entry_;
 };
 
-std::unique_ptr<Stream> begin_export(const Tensor& tensor, DlpackStream stream) {
-  if (tensor.place().backend != BackendKind::cuda || !tensor.place().is_device) {
-    tensor.synchronize();
-    return nullptr;
-  }
-  if (stream == kUnordered) return nullptr;
+// The stream of another library that is to use tensors at a place; null if there is none to order.
+std::shared_ptr<Stream> borrow(const Tensor& tensor, DlpackStream stream) {
+  if (tensor.place().backend != BackendKind::cuda || !tensor.place().is_device || stream == kUnordered) return nullptr;
   if (stream <= 0) {
     throw Error(Errc::invalid_argument, fmt::format("{} does not name a stream for a DLPack export", stream),
                 "pass 1 for the default stream, 2 for the per-thread default stream, the address of a CUstream, or "
                 "-1 for none");
   }
   Device& device = tensor::TensorAccess::storage(tensor)->work_at(tensor.place())->device();
-  auto borrowed = device.borrow_stream(static_cast<std::uintptr_t>(stream));
-  tensor.begin_use(*borrowed);
-  return borrowed;
+  return device.borrow_stream(static_cast<std::uintptr_t>(stream));
+}
+
+void begin_export(const Tensor& tensor, DlpackStream stream, Stream* borrowed) {
+  if (borrowed != nullptr) {
+    tensor.begin_use(*borrowed);
+  } else if (stream != kUnordered || !tensor.place().is_device || tensor.place().backend != BackendKind::cuda) {
+    tensor.synchronize();
+  }
+}
+
+// Arrays in one block share one export: a message may have hundreds.
+std::shared_ptr<void> export_of(const Tensor& tensor, DlpackStream stream,
+                                const std::function<std::shared_ptr<Stream>()>& begin) {
+  return tensor::TensorAccess::storage(tensor)->exported(
+      stream, [&] { return std::make_shared<ExportedTensor>(tensor, begin()); });
 }
 
 }  // namespace
@@ -302,15 +312,27 @@ DlpackArray import_dlpack(DLManagedTensor* managed) {
   return array;
 }
 
-// Arrays in one block share one export: a message may have hundreds.
 DlpackArray to_dlpack(const Tensor& tensor, DlpackStream stream) {
-  tensor::TensorStorage& storage = *tensor::TensorAccess::storage(tensor);
-  auto exported = storage.exported(
-      stream, [&] { return std::make_shared<ExportedTensor>(tensor, begin_export(tensor, stream)); });
+  auto exported = export_of(tensor, stream, [&] {
+    auto borrowed = borrow(tensor, stream);
+    begin_export(tensor, stream, borrowed.get());
+    return borrowed;
+  });
   return {.layout = tensor.layout(),
           .place = tensor.place(),
-          .base = tensor::address_of(storage.block()),
+          .base = tensor::address_of(tensor::TensorAccess::storage(tensor)->block()),
           .keep_alive = std::move(exported)};
+}
+
+std::shared_ptr<void> begin_exports(std::span<const Tensor> tensors, DlpackStream stream) {
+  auto exports = std::make_shared<std::vector<std::shared_ptr<void>>>();
+  if (tensors.empty()) return exports;
+  const auto borrowed = borrow(tensors.front(), stream);
+  if (borrowed == nullptr) return exports;
+  begin_use(tensors, *borrowed);
+  exports->reserve(tensors.size());
+  for (const Tensor& tensor : tensors) exports->push_back(export_of(tensor, stream, [&] { return borrowed; }));
+  return exports;
 }
 
 }  // namespace drover

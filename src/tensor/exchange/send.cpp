@@ -148,8 +148,9 @@ PackedTensors pack_all(std::span<const Tensor> tensors) {
   packed.leases.reserve(storages.size());
   append(packed.record, RecordHead{.blocks = static_cast<std::uint32_t>(storages.size()),
                                    .tensors = static_cast<std::uint32_t>(views.size())});
+  tensor::KnownPoints known;
   for (tensor::TensorStorage* const storage : storages) {
-    const auto points = storage->points(kMostPoints);
+    const auto points = storage->points(kMostPoints, known);
     BlockRecord block{.points = points.size(), .ready = {}};
     std::ranges::copy(points, block.ready.begin());
     append(packed.record, block);
@@ -162,6 +163,7 @@ PackedTensors pack_all(std::span<const Tensor> tensors) {
 
 std::vector<Tensor> unpack_all(const Memory& memory, std::span<const std::byte> record, std::span<Lease> leases) {
   const CheckedRecord checked(record, leases);
+  tensor::TensorAccess::release_retired(memory);
   for (std::size_t i = 0; i < leases.size(); ++i) {
     tensor::TensorStorage::check(memory, leases[i], checked.points(i));
   }

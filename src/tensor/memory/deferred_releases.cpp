@@ -52,7 +52,7 @@ DeferredReleases& DeferredReleases::instance() {
   return *all;
 }
 
-void DeferredReleases::release(const Tensor& tensor, std::unique_ptr<Stream> stream) noexcept {
+void DeferredReleases::release(const Tensor& tensor, std::shared_ptr<Stream> stream) noexcept {
   if (!seems_capturing(*stream)) return release_now(tensor, *stream);
   const MutexLock lock(mutex_);
   uses_.push_back({tensor, std::move(stream)});

@@ -19,14 +19,14 @@ class DeferredReleases {
 
   /// Releases a tensor when what `stream` was given is done, but not before its capture ends. Requires: the library
   /// does not destroy the stream before.
-  void release(const Tensor& tensor, std::unique_ptr<Stream> stream) noexcept DROVER_EXCLUDES(mutex_);
+  void release(const Tensor& tensor, std::shared_ptr<Stream> stream) noexcept DROVER_EXCLUDES(mutex_);
   /// Releases those whose captures have ended. Costs almost nothing if there are none.
   void retry() noexcept DROVER_EXCLUDES(mutex_);
 
  private:
   struct Use {
     Tensor tensor;
-    std::unique_ptr<Stream> stream;
+    std::shared_ptr<Stream> stream;
   };
   [[nodiscard]] std::vector<Use> take_all() DROVER_EXCLUDES(mutex_);
 

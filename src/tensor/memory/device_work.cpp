@@ -202,6 +202,7 @@ void DeviceWork::wait_for(const ipc::TimelinePoint& point) {
   }
   static_cast<void>(waits_for_others());  // drops reached points
   const MutexLock lock(mutex_);
+  if (std::ranges::find(awaited_, point) != awaited_.end()) return;
   stream_->wait(timelines_->word(point.slot), point.value);
   awaited_.push_back(point);
 }

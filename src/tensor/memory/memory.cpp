@@ -76,7 +76,10 @@ Memory::Memory(std::shared_ptr<Membership> membership, const MemoryOptions& opti
     : state_(std::make_shared<tensor::MemoryState>(std::move(membership), options)) {}
 
 Block Memory::allocate(const Place& place, std::uint64_t bytes) { return state_->allocate(place, bytes); }
-Block Memory::open(Lease&& lease) { return state_->open(std::move(lease)); }
+Block Memory::open(Lease&& lease) {
+  state_->release_retired(Deadline::after({}));
+  return state_->open(std::move(lease));
+}
 bool Memory::is_of(const std::shared_ptr<Membership>& membership) const noexcept {
   return state_->membership() == membership;
 }

@@ -245,7 +245,6 @@ void MemoryState::throw_exhausted(const Error& error, const Place& place) const 
 
 Block MemoryState::open(Lease&& lease) {
   static_cast<void>(membership_->require_self());
-  release_retired(Deadline::after({}));
   require(lease.is_open(), "cannot open an empty lease", "open a lease that came with a message, once");
   require(ipc::OpenLedger::is_of(lease, *membership_), "cannot open a lease of another session",
           "open it with a Memory of that session");

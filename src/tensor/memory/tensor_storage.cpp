@@ -175,12 +175,14 @@ bool TensorStorage::is_ready() {
   return origins().empty();
 }
 
-std::vector<ipc::TimelinePoint> TensorStorage::points(std::size_t most) {
+std::vector<ipc::TimelinePoint> TensorStorage::points(std::size_t most, KnownPoints& known) {
   std::vector<ipc::TimelinePoint> points = origins();
   bool can_wait_elsewhere = true;
   for (const auto& use : uses()) {
     if (use.work->has_timeline_in(*memory_.state_->membership())) {
-      if (const auto point = use.work->pending_point_of(use.ticket)) points.push_back(*point);
+      const auto [at, is_new] = known.try_emplace({use.work.get(), use.ticket});
+      if (is_new) at->second = use.work->pending_point_of(use.ticket);
+      if (at->second) points.push_back(*at->second);
     } else if (!use.work->is_done(use.ticket)) {
       can_wait_elsewhere = false;
     }

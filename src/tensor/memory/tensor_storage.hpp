@@ -18,6 +18,9 @@ namespace drover::tensor {
 
 class MemoryState;
 
+/// The points of work, each asked for once on behalf of many storages; nullopt for work that is done.
+using KnownPoints = std::map<std::pair<const DeviceWork*, std::uint64_t>, std::optional<ipc::TimelinePoint>>;
+
 /// One block, shared by all tensors of this process that are views of it. Tracks what must be done before its
 /// contents can be used: the points of other processes that it came with, and the work this process has submitted.
 /// Releases the block when all work on it has ended. Safe for all threads.
@@ -75,7 +78,7 @@ class TensorStorage {
   [[nodiscard]] bool is_ready() DROVER_EXCLUDES(mutex_);
   /// The points at which the contents are complete, for other processes. Waits, and returns none, if there are more
   /// than `most`. Throws as `wait`.
-  [[nodiscard]] std::vector<ipc::TimelinePoint> points(std::size_t most) DROVER_EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<ipc::TimelinePoint> points(std::size_t most, KnownPoints& known) DROVER_EXCLUDES(mutex_);
 
  private:
   [[nodiscard]] std::vector<WorkTicket> uses() DROVER_EXCLUDES(mutex_);
