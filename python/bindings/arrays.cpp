@@ -62,6 +62,14 @@ nb::tuple import_array(const PySession& session, nb::handle capsule, std::option
   return nb::make_tuple(imported.tensor, to_string(imported.way));
 }
 
+// What keeps the elements of an array allocated. Where torch allocates in slabs it is the storage: a tensor may get
+// another one while receivers have the old one.
+nb::object storage_of(nb::handle array, const Place& place) {
+  constexpr const char* kStorage = "untyped_storage";
+  const bool may_change = place.is_device && find_allocator(true) != nullptr && nb::hasattr(array, kStorage);
+  return may_change ? nb::object(array.attr(kStorage)()) : nb::borrow(array);
+}
+
 }  // namespace
 
 nb::object to_array(const Tensor& tensor, const ExchangeApi& api) {
@@ -123,7 +131,7 @@ std::optional<std::size_t> Arrays::add_from_device(nb::handle array, const Excha
 
 std::size_t Arrays::add(nb::handle array, const ExchangeApi& api, DlpackArray described) {
   ImportRequest request{.array = std::move(described), .options = {.is_known = true}};
-  request.array.keep_alive = dropped_with_lock(memory_of(array, request.array.place));
+  request.array.keep_alive = dropped_with_lock(storage_of(array, request.array.place));
   request.options.stream = stream_of(api, request.array.place);
   return add(std::move(request));
 }
@@ -188,14 +196,8 @@ void bind_arrays(nb::module_& module) {
       .def(nb::init<>())
       .def("__len__", &Arrays::size)
       .def(
-          "add",
-          [](Arrays& self, nb::handle array, nb::handle keep_alive) {
-            return self.add(array, keep_alive.is_none() ? array : keep_alive);
-          },
-          nb::arg("array"), nb::arg("keep_alive").none() = nb::none(),
-          "Add an array whose type has a DLPack exchange API; return its index. `keep_alive`, or else the array, "
-          "keeps "
-          "its memory allocated.")
+          "add", [](Arrays& self, nb::handle array) { return self.add(array); }, nb::arg("array"),
+          "Add an array whose type has a DLPack exchange API; return its index.")
       .def("add_capsule", &Arrays::add_capsule, nb::arg("capsule"), nb::arg("stream").none(),
            nb::arg("strides").none() = nb::none(), nb::arg("is_known") = false,
            "Add an array of a DLPack capsule; return its index.")
