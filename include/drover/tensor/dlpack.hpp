@@ -199,10 +199,11 @@ struct ImportRequest {
 /// misaligned in their allocation. If a device has no room for a copy, the array is shared too, with a warning in the
 /// log. Traces the way, e.g. as "tensor.import.copied".
 ///
-/// Releases `keep_alive` at once for `own`, and for copies when they are done. For shared memory holds it until no
-/// process in the session has a lease on the allocation: every use of `memory` checks that, so keep a Memory until
-/// then. Imports of one allocation share a slab, and are released together. A release is without a mutex, on any
-/// thread that uses `memory` or on one of its own, and must not wait for a thread that ends `memory`.
+/// Releases `keep_alive` at once for `own`, and for copies when they are done. If the array's library divides the
+/// memory by itself (`SlabAllocatorOptions::is_divided`), holds it until no process has a lease for this array; for
+/// shared memory until no process in the session has a lease on the allocation: every use of `memory` checks that, so
+/// keep a Memory until then. Imports of one allocation share a slab, and are released together. A release is without
+/// a mutex, on any thread that uses `memory` or on one of its own, and must not wait for a thread that ends `memory`.
 ///
 /// Tensors cannot be marked read-only: do not write to a tensor of a read-only array unless it is `copied`. After the
 /// process of an `ipc_handle` has died, opening it throws `Errc::peer_lost`.
