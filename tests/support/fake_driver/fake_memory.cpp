@@ -187,6 +187,17 @@ CUresult stream_destroy(CUstream stream) {
   return kSuccess;
 }
 CUresult stream_done(CUstream /*stream*/) { return if_not_captured(); }
+// All work is done at once, so there is nothing to record.
+CUresult event_create(CUevent* event, unsigned /*flags*/) {
+  *event = reinterpret_cast<CUevent>(new int());
+  return kSuccess;
+}
+CUresult event_destroy(CUevent event) {
+  delete reinterpret_cast<int*>(event);
+  return kSuccess;
+}
+CUresult event_record(CUevent /*event*/, CUstream /*stream*/) { return kSuccess; }
+CUresult stream_wait_event(CUstream /*stream*/, CUevent /*event*/, unsigned /*flags*/) { return kSuccess; }
 CUresult stream_is_capturing(CUstream /*stream*/, int* status) {
   *status = number("FAKE_CAPTURE", 0) == 2 ? 1 : kCaptureNone;
   return kSuccess;
@@ -406,6 +417,10 @@ void* memory_entry(const char* name) {
       entry("cuStreamSynchronize", stream_done),
       entry("cuStreamGetCtx", stream_context),
       entry("cuStreamIsCapturing", stream_is_capturing),
+      entry("cuEventCreate", event_create),
+      entry("cuEventDestroy", event_destroy),
+      entry("cuEventRecord", event_record),
+      entry("cuStreamWaitEvent", stream_wait_event),
       entry("cuMemGetAllocationGranularity", granularity),
       entry("cuMemCreate", physical_create),
       entry("cuMemRelease", physical_release),
