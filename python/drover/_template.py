@@ -15,7 +15,7 @@ from pathlib import Path
 from drover import _core
 from drover._errors import InvalidArgument
 
-__all__ = ["CHILD", "WORKER", "TemplateWarning", "await_ready", "prepare", "set_preload", "use_template", "warm_up"]
+__all__ = ["CHILD", "SAFE", "WORKER", "TemplateWarning", "await_ready", "begin", "prepare", "set_preload", "use_template", "warm_up"]
 
 # The programs of interpreters: a worker of a pool, a process, and the template that forks both.
 _CODE = "import sys; sys.path.append({folder!r}); from drover.{module} import main; main()"
@@ -26,7 +26,7 @@ _TEMPLATE = _CODE.format(folder=_FOLDER, module="_template_main")
 
 # Modules that the template imports if the program has: slow to import, and known not to touch a GPU or start threads
 # while they are imported. A version that does is left out.
-_SAFE = ("numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "numba", "torch", "torchvision", "cupy", "jax")
+SAFE = ("numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "numba", "torch", "torchvision", "cupy", "jax")
 _VARIABLE = "DROVER_TEMPLATE"
 _LONGEST_LOAD = 120.0  # seconds
 # OpenBLAS would start its threads on import; children set their own number.
@@ -50,6 +50,9 @@ class _State:
         self.key: tuple[object, ...] = ()
         self.names: frozenset[str] = frozenset()
         self.retired: list[_core.Template] = []
+        self.early: _core.EarlyTemplate | None = None  # begun before the first process, and not in use yet
+        self.early_key: tuple[object, ...] = ()
+        self.is_begun = False  # whether an import has begun one already: none begins a second
 
 
 _state = _State()
@@ -80,6 +83,7 @@ def use_template(is_on: bool = True) -> None:
     """
     _state.is_on = is_on
     if not _is_on():
+        _state.early = None
         _core.Template.use_none()
 
 
@@ -97,6 +101,29 @@ def warm_up(*modules: str, timeout: float | None = None) -> bool:
         return False
     _warn(template)
     return True
+
+
+def begin(module: str | None, idle_s: float, may_start: bool) -> None:
+    """Begin a template that imports this module and those that the program has, or let the running one follow.
+
+    It ends if no process is started for `idle_s` seconds. If a module is given, at most one is ever begun.
+    """
+    if not _is_on() or "/" not in os.fsdecode(spawn.get_executable()) or not _state.guard.acquire(blocking=False):
+        return
+    try:
+        settings = {"modules": _modules_so_far(module), "path": _own_path(), "idle_s": idle_s}
+        if _state.early is not None and not _state.early.has_ended and _state.early_key == _key():
+            _state.early.tell(json.dumps(settings))
+        elif may_start and not (module and _state.is_begun):
+            _state.early_key, _state.is_begun = _key(), True
+            _state.early = _core.EarlyTemplate(
+                executable=os.fsdecode(spawn.get_executable()),
+                arguments=[*util._args_from_interpreter_flags(), "-c", _TEMPLATE, json.dumps(settings)],
+                environment=_ENVIRONMENT,
+            )
+            _register_end(os.getpid())
+    finally:
+        _state.guard.release()
 
 
 def prepare() -> None:
@@ -137,7 +164,7 @@ def _key() -> tuple[object, ...]:
 
 
 def _large_modules() -> Iterator[str]:
-    names = _SAFE if _state.preload is None else _state.preload
+    names = SAFE if _state.preload is None else _state.preload
     for name in names:
         if _state.preload is not None or getattr(sys.modules.get(name), "__spec__", None) is not None:
             yield name
@@ -156,12 +183,24 @@ def _all_modules() -> Iterator[str]:
                 yield name
 
 
+def _modules_so_far(module: str | None) -> list[str]:
+    """Return the safe ones of the large modules that the program has imported or is about to, after small ones."""
+    allowed = SAFE if _state.preload is None else _state.preload
+    names = [name for name in SAFE if name in allowed and (name in sys.modules or name == module)]
+    standard = sorted(sys.stdlib_module_names - _EXCLUDED)
+    return [*(name for name in standard if not name.startswith("_") and name in sys.modules), *names]
+
+
+def _own_path() -> list[str]:
+    return [folder for folder in sys.path if isinstance(folder, str)]
+
+
 def _replace(key: tuple[object, ...], wanted: frozenset[str]) -> None:
     flags = util._args_from_interpreter_flags()
     starts = [[*flags, "-c", WORKER], [*flags, "-c", CHILD]]
     settings = {
         "modules": list(_all_modules()),
-        "path": [folder for folder in sys.path if isinstance(folder, str)],
+        "path": _own_path(),
         "starts": starts,
         "left_out": [],
     }
@@ -174,6 +213,9 @@ def _replace(key: tuple[object, ...], wanted: frozenset[str]) -> None:
         environment=_ENVIRONMENT,
         starts=starts,
     )
+    early, _state.early = _state.early, None
+    if early is not None and _state.early_key == key and early.fits and early.tell(json.dumps(settings)):
+        _state.current.adopt(early)
     _state.key, _state.names = key, wanted
     _register_end(os.getpid())
 
@@ -186,6 +228,7 @@ def _register_end(process: int) -> None:
 
 
 def _end() -> None:
+    _state.early = None  # which kills it
     for one in [_state.current, *_state.retired]:
         if one is not None:
             one.end()

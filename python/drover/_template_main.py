@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import drover
-from drover import _child, _core, _guard, _template_child, _worker  # noqa: F401 (for the children)
+from drover import _child, _core, _guard, _template_child, _template_follow, _worker  # noqa: F401 (for the children)
 
 __all__ = ["main"]
 
@@ -25,11 +25,11 @@ _REAP = b"R"
 _NOTE = 200  # longest note, in characters
 
 
-def find_dirt() -> str | None:
-    """Return why this process must not be forked; None if it may be."""
+def find_dirt(threads: int = 1) -> str | None:
+    """Return why this process, which should have that many threads, must not be forked; None if it may be."""
     tasks = os.listdir("/proc/self/task")
-    if len(tasks) != 1:
-        return f"it started {len(tasks) - 1} threads, which a fork would lose"
+    if len(tasks) != threads:
+        return f"it started {len(tasks) - threads} threads, which a fork would lose"
     if _guard.is_cuda_initialised():
         return "it initialised CUDA, which does not survive a fork"
     for number in os.listdir("/proc/self/fd"):
@@ -77,16 +77,21 @@ def _preload(settings: dict[str, Any], variables: dict[str, str]) -> None:
         settings["left_out"].append([name, why])
         if is_unsafe:
             settings["modules"].remove(name)
-            arguments = [*sys.orig_argv[:-2], json.dumps(settings), sys.orig_argv[-1]]
-            os.execve(sys.orig_argv[0], arguments, variables)
+            _restart(settings, variables)
     sys.path[:] = own_path
+
+
+def _restart(settings: dict[str, Any], variables: dict[str, str]) -> None:
+    """Begin again with these settings."""
+    arguments = [*sys.orig_argv[:-2], json.dumps(settings), sys.orig_argv[-1]]
+    os.execve(sys.orig_argv[0], arguments, variables)
 
 
 class _Template:
     """Serves orders and tracks children. Descriptors are plain numbers, so that no object closes them in a child."""
 
-    def __init__(self) -> None:
-        self._server = _core.TemplateServer(_core.template_control)
+    def __init__(self, server: _core.TemplateServer) -> None:
+        self._server = server
         self._poll = select.poll()
         self._pid = os.getpid()
         self._running: dict[int, int] = {}  # pidfd -> pid
@@ -178,12 +183,28 @@ class _Template:
         os.close(socket)
 
 
+def _begin_early(
+    server: _core.TemplateServer, settings: dict[str, Any], variables: dict[str, str]
+) -> dict[str, Any]:
+    """Import beside the program until it needs this process; return the settings that it then sends."""
+    try:
+        settings, is_good = _template_follow.follow(server, settings)
+    except drover.PeerLost:  # the program no longer wants it
+        os._exit(0)
+    if not is_good:
+        _restart(settings, variables)
+    return settings
+
+
 def main() -> None:
     """Import modules and serve fork requests; each forked child returns here and runs its order."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the application handles Ctrl-C
     variables = dict(os.environ)
     os.environ.pop(_ROOM, None)
     settings = json.loads(sys.argv[1])
+    server = _core.TemplateServer(_core.template_control)
+    if "idle_s" in settings:
+        settings = _begin_early(server, settings, variables)
     if (dirt := find_dirt()) is not None:  # for example by a sitecustomize: every order will be refused
         settings["left_out"].append(["the interpreter", dirt])
         settings["modules"] = []
@@ -192,5 +213,5 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # collections in children would otherwise copy the pages of all objects
     notes = "\n".join(f"{name}: {ascii(why)[1:-1][:_NOTE]}" for name, why in settings["left_out"])
-    order = _Template().serve(notes)
+    order = _Template(server).serve(notes)
     _template_child.run(order, settings["starts"][order.start])

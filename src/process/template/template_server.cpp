@@ -1,11 +1,13 @@
 #include "process/template/template_server.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <limits>
@@ -123,6 +125,21 @@ void TemplateOrderTaken::become(pid_t parent) {
 }
 
 TemplateServer::TemplateServer(int control) : control_(control) { static_cast<void>(start_area()); }
+
+std::optional<std::string> TemplateServer::await_word(Deadline deadline) const {
+  for (;;) {
+    std::array<pollfd, 2> news = {pollfd{.fd = control_, .events = POLLIN, .revents = 0},
+                                  pollfd{.fd = kTemplateApplication, .events = POLLIN, .revents = 0}};
+    ::poll(news.data(), news.size(), deadline.poll_timeout());
+    if (news[1].revents != 0) ::_exit(0);
+    const auto message = receive_message(control_);
+    if (!message && errno != EAGAIN) throw Error(Errc::peer_lost, "the application has closed this template");
+    if (message && message->bytes == kWord && message->descriptors.size() == 1) {
+      return contents_of(message->descriptors.front());
+    }
+    if (!message && deadline.has_passed()) return std::nullopt;
+  }
+}
 
 void TemplateServer::say_ready(std::string_view notes) const {
   const auto text = fmt::format("ready\n{}", notes.substr(0, kMostMessageBytes / 2));

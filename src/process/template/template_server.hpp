@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "drover/base/clock.hpp"
+
 namespace drover::process {
 
 /// Descriptor numbers in a template.
@@ -56,6 +58,9 @@ class TemplateServer {
   /// children can show their own there.
   explicit TemplateServer(int control);
 
+  /// The next text of RunningTemplate::tell; nullopt at the deadline. Throws `Errc::peer_lost` if no more will come,
+  /// and ends this process when the application ends.
+  [[nodiscard]] std::optional<std::string> await_word(Deadline deadline) const;
   /// Reports that the template is ready; `notes` are lines about what was left out.
   void say_ready(std::string_view notes) const;
   /// The next order; nullopt if none is pending. Throws `Errc::peer_lost` if no more will come.
