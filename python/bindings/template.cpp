@@ -67,6 +67,10 @@ void bind_server(nb::module_& module) {
       .def(
           "refuse", [](process::TemplateOrderTaken& self, const std::string& why) { self.refuse(why); },
           nb::arg("why"), "Answer that the child will not be forked.")
+      .def(
+          "forward",
+          [](const process::TemplateOrderTaken& self, int socket) { return self.forward(socket); },
+          nb::arg("socket"), "Hand it to a process that waits for an order; False if that has ended.")
       .def("take_socket", &process::TemplateOrderTaken::take_socket,
            "Return the socket to report the child's end on; the caller owns it.")
       .def("become", &process::TemplateOrderTaken::become, nb::arg("parent"),

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import os
 import sys
 from importlib.machinery import PathFinder
 from multiprocessing import process
-from pathlib import Path
 
-from drover import _template
-from drover._errors import InvalidArgument
+from drover import _ahead, _template
 
 __all__ = ["begin", "install"]
 
-_VARIABLE = "DROVER_EARLY_TEMPLATE"
-_IDLE_S = 60.0
 # Modules whose import takes so long that a template begins beside it; the measurements are in decision 023.
 _HEAVY = frozenset({"cupy", "jax", "numba", "pandas", "sklearn", "torch", "torchvision"})
 # Variables that drover's own processes, and the programs that a worker starts, find when they import the package.
@@ -38,14 +33,14 @@ def begin() -> None:
 
     Raises InvalidArgument if the setting is not valid, which imports do not.
     """
-    if _idle_seconds() > 0 and any(name in sys.modules for name in _HEAVY):
+    if _ahead.idle_seconds() > 0 and any(name in sys.modules for name in _HEAVY):
         _begin(None)
 
 
 def _begin(module: str | None) -> None:
     """Begin the template, or let it follow; failures are not the program's, whose first pool will see them."""
     with contextlib.suppress(Exception):
-        if _is_main_process() and not _adopts_orphans() and _cores() >= 2 and (seconds := _idle_seconds()) > 0:
+        if _is_main_process() and not _adopts_orphans() and _ahead.cores() >= 2 and (seconds := _ahead.idle_seconds()) > 0:
             _template.begin(module, seconds, may_start=module is None or module in _HEAVY)
 
 
@@ -86,34 +81,3 @@ def _adopts_orphans() -> bool:
     is_subreaper = ctypes.c_int()
     ctypes.CDLL(None).prctl(_GET_SUBREAPER, ctypes.byref(is_subreaper), 0, 0, 0)
     return os.getpid() == 1 or is_subreaper.value != 0
-
-
-def _cores() -> float:
-    """Return how many cores this process may use, by affinity and the quota of its container."""
-    return min(float(len(os.sched_getaffinity(0))), _quota())
-
-
-@functools.cache
-def _quota() -> float:
-    with contextlib.suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return float("inf") if quota == "max" else int(quota) / int(period)
-    with contextlib.suppress(OSError, ValueError):
-        folder = Path("/sys/fs/cgroup/cpu")
-        quota = folder.joinpath("cpu.cfs_quota_us").read_text(encoding="ascii")
-        period = folder.joinpath("cpu.cfs_period_us").read_text(encoding="ascii")
-        return int(quota) / int(period) if int(quota) > 0 else float("inf")
-    return float("inf")
-
-
-def _idle_seconds() -> float:
-    """Return how long a template waits for its first process; 0 if it must not begin early."""
-    value = os.environ.get(_VARIABLE, "")
-    with contextlib.suppress(ValueError):
-        seconds = float(value or _IDLE_S)
-        if 0 <= seconds <= 86400:
-            return seconds
-    raise InvalidArgument(
-        f"{_VARIABLE} is {value!r}, which is not a number of seconds from 0 to 86400",
-        "unset it, or set it to 0 to begin no template before the first process",
-    )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from multiprocessing import spawn, util
 from pathlib import Path
 
-from drover import _core
+from drover import _ahead, _core
 from drover._errors import InvalidArgument
 
 __all__ = ["CHILD", "SAFE", "WORKER", "TemplateWarning", "await_ready", "begin", "prepare", "set_preload", "use_template", "warm_up"]
@@ -27,6 +27,8 @@ _TEMPLATE = _CODE.format(folder=_FOLDER, module="_template_main")
 # Modules that the template imports if the program has: slow to import, and known not to touch a GPU or start threads
 # while they are imported. A version that does is left out.
 SAFE = ("numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "numba", "torch", "torchvision", "cupy", "jax")
+# Modules that leave a thread when they are imported, which a fork would lose: standbys import them, not the template.
+_UNFORKABLE = ("tensorflow", "keras")
 _VARIABLE = "DROVER_TEMPLATE"
 _LONGEST_LOAD = 120.0  # seconds
 # OpenBLAS would start its threads on import; children set their own number.
@@ -133,7 +135,7 @@ def prepare() -> None:
         return
     with _state.guard:
         _state.retired = [one for one in _state.retired if not one.is_over]
-        wanted = frozenset(_large_modules())
+        wanted = frozenset([*_large_modules(), *_modules_aside()])
         key = _key()
         is_right = _state.current is not None and key == _state.key and wanted <= _state.names
         if not is_right or not _state.current.fits:
@@ -177,10 +179,7 @@ def _all_modules() -> Iterator[str]:
     large = list(_large_modules())
     yield from large
     if _state.preload is None:
-        for name in sorted(sys.modules):
-            package, _, part = name.partition(".")
-            if package in large and part and "." not in part and not part.startswith("_"):
-                yield name
+        yield from _imported_parts(large)
 
 
 def _modules_so_far(module: str | None) -> list[str]:
@@ -189,6 +188,28 @@ def _modules_so_far(module: str | None) -> list[str]:
     names = [name for name in SAFE if name in allowed and (name in sys.modules or name == module)]
     standard = sorted(sys.stdlib_module_names - _EXCLUDED)
     return [*(name for name in standard if not name.startswith("_") and name in sys.modules), *names]
+
+
+def _modules_aside() -> list[str]:
+    """Return what standbys import: the unforkable modules of the program, and their imported submodules."""
+    if _state.preload is not None:
+        return []  # the template finds out which of them are unforkable
+    large = [name for name in _UNFORKABLE if getattr(sys.modules.get(name), "__spec__", None) is not None]
+    return [*large, *_imported_parts(large)]
+
+
+def _most_standbys() -> int:
+    """Return how many standbys there may be: none if that would slow down the program."""
+    cores = _ahead.cores()
+    return int(min(cores, os.cpu_count() or 1)) if cores >= 2 and _ahead.idle_seconds() > 0 else 0
+
+
+def _imported_parts(packages: list[str]) -> Iterator[str]:
+    """Yield the imported public submodules of packages, those at their first level."""
+    for name in sorted(sys.modules):
+        package, _, part = name.partition(".")
+        if package in packages and part and "." not in part and not part.startswith("_"):
+            yield name
 
 
 def _own_path() -> list[str]:
@@ -203,6 +224,9 @@ def _replace(key: tuple[object, ...], wanted: frozenset[str]) -> None:
         "path": _own_path(),
         "starts": starts,
         "left_out": [],
+        "aside": _modules_aside(),
+        "standby_s": _ahead.idle_seconds(),
+        "standbys": _most_standbys(),
     }
     if _state.current is not None and _state.key[:1] == key[:1]:
         _state.current.retire()

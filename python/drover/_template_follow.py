@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from drover import _core
+from drover._fork_checks import find_dirt
 
 __all__ = ["follow"]
 
@@ -83,8 +84,6 @@ class _Importer:
                     self._import(name)
 
     def _import(self, name: str) -> None:
-        from drover._template_main import find_dirt  # noqa: PLC0415 (imports this module)
-
         try:
             importlib.import_module(name)
         except BaseException:

@@ -13,12 +13,12 @@ from programs import Program, run
 # Watches a module of the test as it does torch, also on a machine with one core.
 PRELUDE = """
 import drover, os, signal, sys, threading, time
-from drover import _early, _template
+from drover import _ahead, _early, _template
 from drover._template import _state
 sys.path.insert(0, {folder!r})
 _early._HEAVY |= {{"heavy_one"}}
 _template.SAFE = (*_template.SAFE, "heavy_one", "heavy_two")
-_early._cores = lambda: {cores}
+_ahead.cores = lambda: {cores}
 
 def until(what):
     end = time.monotonic() + 60
@@ -65,7 +65,7 @@ class Folder:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
     """A folder with modules; the settings are the default."""
-    monkeypatch.delenv("DROVER_EARLY_TEMPLATE", raising=False)
+    monkeypatch.delenv("DROVER_START_AHEAD", raising=False)
     return Folder(tmp_path)
 
 
@@ -140,7 +140,7 @@ except ChildProcessError:
     assert shown(lines) == ["no child 1", "no child []"], lines
 
 
-@pytest.mark.parametrize("variable", ["DROVER_EARLY_TEMPLATE", "DROVER_TEMPLATE"])
+@pytest.mark.parametrize("variable", ["DROVER_START_AHEAD", "DROVER_TEMPLATE"])
 def test_setting_switches_it_off(folder: Folder, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     """Either that of the early template, or that of all templates."""
     monkeypatch.setenv(variable, "0")
@@ -157,8 +157,8 @@ def test_one_core_is_not_shared_with_an_early_template(folder: Folder) -> None:
 def test_cores_are_those_that_the_program_may_use() -> None:
     """As set by taskset."""
     lines = run(
-        "import os\nfrom drover import _early\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n"
-        "print(_early._cores())"
+        "import os\nfrom drover import _ahead\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n"
+        "print(_ahead.cores())"
     )
     assert float(lines[0]) <= 1.0
 
@@ -167,7 +167,7 @@ def test_invalid_setting_is_an_error_of_the_first_object_and_not_of_an_import(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which names the variable and its value."""
-    monkeypatch.setenv("DROVER_EARLY_TEMPLATE", "soon")
+    monkeypatch.setenv("DROVER_START_AHEAD", "soon")
     lines = run(
         folder.program(
             """
@@ -179,7 +179,7 @@ except drover.InvalidArgument as error:
 """
         )
     )
-    assert "DROVER_EARLY_TEMPLATE is 'soon'" in shown(lines)[0], lines
+    assert "DROVER_START_AHEAD is 'soon'" in shown(lines)[0], lines
 
 
 def test_first_shared_object_begins_it_for_modules_imported_earlier(folder: Folder) -> None:
@@ -225,10 +225,10 @@ import multiprocessing, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 
 def load(_=None):
-    from drover import _early, _template
+    from drover import _ahead, _early, _template
     _early._HEAVY |= {"heavy_one"}
     _template.SAFE = (*_template.SAFE, "heavy_one")
-    _early._cores = lambda: 2.0
+    _ahead.cores = lambda: 2.0
     import heavy_one
     return _template._state.early
 
@@ -262,7 +262,7 @@ if __name__ == "__main__":
 
 def test_unused_template_ends_and_the_pool_starts_another(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which imports in the usual way; no further import begins one."""
-    monkeypatch.setenv("DROVER_EARLY_TEMPLATE", "0.3")
+    monkeypatch.setenv("DROVER_START_AHEAD", "0.3")
     lines = run(
         folder.program(
             """
@@ -355,12 +355,12 @@ print("=", [policy for _, policy in importers()])
     [
         ("import signal; signal.signal(signal.SIGUSR1, signal.SIG_IGN)", True),  # possible only in the main thread
         ("import threading, time; threading.Thread(target=time.sleep, args=(100,), daemon=True).start()", False),
-        ("raise RuntimeError('not here') if 'drover._template_main' in sys.modules else 0", False),
+        ("if 'drover._template_main' in sys.modules: raise OSError('not in a template')", False),
     ],
 )
 def test_module_that_cannot_be_imported_early(folder: Folder, more: str, is_imported: bool) -> None:
     """The pool has it as without an early template."""
-    folder.write("heavy_one", more if "raise" not in more else "if 'drover._template_main' in sys.modules: raise OSError")
+    folder.write("heavy_one", more)
     lines = run(
         folder.program(
             """

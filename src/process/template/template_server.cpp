@@ -92,6 +92,13 @@ void TemplateOrderTaken::refuse(std::string_view why) {
   state_->socket.reset();
 }
 
+bool TemplateOrderTaken::forward(int socket) const {
+  const Fd file = file_with(to_bytes(state_->order));
+  std::vector<int> descriptors = {file.get(), state_->socket.get(), state_->folder.get()};
+  for (const auto& descriptor : state_->descriptors) descriptors.push_back(descriptor.get());
+  return send_message(socket, "order", descriptors);
+}
+
 int TemplateOrderTaken::take_socket() { return state_->socket.release(); }
 
 void TemplateOrderTaken::become(pid_t parent) {

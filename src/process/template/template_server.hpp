@@ -38,6 +38,9 @@ class TemplateOrderTaken {
 
   /// Declines the order with a reason.
   void refuse(std::string_view why);
+  /// Hands the order to a process that waits for one on the other end of `socket`, with a TemplateServer of its own.
+  /// False if it cannot be sent. This process keeps the socket of the child, to be taken as after a fork.
+  [[nodiscard]] bool forward(int socket) const;
   /// In the template, after the fork: takes the socket of the child, which the caller then owns.
   [[nodiscard]] int take_socket();
   /// In the child, right after the fork from process `parent`: puts the ordered options in force and reports to the
