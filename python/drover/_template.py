@@ -108,7 +108,8 @@ def warm_up(*modules: str, timeout: float | None = None) -> bool:
 def begin(module: str | None, idle_s: float, may_start: bool) -> None:
     """Begin a template that imports this module and those that the program has, or let the running one follow.
 
-    It ends if no process is started for `idle_s` seconds. If a module is given, at most one is ever begun.
+    It ends if no process is started for `idle_s` seconds. Imports begin one at most; the first shared object, for
+    which no module is given, begins one unless a process was started before.
     """
     if not _is_on() or "/" not in os.fsdecode(spawn.get_executable()) or not _state.guard.acquire(blocking=False):
         return
@@ -116,7 +117,7 @@ def begin(module: str | None, idle_s: float, may_start: bool) -> None:
         settings = {"modules": _modules_so_far(module), "path": _own_path(), "idle_s": idle_s}
         if _state.early is not None and not _state.early.has_ended and _state.early_key == _key():
             _state.early.tell(json.dumps(settings))
-        elif may_start and not (module and _state.is_begun):
+        elif may_start and not (_state.is_begun if module else _state.current):
             _state.early_key, _state.is_begun = _key(), True
             _state.early = _core.EarlyTemplate(
                 executable=os.fsdecode(spawn.get_executable()),
