@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from programs import Program, run
+from test_template import LOOK, without_reserved_signals
 
 # Watches a module of the test as it does torch, also on a machine with one core.
 PRELUDE = """
@@ -415,6 +417,52 @@ def test_program_that_runs_another_leaves_no_template(folder: Folder) -> None:
         folder.program('import heavy_one\nprint("= go", flush=True)\nos.execv("/bin/sh", ["sh", "-c", "echo = ran"])')
     )
     assert shown(lines) == ["go", "ran"], lines
+
+
+@pytest.mark.parametrize("kind", ["worker", "process"])
+def test_child_of_an_early_template_is_like_a_fresh_interpreter(folder: Folder, kind: str) -> None:
+    """In its descriptors, environment, signals, limits, streams and flags."""
+    start = {
+        "worker": "with drover.Pool(1) as pool: return pool.apply(look)",
+        "process": "q = drover.Queue(); p = drover.Process(target=put_look, args=(q,), name='one'); p.start(); "
+        "seen = q.get(); p.join(); return seen",
+    }
+    body = f"""
+{LOOK}
+def see():
+    {start[kind]}
+
+import heavy_one
+pid = _state.early.pid
+seen = see()
+print("=", _state.current.pid == pid)
+drover.use_template(False)
+print("=", json.dumps([seen, see()]))
+"""
+    found = shown(run(folder.program(body)))
+    assert found[0] == "True"
+    early, fresh = map(without_reserved_signals, json.loads(found[1]))
+    assert early == fresh
+
+
+def test_child_of_an_early_template_may_change_its_user(folder: Folder) -> None:
+    """Although the template had a thread: the C library prepares for that only once."""
+    lines = run(
+        folder.program(
+            """
+def change(_=None):
+    thread = threading.Thread(target=time.sleep, args=(1000,), daemon=True)
+    thread.start()
+    os.setgid(os.getgid())
+    return thread.is_alive()
+
+import heavy_one
+with drover.Pool(1) as pool:
+    print("=", pool.apply(change))
+"""
+        )
+    )
+    assert shown(lines) == ["True"], lines
 
 
 def test_policies_are_as_the_kernel_numbers_them() -> None:

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,6 +55,27 @@ std::vector<std::pair<unsigned, unsigned>> all_but(const std::set<int>& kept) {
   closings.emplace_back(next, std::numeric_limits<unsigned>::max());
   return closings;
 }
+
+// The handlers of the signals that the C library reserves. It installs them with the first thread of a process and
+// not again in a forked child, so a reset would let setuid kill a child that has threads.
+class ReservedHandlers {
+ public:
+  ReservedHandlers() noexcept {
+    for (std::size_t i = 0; i < kReserved.size(); ++i) exchange(kReserved[i], nullptr, &handlers_[i]);
+  }
+  void restore() const noexcept {
+    for (std::size_t i = 0; i < kReserved.size(); ++i) exchange(kReserved[i], &handlers_[i], nullptr);
+  }
+
+ private:
+  using KernelAction = std::array<unsigned long, 4>;  // the kernel's struct sigaction
+  static constexpr std::array kReserved = {32, 33};
+  static void exchange(int number, const KernelAction* next, KernelAction* before) noexcept {
+    ::syscall(SYS_rt_sigaction, number, next, before, sizeof(unsigned long));
+  }
+
+  std::array<KernelAction, 2> handlers_ = {};
+};
 
 }  // namespace
 
@@ -121,7 +143,9 @@ void TemplateOrderTaken::become(pid_t parent) {
   static_cast<void>(state_->socket.release());
   static_cast<void>(state_->folder.release());
   for (auto& descriptor : state_->descriptors) static_cast<void>(descriptor.release());
+  const ReservedHandlers reserved;
   apply_spawn_plan(plan);
+  reserved.restore();
   ::clearenv();  // the old texts are overwritten; the caller sets new ones
   state_->show();
   const remote_status::StartedMessage message{.pid = ::getpid()};
