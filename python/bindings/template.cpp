@@ -68,8 +68,7 @@ void bind_server(nb::module_& module) {
           "refuse", [](process::TemplateOrderTaken& self, const std::string& why) { self.refuse(why); },
           nb::arg("why"), "Answer that the child will not be forked.")
       .def(
-          "forward",
-          [](const process::TemplateOrderTaken& self, int socket) { return self.forward(socket); },
+          "forward", [](const process::TemplateOrderTaken& self, int socket) { return self.forward(socket); },
           nb::arg("socket"), "Hand it to a process that waits for an order; False if that has ended.")
       .def("take_socket", &process::TemplateOrderTaken::take_socket,
            "Return the socket to report the child's end on; the caller owns it.")
@@ -101,7 +100,8 @@ void bind_server(nb::module_& module) {
 }  // namespace
 
 void bind_early(nb::module_& module) {
-  nb::class_<PyEarlyTemplate>(module, "EarlyTemplate", "A template process that is nobody's child and has no user yet.")
+  nb::class_<PyEarlyTemplate>(module, "EarlyTemplate",
+                              "A template process that is nobody's child and has no user yet.")
       .def(nb::init<const std::string&, const std::vector<std::string>&,
                     const std::vector<std::pair<std::string, std::string>>&>(),
            nb::arg("executable"), nb::arg("arguments"), nb::arg("environment"))

@@ -40,7 +40,12 @@ def begin() -> None:
 def _begin(module: str | None) -> None:
     """Begin the template, or let it follow; failures are not the program's, whose first pool will see them."""
     with contextlib.suppress(Exception):
-        if _is_main_process() and not _adopts_orphans() and _ahead.cores() >= 2 and (seconds := _ahead.idle_seconds()) > 0:
+        if (
+            _is_main_process()
+            and not _adopts_orphans()
+            and _ahead.cores() >= 2
+            and (seconds := _ahead.idle_seconds()) > 0
+        ):
             _template.begin(module, seconds, may_start=module is None or module in _HEAVY)
 
 

@@ -15,7 +15,18 @@ from pathlib import Path
 from drover import _ahead, _core
 from drover._errors import InvalidArgument
 
-__all__ = ["CHILD", "SAFE", "WORKER", "TemplateWarning", "await_ready", "begin", "prepare", "set_preload", "use_template", "warm_up"]
+__all__ = [
+    "CHILD",
+    "SAFE",
+    "WORKER",
+    "TemplateWarning",
+    "await_ready",
+    "begin",
+    "prepare",
+    "set_preload",
+    "use_template",
+    "warm_up",
+]
 
 # The programs of interpreters: a worker of a pool, a process, and the template that forks both.
 _CODE = "import sys; sys.path.append({folder!r}); from drover.{module} import main; main()"

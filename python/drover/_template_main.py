@@ -171,9 +171,7 @@ class _Template:
         os.close(socket)
 
 
-def _begin_early(
-    server: _core.TemplateServer, settings: dict[str, Any], variables: dict[str, str]
-) -> dict[str, Any]:
+def _begin_early(server: _core.TemplateServer, settings: dict[str, Any], variables: dict[str, str]) -> dict[str, Any]:
     """Import beside the program until it needs this process; return the settings that it then sends."""
     try:
         settings, is_good = _template_follow.follow(server, settings)

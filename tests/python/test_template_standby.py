@@ -244,8 +244,8 @@ def test_child_that_was_a_standby_is_like_a_fresh_interpreter(begin: str, kind: 
     """In its descriptors, environment, signals, limits, streams and flags."""
     start = {
         "worker": "with drover.Pool(1) as pool: return pool.apply(look), pool._pool[0].pid",
-        "process": "q = drover.Queue(); p = drover.Process(target=put_look, args=(q,), name='one'); p.start(); pid = p.pid; "
-        "seen = q.get(); p.join(); return seen, pid",
+        "process": "q = drover.Queue(); p = drover.Process(target=put_look, args=(q,), name='one'); p.start(); "
+        "pid = p.pid; seen = q.get(); p.join(); return seen, pid",
     }
     lines = run(
         f"""{LOOK}

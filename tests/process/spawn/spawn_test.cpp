@@ -214,12 +214,11 @@ TEST(Spawn, detached_process_has_another_parent_and_nothing_to_wait_for) {
 
 TEST(Spawn, detached_program_that_is_missing_is_named) {
   const auto before = test::open_descriptors();
-  test::expect_error(Errc::not_found,
-                     [] { static_cast<void>(spawn_detached({.executable = "/no/such/program"})); },
+  test::expect_error(Errc::not_found, [] { static_cast<void>(spawn_detached({.executable = "/no/such/program"})); },
                      {"execve failed for program '/no/such/program'"});
   const FaultSeam fail("clone", EAGAIN);
-  test::expect_error(Errc::limit_reached,
-                     [] { static_cast<void>(spawn_detached({.executable = "/bin/true"})); }, {"/bin/true"});
+  test::expect_error(Errc::limit_reached, [] { static_cast<void>(spawn_detached({.executable = "/bin/true"})); },
+                     {"/bin/true"});
   EXPECT_EQ(test::open_descriptors(), before);
 }
 
