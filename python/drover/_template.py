@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from multiprocessing import spawn, util
 from pathlib import Path
+from typing import Any
 
 from drover import _ahead, _core
 from drover._errors import InvalidArgument
@@ -65,6 +66,7 @@ class _State:
         self.retired: list[_core.Template] = []
         self.early: _core.EarlyTemplate | None = None  # begun before the first process, and not in use yet
         self.early_key: tuple[object, ...] = ()
+        self.early_names: list[str] = []  # the modules that it imports
         self.is_begun = False  # whether an import has begun one already: none begins a second
 
 
@@ -125,11 +127,13 @@ def begin(module: str | None, idle_s: float, may_start: bool) -> None:
     if not _is_on() or "/" not in os.fsdecode(spawn.get_executable()) or not _state.guard.acquire(blocking=False):
         return
     try:
-        settings = {"modules": _modules_so_far(module), "path": _own_path(), "idle_s": idle_s}
-        if _state.early is not None and not _state.early.has_ended and _state.early_key == _key():
+        names = _modules_so_far(module)
+        settings = {"modules": names, "path": _own_path(), "idle_s": idle_s}
+        if _state.early is not None and not _state.early.has_ended and _state.early_key == _key_of_process():
+            _state.early_names = names
             _state.early.tell(json.dumps(settings))
         elif may_start and not (_state.is_begun if module else _state.current):
-            _state.early_key, _state.is_begun = _key(), True
+            _state.early_key, _state.early_names, _state.is_begun = _key_of_process(), names, True
             _state.early = _core.EarlyTemplate(
                 executable=os.fsdecode(spawn.get_executable()),
                 arguments=[*util._args_from_interpreter_flags(), "-c", _TEMPLATE, json.dumps(settings)],
@@ -174,7 +178,11 @@ def _is_on() -> bool:
 def _key() -> tuple[object, ...]:
     """Return what a template must match, apart from the modules."""
     preload = None if _state.preload is None else tuple(_state.preload)
-    return (os.getpid(), os.fsdecode(spawn.get_executable()), preload, *util._args_from_interpreter_flags())
+    return (preload, *_key_of_process())
+
+
+def _key_of_process() -> tuple[object, ...]:
+    return (os.getpid(), os.fsdecode(spawn.get_executable()), *util._args_from_interpreter_flags())
 
 
 def _large_modules() -> Iterator[str]:
@@ -240,7 +248,7 @@ def _replace(key: tuple[object, ...], wanted: frozenset[str]) -> None:
         "standby_s": _ahead.idle_seconds(),
         "standbys": _most_standbys(),
     }
-    if _state.current is not None and _state.key[:1] == key[:1]:
+    if _state.current is not None and _state.key[1] == key[1]:  # made by this process
         _state.current.retire()
         _state.retired.append(_state.current)
     _state.current = _core.Template(
@@ -249,11 +257,18 @@ def _replace(key: tuple[object, ...], wanted: frozenset[str]) -> None:
         environment=_ENVIRONMENT,
         starts=starts,
     )
-    early, _state.early = _state.early, None
-    if early is not None and _state.early_key == key and early.fits and early.tell(json.dumps(settings)):
+    if (early := _take_early(settings)) is not None:
         _state.current.adopt(early)
     _state.key, _state.names = key, wanted
     _register_end(os.getpid())
+
+
+def _take_early(settings: dict[str, Any]) -> _core.EarlyTemplate | None:
+    """Take the early template and let it finish with these settings; None if there is none that fits them."""
+    early, _state.early = _state.early, None
+    if early is None or _state.early_key != _key_of_process() or not early.fits:
+        return None
+    return early if set(_state.early_names) <= set(settings["modules"]) and early.tell(json.dumps(settings)) else None
 
 
 @functools.lru_cache(maxsize=1)

@@ -218,6 +218,26 @@ print("=", importers("heavy_two")[1] == [str(_state.early.pid), "5"])
     assert shown(lines) == ["True"], lines
 
 
+@pytest.mark.parametrize(
+    ("names", "is_used"), [(["heavy_one"], True), (["heavy_one", "heavy_two"], True), ([], False)]
+)
+def test_modules_that_are_named_later_are_those_of_the_pool(folder: Folder, names: list[str], is_used: bool) -> None:
+    """The early template is used if it has imported nothing else."""
+    lines = run(
+        folder.program(
+            f"""
+import heavy_one
+pid = _state.early.pid
+until(lambda: len(importers()) == 2)
+drover.set_preload({names})
+with drover.Pool(1) as pool:
+    print("=", pool.apply(look)[0] == pid, pool.apply(look)[3], pool.apply(loaded, ("heavy_two",)))
+"""
+        ).replace("def look", "def loaded(name):\n    return name in sys.modules\n\ndef look")
+    )
+    assert shown(lines) == [f"{is_used} {'heavy_one' in names} {'heavy_two' in names}"], lines
+
+
 def test_only_the_main_process_begins_one(folder: Folder) -> None:
     """Not a forked child, a drover.Process, a worker, or a process of multiprocessing."""
     lines = run(
