@@ -28,6 +28,7 @@ __all__ = ["Standbys"]
 _READY = b"ready"
 _PAUSE_S = 1.0  # without orders before a standby is made, so that it does not compete with a pool that starts
 _MOST_FAILURES = 2
+_LONGEST_LOAD_S = 120.0
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
@@ -36,8 +37,12 @@ class Standby:
     """A process in advance. Descriptors are plain numbers, as in the template."""
 
     pid: int
+    since: float  # it was made, or became ready
     is_ready: bool = False
-    since: float = 0.0
+
+    def end(self, idle_s: float) -> float:
+        """Return when it has waited, or imported, for too long."""
+        return self.since + (idle_s if self.is_ready else _LONGEST_LOAD_S)
 
 
 class Standbys:
@@ -73,7 +78,7 @@ class Standbys:
 
     def milliseconds(self) -> int | None:
         """Return when `tend` has something to do; None for never."""
-        moments = [standby.since + self._idle_s for standby in self._of.values() if standby.is_ready]
+        moments = [standby.end(self._idle_s) for standby in self._of.values()]
         if self._is_wanted():
             moments.append(self._last_order + _PAUSE_S)
         return max(0, int((min(moments) - time.monotonic()) * 1e3) + 1) if moments else None
@@ -81,10 +86,9 @@ class Standbys:
     def tend(self) -> _core.TemplateOrder | None:
         """End standbys that nobody needed, and make one. Returns an order in a standby that got it."""
         now = time.monotonic()
-        for number in [one for one, standby in self._of.items() if standby.is_ready]:
-            if now >= self._of[number].since + self._idle_s:
-                self.end(number)
-                self._burst = 0  # make no others until the next order
+        for number in [one for one, standby in self._of.items() if now >= standby.end(self._idle_s)]:
+            self.end(number)
+            self._burst = 0  # make no others until the next order
         return self._make() if self._is_wanted() and now >= self._last_order + _PAUSE_S else None
 
     def hear(self, number: int) -> None:
@@ -93,10 +97,11 @@ class Standbys:
             is_ready = os.read(number, len(_READY)) == _READY
         except OSError:
             is_ready = False
-        self._failures = 0 if is_ready else self._failures + 1
         if is_ready:
+            self._failures = 0
             self._of[number].is_ready, self._of[number].since = True, time.monotonic()
         else:
+            self._failures += not self._of[number].is_ready
             self.end(number)
 
     def end(self, number: int) -> None:
@@ -127,20 +132,18 @@ class Standbys:
             self._most = 0
             return None
         template = os.getpid()
-        ours, theirs = (end.detach() for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         try:
-            pid = os.fork()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with ours, theirs:
+                if (pid := os.fork()) == 0:
+                    os.close(ours.detach())  # or it would close another descriptor that gets its number
+                    return _serve_one(theirs.detach(), template, self._settings)
+                number = ours.detach()
         except OSError:
             self._failures += 1
-            os.close(ours)
-            os.close(theirs)
             return None
-        if pid == 0:
-            os.close(ours)
-            return _serve_one(theirs, template, self._settings)
-        os.close(theirs)
-        self._of[ours] = Standby(pid)
-        self._poll.register(ours, select.POLLIN)
+        self._of[number] = Standby(pid, since=time.monotonic())
+        self._poll.register(number, select.POLLIN)
         return None
 
 

@@ -171,6 +171,7 @@ print("=", min(ready) in found, len(found))
 for _ in range(3):
     ready = await_standbys(2)
     for pid in ready: os.kill(pid, signal.SIGKILL)
+    until(lambda: not ready & set(standbys()))
     print("=", use(2) & ready)
 """
     )
