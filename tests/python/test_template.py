@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import drover
 import pytest
@@ -48,6 +49,13 @@ os.umask(0o27)
 os.environ["DROVER_HELLO"] = "to the environment of C"
 os.chdir("/usr")
 """
+
+
+def without_reserved_signals(seen: dict[str, Any]) -> dict[str, Any]:
+    """Leave out whether signal 33 is handled: the C library does that in processes that ever had a second thread."""
+    caught = next(line for line in seen["status"] if line.startswith("SigCgt"))
+    number = int(caught.split()[1], 16) & ~(1 << 32)
+    return {**seen, "status": [f"SigCgt {number:x}" if line == caught else line for line in seen["status"]]}
 
 
 def compare(body: str) -> dict[str, object]:

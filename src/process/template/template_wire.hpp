@@ -36,6 +36,9 @@ struct TemplateMessage {
   std::vector<Fd> descriptors;  // closed on exec
 };
 
+/// The bytes of a message whose descriptor is a file with a text: RunningTemplate::tell.
+inline constexpr std::string_view kWord = "word";
+
 inline constexpr std::size_t kMostDescriptors = 250;    ///< per message; the kernel allows 253
 inline constexpr std::size_t kMostMessageBytes = 4096;  ///< per message
 

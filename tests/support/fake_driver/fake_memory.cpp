@@ -72,7 +72,8 @@ int make_file(std::size_t bytes, int device) {
 
 int device_of(int file) {
   std::array<char, 64> name{};
-  static_cast<void>(::readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), name.data(), name.size() - 1));
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  if (::readlink(link.c_str(), name.data(), name.size() - 1) < 0) return 0;
   const char* const found = std::strstr(name.data(), kFileName.data());
   return found == nullptr ? 0 : static_cast<int>(std::strtol(found + kFileName.size(), nullptr, 10));
 }
