@@ -40,6 +40,8 @@ def use(cached_bytes: int | None) -> None:
         return
     _is_routed = True
     _disable_expandable_segments()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()  # new tensors should not lie in segments from before
 
 
 def empty_cache() -> None:

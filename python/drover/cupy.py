@@ -18,6 +18,7 @@ __all__ = ["empty_cache", "memory_usage", "share", "use_slabs"]
 
 extend()
 
+_MEMORY_ALLOCATION = 2  # cudaErrorMemoryAllocation
 _pools: list[Any] = []  # the one in slabs, once CuPy uses it
 
 
@@ -86,7 +87,7 @@ def _limits(pool: Any, count: int) -> list[int]:
 def _allocate(size: int, device: int) -> int:
     address = _core.slabs_allocate_divided(size, device)
     if address == 0:  # the pool then frees what it caches, and asks again or raises OutOfMemoryError
-        raise cupy.cuda.runtime.CUDARuntimeError(cupy.cuda.runtime.errorMemoryAllocation)
+        raise cupy.cuda.runtime.CUDARuntimeError(_MEMORY_ALLOCATION)
     return address
 
 
