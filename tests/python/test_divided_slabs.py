@@ -293,7 +293,7 @@ FAKE_TORCH = """
 
 
 def require_torch_without_cuda() -> None:
-    """Skip the test where torch has a library of its own by the name of the stand-in; `test_use_slabs.py` tests it."""
+    """Skip the test where torch has a library of that name itself; there `test_use_slabs.py` tests the same."""
     if pytest.importorskip("torch").version.cuda is not None:
         pytest.skip("this build of torch has its own libc10_cuda.so, whose place the stand-in would take")
 

@@ -31,8 +31,9 @@ LIBRARY = """
     driver = ctypes.CDLL(os.environ["DROVER_LIBCUDA"])
 
     def call(name, *arguments):
-        entry = ctypes.c_void_p()
-        driver.cuGetProcAddress_v2(name.encode(), ctypes.byref(entry), 12000, ctypes.c_uint64(0), ctypes.byref(ctypes.c_int()))
+        entry, status = ctypes.c_void_p(), ctypes.c_int()
+        result = (ctypes.byref(entry), 12000, ctypes.c_uint64(0), ctypes.byref(status))
+        driver.cuGetProcAddress_v2(name.encode(), *result)
         result = ctypes.CFUNCTYPE(ctypes.c_int)(entry.value)(*arguments)
         assert result == 0, (name, result)
 
