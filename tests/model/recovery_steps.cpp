@@ -106,7 +106,7 @@ void RingModel::change_slot(RingState& state) const {
   if (keeper.word.state == ipc::RingSlotState::reading) {
     const auto position = static_cast<unsigned>(keeper.word.lap * config_.capacity + keeper.index);
     next.state = is(Mistake::return_to_ready) ? ipc::RingSlotState::ready : ipc::RingSlotState::returned;
-    const bool is_in_flight = (keeper.positions >> position & 1U) != 0;
+    const bool is_in_flight = (unsigned{keeper.positions} >> position & 1U) != 0;
     if (is_in_flight || is(Mistake::drop_what_the_dead_read)) next = next_lap(keeper.word);
   }
   replace(slot.word, keeper.word, next);
