@@ -228,7 +228,7 @@ def _reduce(tensor: torch.Tensor) -> Any:
     requires_grad = tensor.requires_grad
     if requires_grad and not tensor.is_leaf:
         raise InvalidArgument(
-            "cannot send a tensor that requires grad and is not a leaf: its autograd history cannot be sent",
+            "cannot send a tensor with requires_grad that is not a leaf: its autograd history cannot be sent",
             "send tensor.detach()",
         )
     if not _is_simple(tensor):
@@ -346,13 +346,14 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
 
 def _reduce_shared(storage: UntypedStorage) -> Any:
     """Reduce a CPU storage in torch's own shared memory, into which it is moved first if it lies elsewhere."""
-    from torch.multiprocessing import get_sharing_strategy  # noqa: PLC0415 (imported only if needed)
-    from torch.multiprocessing.reductions import rebuild_storage_fd, reduce_storage  # noqa: PLC0415
+    from torch.multiprocessing import get_sharing_strategy, reductions  # noqa: PLC0415 (imported only if needed)
 
     if get_sharing_strategy() != "file_descriptor":
-        return reduce_storage(storage)
+        return reductions.reduce_storage(storage)
     fd, size = storage._share_fd_cpu_()  # which stays the storage's
-    return rebuild_storage_fd, (UntypedStorage, _descriptors.ticket_for(fd), size)
+    # If this process receives it again, torch finds this storage here.
+    reductions.shared_cache[reductions.fd_id(fd)] = reductions.StorageWeakRef(storage)
+    return reductions.rebuild_storage_fd, (UntypedStorage, _descriptors.ticket_for(fd), size)
 
 
 def _bytes_of(storage: UntypedStorage) -> Any:
