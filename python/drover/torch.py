@@ -240,7 +240,7 @@ def _reduce(tensor: torch.Tensor) -> Any:
     if not tensor.is_cuda:
         storage = tensor.untyped_storage()
         is_small = _objects.is_inline(storage.nbytes()) and not _is_in_slab(storage)
-        if is_small or storage.is_shared() or _objects.is_by_reference():
+        if is_small or _goes_torchs_way(storage):
             return _reduce_by_storage(tensor)
     return _open, (_add(tensor, _objects.arrays()), requires_grad)
 
@@ -256,7 +256,7 @@ def _add_alone(tensor: torch.Tensor, arrays: _core.Arrays) -> bool:
         return False
     if tensor.numel() == 0 or tensor.dtype not in _NAMES:
         return False
-    if not tensor.is_cuda and (_objects.is_inline(tensor.nbytes) or tensor.is_shared() or _objects.is_by_reference()):
+    if not tensor.is_cuda and (_objects.is_inline(tensor.nbytes) or _goes_torchs_way(tensor.untyped_storage())):
         return False
     _add(tensor, arrays)
     return True
@@ -336,12 +336,17 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
     if storage.nbytes() == 0:
         return _empty_storage, (str(storage.device),)
     is_in_slab = kind == "cpu" and _is_in_slab(storage)
-    if kind == "cpu" and not is_in_slab and (storage.is_shared() or _objects.is_by_reference()):
+    if kind == "cpu" and not is_in_slab and _goes_torchs_way(storage):
         return _reduce_shared(storage)
     if kind == "cpu" and not is_in_slab and _objects.is_inline(storage.nbytes()):
         return _copied_storage, (pickle.PickleBuffer(_bytes_of(storage)),)
     whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
     return _open_storage, (_add(whole, _objects.arrays()),)
+
+
+def _goes_torchs_way(storage: UntypedStorage) -> bool:
+    """Return whether a CPU storage outside of drover's memory is shared by torch's means, which end with processes."""
+    return not _objects.is_lasting() and (_objects.is_by_reference() or storage.is_shared())
 
 
 def _reduce_shared(storage: UntypedStorage) -> Any:
