@@ -52,7 +52,7 @@ class Session:
         name, and LimitReached if its arrays lie in more than 1,022 blocks of shared memory.
         """
         _check_name(name)
-        payload, tensors = _objects.dumps(thing, is_lasting=True)
+        payload, tensors = _objects.dumps(thing, inline=_objects.NONE_INLINE)
         head = _core.copied(self._core, _HEAD.pack(_MAGIC, len(tensors)) + payload)
         self._core.keep(name, [head, *tensors])
         return _objects.loads(payload, tensors)

@@ -35,6 +35,8 @@ __all__ = [
 
 PROTOCOL = 5
 INLINE = 16 * 1024  # smaller buffers are copied into the pickle, which costs less than a block of shared memory
+NONE_INLINE = 0
+ALL_INLINE = sys.maxsize
 _SPARED = 64 * 1024  # picklers that wrote more than this are dropped: their memo tables have grown large
 _MOST_INLINE = 1 << 20  # a longer pickle of a message with arrays becomes an array itself
 # First byte of a payload that is not just a pickle; a pickle of this protocol begins with neither.
@@ -113,7 +115,7 @@ class _Maker:
 class _State:
     """The pickling state of a thread."""
 
-    __slots__ = ("by_reference", "is_lasting", "last", "maker", "read", "spare", "undo")
+    __slots__ = ("by_reference", "inline", "last", "maker", "read", "spare", "undo")
 
     def __init__(self) -> None:
         self.maker: _Maker | None = None  # of the pickle in progress
@@ -122,7 +124,7 @@ class _State:
         self.undo: list[Callable[[], object]] = []  # to call if the pickle in progress is discarded
         self.last: list[Callable[[], object]] = []  # the same for the last pickle
         self.by_reference = False  # whether the pickle in progress shares arrays instead of copying them
-        self.is_lasting = False  # whether all arrays of the pickle in progress must lie in drover's memory
+        self.inline = INLINE  # buffers that are smaller are copied into the pickle in progress
 
     def write_with(self, maker: _Maker | None) -> None:
         self.maker = maker
@@ -161,12 +163,12 @@ def is_by_reference() -> bool:
 
 def is_inline(size: int) -> bool:
     """Return whether a buffer of this size is copied into the pickle that this thread is writing."""
-    return size < INLINE and not _local.state.is_lasting
+    return size < _local.state.inline
 
 
 def is_lasting() -> bool:
     """Return whether the pickle that this thread is writing must not depend on memory of other libraries."""
-    return _local.state.is_lasting
+    return _local.state.inline == NONE_INLINE
 
 
 def send_mode() -> str:
@@ -281,23 +283,22 @@ def _make_by_value(thing: Any) -> _Made:
         state.write_with(outer)
 
 
-def dumps(
-    thing: Any, by_reference: bool = False, is_lasting: bool = False
-) -> tuple[bytes, Sequence[_core.Tensor]]:
+def dumps(thing: Any, inline: int = INLINE, by_reference: bool = False) -> tuple[bytes, Sequence[_core.Tensor]]:
     """Return an object as bytes and tensors. Raises what pickling raises.
 
     Arrays outside of shared memory are copied, so that the message is a value of this moment and survives this
-    process; with `by_reference` they are shared, if their library permits it. With `is_lasting`, arrays of any size are
-    copied or already in drover's memory, whatever the mode, so that the result lasts as long as its tensors.
+    process; with `by_reference` they are shared, if their library permits it. Those smaller than `inline` are copied
+    into the bytes. With `NONE_INLINE` all lie in drover's memory, whatever the mode, so that the object lasts as long as
+    the tensors.
     """
     state = _local.state
     if _core.is_plain(thing):
         state.last = []
         return pickle.dumps(thing, PROTOCOL), ()
     _tables.refresh()
-    before = state.by_reference, state.is_lasting
-    state.by_reference = not is_lasting and (by_reference or send_mode() == "reference")
-    state.is_lasting = is_lasting
+    before = state.by_reference, state.inline
+    state.by_reference = inline != NONE_INLINE and (by_reference or send_mode() == "reference")
+    state.inline = inline
     outer, state.undo = state.undo, []
     try:
         if (add := alone.get(type(thing))) is not None and add(thing, collector := _core.Arrays()):
@@ -307,7 +308,7 @@ def dumps(
         _discard(state)
         raise
     finally:
-        state.by_reference, state.is_lasting = before
+        state.by_reference, state.inline = before
         state.last, state.undo = state.undo, outer
 
 
