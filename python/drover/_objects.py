@@ -288,8 +288,8 @@ def dumps(thing: Any, inline: int = INLINE, by_reference: bool = False) -> tuple
 
     Arrays outside of shared memory are copied, so that the message is a value of this moment and survives this
     process; with `by_reference` they are shared, if their library permits it. Those smaller than `inline` are copied
-    into the bytes. With `NONE_INLINE` all lie in drover's memory, whatever the mode, so that the object lasts as long as
-    the tensors.
+    into the bytes. With `NONE_INLINE` all lie in drover's memory, whatever the mode, so that the object lasts as long
+    as the tensors.
     """
     state = _local.state
     if _core.is_plain(thing):

@@ -12,7 +12,7 @@ from drover import _objects
 from programs import run
 
 pytest.importorskip("torch")
-import drover.torch  # noqa: E402 (only where torch is)
+import drover.torch
 
 # Each way is used with a small tensor and a large one. A receiver writes; a line says whether the maker sees it.
 PROGRAM = """

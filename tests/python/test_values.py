@@ -1,4 +1,4 @@
-"""A message is a value: through every way, arrays arrive as they were when they were sent, and shared ones stay shared."""
+"""A message is a value: whatever its way, arrays arrive as they were when sent, and shared ones stay shared."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ PROGRAM = """
                     wrong.append(f"{name} {size} does not lead back")
         print(way, "shared", *(wrong or ["right"]), sep=": ")
 
-    # At the other end: holds what arrived, so that the maker can overwrite its own before it is looked at and returned.
+    # At the other end.
     def relay(inward, outward):
         while (thing := inward.get()) is not None:
             outward.put(thing)

@@ -26,7 +26,7 @@ namespace {
 using test::expect_error;
 using test::TestSession;
 
-constexpr std::uint64_t kSlabBytes = 64 * 1024;
+constexpr std::uint64_t kSlabBytes = 16 * 1024 * 1024;
 
 template <class... Leases>
 std::vector<Lease> list(Leases... leases) {
