@@ -18,7 +18,8 @@ SEED ?=
 PYTHON_KILLS ?= 500
 # Seconds that `make fuzz` runs each fuzzer.
 FUZZ_SECONDS ?= 600
-# The workload that `make bench` runs; by default each folder of benchmarks/. The workload `python` is not compiled.
+# The workload that `make bench` runs; by default each directory of benchmarks/. The workload `python` is not
+# compiled.
 WORKLOAD ?= $(filter-out support,$(patsubst benchmarks/%/,%,$(wildcard benchmarks/*/)))
 
 # $(call step,NAME,COMMAND) prints a headline, runs the command, and names the step if it fails.

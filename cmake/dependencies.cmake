@@ -1,4 +1,4 @@
-# Finds every third-party library, in the system's packages or in the folder .deps, which `make bundle` fills for
+# Finds every third-party library, in the system's packages or in the directory .deps, which `make bundle` fills for
 # machines without a network. All are header-only except GoogleTest, which is built with our flags so that sanitizers
 # instrument it.
 
@@ -9,7 +9,7 @@ function(drover_find_header variable header package)
   if(NOT ${variable})
     message(FATAL_ERROR "${header} was not found.\n"
       "Install the Debian or Ubuntu package '${package}' (`make setup` does it), or on a machine with a network "
-      "run `make bundle` and copy the folder .deps to ${PROJECT_SOURCE_DIR}.")
+      "run `make bundle` and copy the directory .deps to ${PROJECT_SOURCE_DIR}.")
   endif()
 endfunction()
 

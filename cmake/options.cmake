@@ -8,7 +8,7 @@ option(DROVER_BUILD_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(DROVER_BUILD_FUZZERS "Add the target `fuzzers`; needs clang" OFF)
 option(DROVER_WERROR "Treat warnings as errors" OFF)
 option(DROVER_TRACE "Compile the trace hook (one load and one branch while unused)" ON)
-option(DROVER_UNITY "Compile the sources of a folder in batches, in a quarter of the time"
+option(DROVER_UNITY "Compile the sources of a directory in batches, in a quarter of the time"
   ${PROJECT_IS_TOP_LEVEL})
 option(DROVER_TEST_ALL_PARTS "Under a sanitizer, also build the tests of parts where it finds little" OFF)
 option(DROVER_SHOW_REVISION "Show the commit in `drover --version`" ON)

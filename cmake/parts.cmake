@@ -14,8 +14,8 @@ function(drover_revision result)
   set(${result} "${revision}" PARENT_SCOPE)
 endfunction()
 
-# Compiles the sources of each folder of a target in batches of at most `size`, one translation unit each.
-# A batch never spans two folders, so a new file changes the batches of its own folder only.
+# Compiles the sources of each directory of a target in batches of at most `size`, one translation unit each.
+# A batch never spans two directories, so a new file changes the batches of its own directory only.
 function(drover_compile_in_batches target size)
   if(NOT DROVER_UNITY)
     return()
@@ -40,7 +40,7 @@ function(drover_add_fmt target)
     PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# The library `drover`, static, from the parts' folders.
+# The library `drover`, static, from the parts' directories.
 function(drover_add_library)
   cmake_parse_arguments(arg "" "" "PARTS" ${ARGN})
   set(sources)
@@ -80,8 +80,8 @@ function(drover_add_program name)
 endfunction()
 
 # The tests of a part: one program of every *_test.cpp in tests/<part> and its rooms, one ctest test per suite.
-# A folder `fixture` holds sources of other programs. SOURCES and LIBRARIES add conformance suites and the like; READS
-# names further targets that the tests run or load.
+# A directory `fixture` holds sources of other programs. SOURCES and LIBRARIES add conformance suites and the like;
+# READS names further targets that the tests run or load.
 function(drover_add_tests part)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;READS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${part}/*_test.cpp")

@@ -14,7 +14,7 @@ from repo import ROOT
 
 @dataclass(frozen=True)
 class Piece:
-    """A folder to copy, and the package that installs it."""
+    """A directory to copy, and the package that installs it."""
 
     package: str
     source: str  # below the system's root
@@ -43,7 +43,7 @@ def find_licence(system: Path, package: str) -> Path | None:
 
 
 def find_module(venv: Path, module: str) -> tuple[Path | None, Path | None]:
-    """A module's folder in a virtual environment, and its licence."""
+    """A module's directory in a virtual environment, and its licence."""
     for packages in sorted(venv.glob("lib/python3*/site-packages")):
         licence = next(packages.glob(f"{module}-*.dist-info/**/LICENSE*"), None)
         if (packages / module / "__init__.py").is_file() and licence is not None:
@@ -97,14 +97,14 @@ def fill(system: Path, venv: Path, out: Path) -> None:
 
 
 def size_of(folder: Path) -> int:
-    """Total bytes of the files in a folder."""
+    """Total bytes of the files in a directory."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Fill the folder and print how to use it."""
+    """Fill the directory and print how to use it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=ROOT / ".deps", help="the folder to fill (default: .deps)")
+    parser.add_argument("--out", type=Path, default=ROOT / ".deps", help="the directory to fill (default: .deps)")
     parser.add_argument("--system", type=Path, default=Path("/"), help="root of the system to copy from (default: /)")
     parser.add_argument(
         "--venv", type=Path, default=ROOT / ".venv", help="environment with the Python modules (default: .venv)"
@@ -116,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     fill(options.system, options.venv, options.out)
     print(f"bundle: {options.out} holds {size_of(options.out) / 2**20:.1f} MiB of headers, sources and licences")
-    print("bundle: copy the tree with this folder to the other machine, where CMake finds it;")
+    print("bundle: copy the tree with this directory to the other machine, where CMake finds it;")
     print("bundle: `make gpu` and `cmake --preset release` then need neither a network nor packages")
     return 0
 

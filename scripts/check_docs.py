@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,22 @@ def check_variables(root: Path, names: list[str]) -> Iterator[Finding]:
             yield Finding(name, line, f"{variable} is not in {CONFIGURATION}", "describe it there")
 
 
+def check_settings(root: Path, names: list[str]) -> Iterator[Finding]:
+    """Every DROVER_ setting that the page describes occurs in a file that is no page."""
+    if CONFIGURATION not in names:
+        return
+    used = {
+        word
+        for name in names
+        if not name.endswith(".md")
+        for word in re.findall(r"\bDROVER_[A-Z0-9_]+", read(root, name))
+    }
+    for line, cell in markdown.first_column(read(root, CONFIGURATION)):
+        for setting in re.findall(r"`(DROVER_[A-Z0-9_]+)`", cell):
+            if setting not in used:
+                yield Finding(CONFIGURATION, line, f"nothing reads {setting}", "delete the row, or correct its name")
+
+
 def check_glossary(root: Path, names: list[str]) -> Iterator[Finding]:
     """No word is in the glossary twice."""
     if GLOSSARY not in names:
@@ -107,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=ROOT, help="the tree to check (default: this one)")
     root = parser.parse_args(arguments).root
     names = files_of(root)
-    checks = (check_links, check_errors, check_variables, check_glossary, check_paths)
+    checks = (check_links, check_errors, check_variables, check_settings, check_glossary, check_paths)
     return report("check_docs", [finding for check in checks for finding in check(root, names)])
 
 

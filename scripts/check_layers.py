@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks includes against the layers: a part includes only parts on lines below its own, and a room likewise.
 
-A room is a folder src/<part>/<room>. Files directly in src/<part>, and public headers, belong to no room: they may
+A room is a directory src/<part>/<room>. Files directly in src/<part>, and public headers, belong to no room: they may
 include every room of their part, and every room may include them.
 """
 
@@ -31,7 +31,7 @@ LAYERS: Lines = (
     ("process", "ipc", "device"),
     ("base",),
 )
-# The rooms of a part, likewise. In a part that is not listed, folders are free.
+# The rooms of a part, likewise. In a part that is not listed, directories are free.
 ROOMS: dict[str, Lines] = {
     "ipc": (("registry",), ("queue",), ("ledger", "sync", "timeline"), ("wake",), ("object",)),
     "pool": (("run",), ("watch", "plan", "values")),
@@ -60,7 +60,7 @@ def part_of(name: str) -> str | None:
 
 
 def room_of(name: str) -> str | None:
-    """The room of a private file; None for files directly in the folder of their part, and for public headers."""
+    """The room of a private file; None for files directly in the directory of their part, and for public headers."""
     pieces = name.split("/")
     return pieces[2] if pieces[0] == "src" and len(pieces) > 3 else None
 

@@ -124,7 +124,7 @@ def last_number(pattern: str, text: str) -> int:
 
 
 def run_fuzzer(program: Path, build: Path, seconds: int) -> Outcome:
-    """Run one fuzzer; its corpus and its findings stay in the build folder."""
+    """Run one fuzzer; its corpus and its findings stay in the build directory."""
     name = short_name(program)
     corpus, findings = build / "corpus" / name, build / "findings"
     write_seeds(corpus, name)
@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=5, help="seconds for each fuzzer (default: 5)")
     parser.add_argument("--only", metavar="NAME", action="append", help="only this fuzzer; repeatable")
-    parser.add_argument("--build", type=Path, default=ROOT / "build" / "fuzz", help="build folder of the fuzzers")
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "fuzz", help="build directory of the fuzzers")
     options = parser.parse_args(arguments)
     found = sorted(path for path in (options.build / "fuzz").glob(f"*{SUFFIX}") if os.access(path, os.X_OK))
     programs = [path for path in found if options.only is None or short_name(path) in options.only]

@@ -197,8 +197,10 @@ def suite(options: argparse.Namespace) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the suite; returns 0 if nothing failed, 1 if something did, 130 if interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=Path, default=ROOT / "build" / "gpu", help="build folder (default build/gpu)")
-    parser.add_argument("--no-build", action="store_true", help="use the programs in the build folder as they are")
+    parser.add_argument(
+        "--build", type=Path, default=ROOT / "build" / "gpu", help="build directory (default build/gpu)"
+    )
+    parser.add_argument("--no-build", action="store_true", help="use the programs in the build directory as they are")
     parser.add_argument("--no-bench", action="store_true", help="skip the benchmark")
     parser.add_argument("--no-python", action="store_true", help="skip the Python package")
     parser.add_argument("--sanitizer", action="store_true", help="also run the tests under compute-sanitizer")

@@ -42,7 +42,7 @@ def run(*command: str) -> Result:
 
 
 def script(name: str, *arguments: str) -> Result:
-    """Run one of the checks in this folder."""
+    """Run one of the checks in this directory."""
     return run(sys.executable, str(ROOT / "scripts" / name), *arguments)
 
 
@@ -91,7 +91,7 @@ def layers(_: Settings) -> Result:
 
 
 def names(_: Settings) -> Result:
-    """No C++ type is defined twice under one name."""
+    """No C++ type of the library, its tests and its tools is defined twice under one name."""
     return script("check_names.py")
 
 
@@ -186,7 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--fix", action="store_true", help="run only clang-format and ruff, and let them rewrite files"
     )
-    parser.add_argument("--build", type=Path, default=PLAIN, help="build folder for clang-tidy")
+    parser.add_argument("--build", type=Path, default=PLAIN, help="build directory for clang-tidy")
     parser.add_argument(
         "--base",
         default=EVERYTHING,

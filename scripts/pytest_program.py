@@ -35,7 +35,7 @@ def find_python() -> tuple[str | None, str]:
 
 
 def is_built(folder: Path) -> bool:
-    """Whether a build folder contains the package."""
+    """Whether a build directory contains the package."""
     return any((folder / "python" / "drover").glob("_core*.so"))
 
 
@@ -53,7 +53,7 @@ def _rows_of_report(report: Path) -> Iterator[Row]:
 
 
 def run_python_tests(python: str, folder: Path, out: Path, timeout_s: float, tests: Path = TESTS) -> list[Row]:
-    """Run the tests with the package of a build folder; one row each, and one more if pytest itself fails."""
+    """Run the tests with the package of a build directory; one row each, and one more if pytest itself fails."""
     report, log = out / "python.xml", out / "python.log"
     report.unlink(missing_ok=True)
     options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}"]

@@ -43,7 +43,7 @@ def run(command: list[str]) -> tuple[int, str]:
 def main(arguments: list[str] | None = None) -> int:
     """Run pytest if anything changed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tests", nargs="*", help="files or folders; all by default")
+    parser.add_argument("tests", nargs="*", help="files or directories; all by default")
     parser.add_argument("--all", action="store_true", help="run them even if they have passed")
     options = parser.parse_args(arguments)
     build = ROOT / os.environ.get("DROVER_BUILD_DIR", "build/dev")

@@ -100,7 +100,7 @@ def run_ctest(build: Path, due: list[Program], leave_out: list[str], jobs: int) 
 def main(arguments: list[str] | None = None) -> int:
     """Run the tests that are due."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("build", type=Path, help="build folder, e.g. build/dev")
+    parser.add_argument("build", type=Path, help="build directory, e.g. build/dev")
     parser.add_argument("--part", action="append", default=[], help="only the tests of this part; repeatable")
     parser.add_argument(
         "--leave-out", metavar="LABEL", action="append", default=[], help="skip tests with this label; repeatable"

@@ -48,7 +48,7 @@ done
 
 say() { echo "setup: $*"; }
 
-# Whether a package is not needed, because the program comes from elsewhere or the folder .deps has the files.
+# Whether a package is not needed, because the program comes from elsewhere or the directory .deps has the files.
 is_met_elsewhere() {
   case $1 in
     g++ | cmake | git | doxygen | gdb) command -v "$1" >/dev/null ;;

@@ -60,7 +60,7 @@ class Row:
 
 
 def script(name: str, *arguments: str) -> tuple[str, ...]:
-    """The command of a script in this folder."""
+    """The command of a script in this directory."""
     return (sys.executable, str(ROOT / "scripts" / name), *arguments)
 
 
@@ -126,7 +126,7 @@ def steps_of_test(base: str, clang: str) -> list[Step]:
 
 
 def tests_of_python(base: str) -> list[Step]:
-    """Run changed tests of pytest, and the tests of changed folders."""
+    """Run changed tests of pytest, and the tests of changed directories."""
     commit = base_of(ROOT, base)
     changed = changed_since(ROOT, commit) if commit else {"python/", "scripts/", "cli/"}
     tests = {name for name in changed if Path(name).name.startswith("test_") and name.endswith(".py")}

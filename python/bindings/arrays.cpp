@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "drover/base/error.hpp"
+#include "slabs.hpp"
 
 namespace drover::python {
 namespace {
@@ -59,6 +60,14 @@ nb::tuple import_array(const PySession& session, nb::handle capsule, std::option
   request.options.by_reference = by_reference;
   const Imported imported = import_tensor(session.memory, request.array, request.options);
   return nb::make_tuple(imported.tensor, to_string(imported.way));
+}
+
+// What keeps the elements of an array allocated. Where torch allocates in slabs it is the storage: a tensor may get
+// another one while receivers have the old one.
+nb::object storage_of(nb::handle array, const Place& place) {
+  constexpr const char* kStorage = "untyped_storage";
+  const bool may_change = place.is_device && find_allocator(true) != nullptr && nb::hasattr(array, kStorage);
+  return may_change ? nb::object(array.attr(kStorage)()) : nb::borrow(array);
 }
 
 }  // namespace
@@ -122,7 +131,7 @@ std::optional<std::size_t> Arrays::add_from_device(nb::handle array, const Excha
 
 std::size_t Arrays::add(nb::handle array, const ExchangeApi& api, DlpackArray described) {
   ImportRequest request{.array = std::move(described), .options = {.is_known = true}};
-  request.array.keep_alive = dropped_with_lock(nb::borrow(array));
+  request.array.keep_alive = dropped_with_lock(storage_of(array, request.array.place));
   request.options.stream = stream_of(api, request.array.place);
   return add(std::move(request));
 }
@@ -205,8 +214,8 @@ void bind_arrays(nb::module_& module) {
       "has_exchange_api", [](nb::handle type) { return ExchangeApi::find(type) != nullptr; }, nb::arg("type"),
       "Whether a type of arrays has a DLPack exchange API.");
   module.def(
-      "to_array", [](const Tensor& tensor, nb::handle type) { return to_array(tensor, api_of(type)); }, nb::arg("tensor"), nb::arg("type"),
-             "The array of a type with an exchange API that a tensor is.");
+      "to_array", [](const Tensor& tensor, nb::handle type) { return to_array(tensor, api_of(type)); },
+      nb::arg("tensor"), nb::arg("type"), "The array of a type with an exchange API that a tensor is.");
   module.def("find_shared", &find_shared, nb::arg("session"), nb::arg("buffer"),
              "The tensor of bytes that a buffer lies in, or None.");
   module.def("find_on_device", &find_on_device, nb::arg("session"), nb::arg("address"), nb::arg("bytes"),

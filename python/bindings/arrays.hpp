@@ -20,7 +20,7 @@ class Arrays {
   std::size_t add(nb::handle array);
   /// nullopt for an array on the host, without elements, or that a drover tensor cannot describe.
   std::optional<std::size_t> add_from_device(nb::handle array, const ExchangeApi& api);
-  /// As `import_array` of the module.
+  /// Same as `import_array` of the module.
   std::size_t add_capsule(nb::handle capsule, std::optional<std::uintptr_t> stream,
                           const std::optional<std::vector<std::int64_t>>& strides, bool is_known);
   std::size_t add_tensor(const Tensor& tensor);

@@ -20,7 +20,7 @@ LockResult acquire(Lockable& self, const Timeout& timeout) {
 LockResult acquire_lock(Lock& self, const Timeout& timeout) {
   if (!timeout && self.is_own()) {
     throw Error(Errc::invalid_argument, "deadlock: this thread already holds the lock that it waits for",
-                "use an RLock, or pass a timeout if another thread is to release it");
+                "use an RLock, or pass a timeout if another thread will release it");
   }
   return acquire(self, timeout);
 }

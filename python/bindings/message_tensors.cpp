@@ -1,4 +1,5 @@
-// Torch's tensors on GPUs in messages: a structure may have a thousand, so they are found and opened without Python code.
+// Torch's tensors on GPUs in messages: a structure may have a thousand, so they are found and opened without Python
+// code.
 #include <algorithm>
 #include <memory>
 #include <utility>

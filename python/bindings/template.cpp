@@ -1,6 +1,7 @@
 // Templates: processes that have modules imported and fork children. Both sides: the application and the template.
 #include "process/template/template.hpp"
 
+#include "process/template/running_template.hpp"
 #include "process/template/template_server.hpp"
 #include "support.hpp"
 
@@ -28,6 +29,23 @@ class PyTemplate {
   std::unique_ptr<process::Template> made_;
 };
 
+// A template process that no Template has adopted yet.
+class PyEarlyTemplate {
+ public:
+  PyEarlyTemplate(const std::string& executable, const std::vector<std::string>& arguments,
+                  const std::vector<std::pair<std::string, std::string>>& environment)
+      : running_(std::make_shared<process::RunningTemplate>(process::TemplateCommand{.executable = executable,
+                                                                                     .arguments = arguments,
+                                                                                     .environment = environment,
+                                                                                     .starts = {},
+                                                                                     .is_detached = true})) {}
+
+  [[nodiscard]] const std::shared_ptr<process::RunningTemplate>& running() const noexcept { return running_; }
+
+ private:
+  std::shared_ptr<process::RunningTemplate> running_;
+};
+
 bool wait_ready(PyTemplate& self, const Timeout& timeout) {
   return await(
       timeout, [&](Deadline deadline) { return self.made().wait_ready(deadline); },
@@ -49,12 +67,22 @@ void bind_server(nb::module_& module) {
       .def(
           "refuse", [](process::TemplateOrderTaken& self, const std::string& why) { self.refuse(why); },
           nb::arg("why"), "Answer that the child will not be forked.")
+      .def(
+          "forward", [](const process::TemplateOrderTaken& self, int socket) { return self.forward(socket); },
+          nb::arg("socket"), "Hand it to a process that waits for an order; False if that has ended.")
       .def("take_socket", &process::TemplateOrderTaken::take_socket,
            "Return the socket to report the child's end on; the caller owns it.")
       .def("become", &process::TemplateOrderTaken::become, nb::arg("parent"),
            "Set up the child, right after the fork.");
   nb::class_<process::TemplateServer>(module, "TemplateServer", "Receives the orders of a template.")
       .def(nb::init<int>(), nb::arg("control"))
+      .def(
+          "await_word",
+          [](const process::TemplateServer& self, const Timeout& timeout) {
+            return self.await_word(to_deadline(timeout));
+          },
+          nb::arg("timeout").none(), nb::call_guard<Released>(),
+          "Return the next text of EarlyTemplate.tell, or None at the timeout.")
       .def(
           "say_ready", [](const process::TemplateServer& self, const std::string& notes) { self.say_ready(notes); },
           nb::arg("notes"), "Report that the template is ready for orders.")
@@ -71,7 +99,27 @@ void bind_server(nb::module_& module) {
 
 }  // namespace
 
+void bind_early(nb::module_& module) {
+  nb::class_<PyEarlyTemplate>(module, "EarlyTemplate",
+                              "A template process that is nobody's child and has no user yet.")
+      .def(nb::init<const std::string&, const std::vector<std::string>&,
+                    const std::vector<std::pair<std::string, std::string>>&>(),
+           nb::arg("executable"), nb::arg("arguments"), nb::arg("environment"))
+      .def(
+          "tell", [](const PyEarlyTemplate& self, const std::string& text) { return self.running()->tell(text); },
+          nb::arg("text"), "Send it a text; False if it has ended.")
+      .def_prop_ro(
+          "pid", [](const PyEarlyTemplate& self) { return self.running()->pid(); }, "The process id.")
+      .def_prop_ro(
+          "fits", [](const PyEarlyTemplate& self) { return self.running()->fits(); },
+          "Whether this process still matches it.")
+      .def_prop_ro(
+          "has_ended", [](const PyEarlyTemplate& self) { return self.running()->has_ended(); },
+          "Whether it has ended.");
+}
+
 void bind_template(nb::module_& module) {
+  bind_early(module);
   nb::class_<PyTemplate>(module, "Template", "A process that forks children.")
       .def(nb::init<const std::string&, const std::vector<std::string>&,
                     const std::vector<std::pair<std::string, std::string>>&,
@@ -79,6 +127,9 @@ void bind_template(nb::module_& module) {
            nb::arg("executable"), nb::arg("arguments"), nb::arg("environment"), nb::arg("starts"))
       .def(
           "use", [](PyTemplate& self) { self.made().use(); }, "Fork processes from this template where possible.")
+      .def(
+          "adopt", [](PyTemplate& self, const PyEarlyTemplate& early) { self.made().adopt(early.running()); },
+          nb::arg("early"), "Use a process that was started before.")
       .def_static("use_none", &process::Template::use_none, "Start all processes as new interpreters.")
       .def(
           "start", [](PyTemplate& self) { self.made().start(); }, nb::call_guard<Released>(),

@@ -21,12 +21,13 @@ from multiprocessing import (
 )
 from types import ModuleType
 
-from drover import _core, _errors, _guard, _import_hooks, _session
+from drover import _core, _early, _errors, _guard, _import_hooks, _session
 from drover._errors import *  # noqa: F403 (all of its __all__)
 from drover._guard import ForkAfterCudaWarning
 
 _session.initialise()
 _guard.install()
+_early.install()
 
 from drover._arrays import array, empty, zeros  # noqa: E402
 from drover._context import DroverContext, default  # noqa: E402 (needs the two calls above)

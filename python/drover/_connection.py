@@ -98,7 +98,7 @@ class _Lane:
 class PipeConnection(connection.Connection):
     """One end of a pipe. A message survives the death of its sender and is received whole or not at all.
 
-    Objects are sent as through a queue: arrays travel by handle. Only one process at a time may receive from an end;
+    Objects are sent as through a queue. Only one process at a time may receive from an end;
     any number may send to it.
     """
 

@@ -19,7 +19,7 @@ _EVERY = 0.1  # seconds between redraws of a line
 
 
 def is_wanted(progress: Any) -> bool:
-    """Return whether progress is to be shown. The truth of a bar is not asked: some raise an error."""
+    """Return whether to show progress. Does not ask for the truth value of a bar, because some raise an error."""
     return progress is not None and progress is not False
 
 

@@ -9,7 +9,7 @@ import threading
 from multiprocessing import util
 from pathlib import Path
 
-from drover import _core
+from drover import _core, _early
 
 __all__ = ["current", "ends_with_this_process", "initialise", "session_variable"]
 
@@ -42,6 +42,7 @@ def current() -> _core.Session:
     if _current is None:
         with _guard:
             if _current is None:
+                _early.begin()
                 _current = _join()
                 # After almost all other finalizers: children are joined before.
                 util.Finalize(None, _leave, exitpriority=-1000)

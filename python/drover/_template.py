@@ -11,11 +11,23 @@ import warnings
 from collections.abc import Iterable, Iterator
 from multiprocessing import spawn, util
 from pathlib import Path
+from typing import Any
 
-from drover import _core
+from drover import _ahead, _core
 from drover._errors import InvalidArgument
 
-__all__ = ["CHILD", "WORKER", "TemplateWarning", "await_ready", "prepare", "set_preload", "use_template", "warm_up"]
+__all__ = [
+    "CHILD",
+    "SAFE",
+    "WORKER",
+    "TemplateWarning",
+    "await_ready",
+    "begin",
+    "prepare",
+    "set_preload",
+    "use_template",
+    "warm_up",
+]
 
 # The programs of interpreters: a worker of a pool, a process, and the template that forks both.
 _CODE = "import sys; sys.path.append({folder!r}); from drover.{module} import main; main()"
@@ -26,7 +38,9 @@ _TEMPLATE = _CODE.format(folder=_FOLDER, module="_template_main")
 
 # Modules that the template imports if the program has: slow to import, and known not to touch a GPU or start threads
 # while they are imported. A version that does is left out.
-_SAFE = ("numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "numba", "torch", "torchvision", "cupy", "jax")
+SAFE = ("numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "numba", "torch", "torchvision", "cupy", "jax")
+# Modules that leave a thread when they are imported, which a fork would lose: standbys import them, not the template.
+_UNFORKABLE = ("tensorflow", "keras")
 _VARIABLE = "DROVER_TEMPLATE"
 _LONGEST_LOAD = 120.0  # seconds
 # OpenBLAS would start its threads on import; children set their own number.
@@ -50,6 +64,10 @@ class _State:
         self.key: tuple[object, ...] = ()
         self.names: frozenset[str] = frozenset()
         self.retired: list[_core.Template] = []
+        self.early: _core.EarlyTemplate | None = None  # begun before the first process, and not in use yet
+        self.early_key: tuple[object, ...] = ()
+        self.early_names: list[str] = []  # the modules that it imports
+        self.is_begun = False  # whether an import has begun one already: none begins a second
 
 
 _state = _State()
@@ -80,6 +98,7 @@ def use_template(is_on: bool = True) -> None:
     """
     _state.is_on = is_on
     if not _is_on():
+        _state.early = None
         _core.Template.use_none()
 
 
@@ -99,6 +118,32 @@ def warm_up(*modules: str, timeout: float | None = None) -> bool:
     return True
 
 
+def begin(module: str | None, idle_s: float, may_start: bool) -> None:
+    """Begin a template that imports this module and those that the program has, or let the running one follow.
+
+    It ends if no process is started for `idle_s` seconds. Imports begin one at most; the first shared object, for
+    which no module is given, begins one unless a process was started before.
+    """
+    if not _is_on() or "/" not in os.fsdecode(spawn.get_executable()) or not _state.guard.acquire(blocking=False):
+        return
+    try:
+        names = _modules_so_far(module)
+        settings = {"modules": names, "path": _own_path(), "idle_s": idle_s}
+        if _state.early is not None and not _state.early.has_ended and _state.early_key == _key_of_process():
+            _state.early_names = names
+            _state.early.tell(json.dumps(settings))
+        elif may_start and not (_state.is_begun if module else _state.current):
+            _state.early_key, _state.early_names, _state.is_begun = _key_of_process(), names, True
+            _state.early = _core.EarlyTemplate(
+                executable=os.fsdecode(spawn.get_executable()),
+                arguments=[*util._args_from_interpreter_flags(), "-c", _TEMPLATE, json.dumps(settings)],
+                environment=_ENVIRONMENT,
+            )
+            _register_end(os.getpid())
+    finally:
+        _state.guard.release()
+
+
 def prepare() -> None:
     """Make the template fit the modules and settings of the program. Called before a process is started."""
     if not _is_on() or "/" not in os.fsdecode(spawn.get_executable()):
@@ -106,7 +151,7 @@ def prepare() -> None:
         return
     with _state.guard:
         _state.retired = [one for one in _state.retired if not one.is_over]
-        wanted = frozenset(_large_modules())
+        wanted = frozenset([*_large_modules(), *_modules_aside()])
         key = _key()
         is_right = _state.current is not None and key == _state.key and wanted <= _state.names
         if not is_right or not _state.current.fits:
@@ -133,11 +178,15 @@ def _is_on() -> bool:
 def _key() -> tuple[object, ...]:
     """Return what a template must match, apart from the modules."""
     preload = None if _state.preload is None else tuple(_state.preload)
-    return (os.getpid(), os.fsdecode(spawn.get_executable()), preload, *util._args_from_interpreter_flags())
+    return (preload, *_key_of_process())
+
+
+def _key_of_process() -> tuple[object, ...]:
+    return (os.getpid(), os.fsdecode(spawn.get_executable()), *util._args_from_interpreter_flags())
 
 
 def _large_modules() -> Iterator[str]:
-    names = _SAFE if _state.preload is None else _state.preload
+    names = SAFE if _state.preload is None else _state.preload
     for name in names:
         if _state.preload is not None or getattr(sys.modules.get(name), "__spec__", None) is not None:
             yield name
@@ -150,10 +199,41 @@ def _all_modules() -> Iterator[str]:
     large = list(_large_modules())
     yield from large
     if _state.preload is None:
-        for name in sorted(sys.modules):
-            package, _, part = name.partition(".")
-            if package in large and part and "." not in part and not part.startswith("_"):
-                yield name
+        yield from _imported_parts(large)
+
+
+def _modules_so_far(module: str | None) -> list[str]:
+    """Return the safe ones of the large modules that the program has imported or is about to, after small ones."""
+    allowed = SAFE if _state.preload is None else _state.preload
+    names = [name for name in SAFE if name in allowed and (name in sys.modules or name == module)]
+    standard = sorted(sys.stdlib_module_names - _EXCLUDED)
+    return [*(name for name in standard if not name.startswith("_") and name in sys.modules), *names]
+
+
+def _modules_aside() -> list[str]:
+    """Return what standbys import: the unforkable modules of the program, and their imported submodules."""
+    if _state.preload is not None:
+        return []  # the template finds out which of them are unforkable
+    large = [name for name in _UNFORKABLE if getattr(sys.modules.get(name), "__spec__", None) is not None]
+    return [*large, *_imported_parts(large)]
+
+
+def _most_standbys() -> int:
+    """Return how many standbys there may be: none if that would slow down the program."""
+    cores = _ahead.cores()
+    return int(min(cores, os.cpu_count() or 1)) if cores >= 2 and _ahead.idle_seconds() > 0 else 0
+
+
+def _imported_parts(packages: list[str]) -> Iterator[str]:
+    """Yield the imported public submodules of packages, those at their first level."""
+    for name in sorted(sys.modules):
+        package, _, part = name.partition(".")
+        if package in packages and part and "." not in part and not part.startswith("_"):
+            yield name
+
+
+def _own_path() -> list[str]:
+    return [folder for folder in sys.path if isinstance(folder, str)]
 
 
 def _replace(key: tuple[object, ...], wanted: frozenset[str]) -> None:
@@ -161,11 +241,14 @@ def _replace(key: tuple[object, ...], wanted: frozenset[str]) -> None:
     starts = [[*flags, "-c", WORKER], [*flags, "-c", CHILD]]
     settings = {
         "modules": list(_all_modules()),
-        "path": [folder for folder in sys.path if isinstance(folder, str)],
+        "path": _own_path(),
         "starts": starts,
         "left_out": [],
+        "aside": _modules_aside(),
+        "standby_s": _ahead.idle_seconds(),
+        "standbys": _most_standbys(),
     }
-    if _state.current is not None and _state.key[:1] == key[:1]:
+    if _state.current is not None and _state.key[1] == key[1]:  # made by this process
         _state.current.retire()
         _state.retired.append(_state.current)
     _state.current = _core.Template(
@@ -174,8 +257,18 @@ def _replace(key: tuple[object, ...], wanted: frozenset[str]) -> None:
         environment=_ENVIRONMENT,
         starts=starts,
     )
+    if (early := _take_early(settings)) is not None:
+        _state.current.adopt(early)
     _state.key, _state.names = key, wanted
     _register_end(os.getpid())
+
+
+def _take_early(settings: dict[str, Any]) -> _core.EarlyTemplate | None:
+    """Take the early template and let it finish with these settings; None if there is none that fits them."""
+    early, _state.early = _state.early, None
+    if early is None or _state.early_key != _key_of_process() or not early.fits:
+        return None
+    return early if set(_state.early_names) <= set(settings["modules"]) and early.tell(json.dumps(settings)) else None
 
 
 @functools.lru_cache(maxsize=1)
@@ -186,6 +279,7 @@ def _register_end(process: int) -> None:
 
 
 def _end() -> None:
+    _state.early = None  # which kills it
     for one in [_state.current, *_state.retired]:
         if one is not None:
             one.end()

@@ -122,7 +122,8 @@ def _seed() -> None:
 
 
 def find_setters() -> None:
-    """Find, in the template, the loaded libraries whose number of threads children must set."""
+    """Find, before there is an order, the loaded libraries whose number of threads the child must set."""
+    _found.clear()
     loaded = _loaded_libraries()
     for part, functions, variables in _SETTERS:
         for path in (one for one in loaded if part in Path(one).name):

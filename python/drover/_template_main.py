@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import json
@@ -15,7 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import drover
-from drover import _child, _core, _guard, _template_child, _worker  # noqa: F401 (for the children)
+from drover import _child, _core, _standby, _template_child, _template_follow, _worker  # noqa: F401 (for the children)
+from drover._fork_checks import THREADS, find_dirt, find_open, open_files
 
 __all__ = ["main"]
 
@@ -25,47 +25,15 @@ _REAP = b"R"
 _NOTE = 200  # longest note, in characters
 
 
-def find_dirt() -> str | None:
-    """Return why this process must not be forked; None if it may be."""
-    tasks = os.listdir("/proc/self/task")
-    if len(tasks) != 1:
-        return f"it started {len(tasks) - 1} threads, which a fork would lose"
-    if _guard.is_cuda_initialised():
-        return "it initialised CUDA, which does not survive a fork"
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            path = os.readlink(f"/proc/self/fd/{number}")
-        except OSError:
-            continue  # the descriptor of /proc/self/fd itself
-        if path.startswith("/dev/nvidia"):
-            return f"it opened {path}, which no child may inherit"
-    return None
-
-
-def _open_files() -> dict[str, str]:
-    """Return the path of each open descriptor."""
-    found = {}
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the descriptor of /proc/self/fd itself
-            found[number] = os.readlink(f"/proc/self/fd/{number}")
-    return found
-
-
-def _find_open(before: dict[str, str]) -> str | None:
-    """Return a complaint if a descriptor was opened since `before`: children close it, and its number is reused."""
-    new = sorted(path for number, path in _open_files().items() if before.get(number) != path)
-    return f"it left {new[0]} open, which no child can keep" if new else None
-
-
 def _import(modules: list[str]) -> Iterator[tuple[str, str, bool]]:
     """Import modules; yield the name of each that failed, why, and whether this process is now unsafe to fork."""
-    before = _open_files()
+    before = open_files()
     for name in modules:
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as error:
             yield name, f"its import failed: {type(error).__name__}: {error}".splitlines()[0], False
-        if (dirt := find_dirt() or _find_open(before)) is not None:
+        if (dirt := find_dirt() or find_open(before)) is not None:
             yield name, dirt, True
 
 
@@ -77,17 +45,25 @@ def _preload(settings: dict[str, Any], variables: dict[str, str]) -> None:
         settings["left_out"].append([name, why])
         if is_unsafe:
             settings["modules"].remove(name)
-            arguments = [*sys.orig_argv[:-2], json.dumps(settings), sys.orig_argv[-1]]
-            os.execve(sys.orig_argv[0], arguments, variables)
+            if why.startswith(THREADS):
+                settings["aside"].append(name)
+            _restart(settings, variables)
     sys.path[:] = own_path
+
+
+def _restart(settings: dict[str, Any], variables: dict[str, str]) -> None:
+    """Begin again with these settings."""
+    arguments = [*sys.orig_argv[:-2], json.dumps(settings), sys.orig_argv[-1]]
+    os.execve(sys.orig_argv[0], arguments, variables)
 
 
 class _Template:
     """Serves orders and tracks children. Descriptors are plain numbers, so that no object closes them in a child."""
 
-    def __init__(self) -> None:
-        self._server = _core.TemplateServer(_core.template_control)
+    def __init__(self, server: _core.TemplateServer, settings: dict[str, Any]) -> None:
+        self._server = server
         self._poll = select.poll()
+        self._standbys = _standby.Standbys(settings, self._poll)
         self._pid = os.getpid()
         self._running: dict[int, int] = {}  # pidfd -> pid
         self._sockets: dict[int, int] = {}  # socket -> pid
@@ -99,16 +75,25 @@ class _Template:
         """Serve orders until the application ends. Returns only in a child, with its order."""
         self._server.say_ready(notes)
         while self._is_open or self._running or self._sockets:
-            for number, _ in self._poll.poll():
+            for number in self._await_news():
                 if number == _core.template_application:
                     os._exit(0)
                 elif number in self._running:
                     self._report_end(number)
                 elif number in self._sockets:
                     self._reap(number)
+                elif number in self._standbys:
+                    self._standbys.hear(number)
                 elif (own := self._serve_order()) is not None:
                     return own
+            if (own := self._standbys.tend()) is not None:
+                return own
         os._exit(0)
+
+    def _await_news(self) -> list[int]:
+        """Wait; return descriptors. Orders come last: a new child may get the number of a descriptor before it."""
+        news = [number for number, _ in self._poll.poll(self._standbys.milliseconds())]
+        return sorted(news, key=lambda number: number == _core.template_control)
 
     def _serve_order(self) -> _core.TemplateOrder | None:
         """Serve an order; return it in the child. In the template nothing may keep its descriptors open."""
@@ -121,12 +106,17 @@ class _Template:
         except drover.PeerLost:  # retired: only the ends of running children are still to be reported
             self._is_open = False
             self._poll.unregister(_core.template_control)
+            self._standbys.end_all()
         except drover.Error as error:
             sys.stderr.write(f"{error}\n")
         return None
 
     def _fork(self, order: _core.TemplateOrder) -> bool:
-        """Fork a child if that is safe; return whether this is the child."""
+        """Let a standby become the child, or fork one if that is safe; return whether this is the child."""
+        self._standbys.note_order()
+        if (pid := self._standbys.hand_over(order)) != 0:
+            self._watch(order, pid)
+            return False
         if (dirt := find_dirt()) is not None:
             order.refuse(f"the template is no longer safe to fork: {dirt}")
             return False
@@ -138,11 +128,14 @@ class _Template:
         if pid == 0:
             order.become(self._pid)
             return True
+        self._watch(order, pid)
+        return False
+
+    def _watch(self, order: _core.TemplateOrder, pid: int) -> None:
         socket, pidfd = order.take_socket(), os.pidfd_open(pid)
         self._running[pidfd], self._sockets[socket] = pid, pid
         self._poll.register(pidfd, select.POLLIN)
         self._poll.register(socket, select.POLLIN)
-        return False
 
     def _report_end(self, pidfd: int) -> None:
         """Report how a child ended. It is not reaped yet, so that its pid is not reused."""
@@ -178,19 +171,34 @@ class _Template:
         os.close(socket)
 
 
+def _begin_early(server: _core.TemplateServer, settings: dict[str, Any], variables: dict[str, str]) -> dict[str, Any]:
+    """Import beside the program until it needs this process; return the settings that it then sends."""
+    try:
+        settings, is_good = _template_follow.follow(server, settings)
+    except drover.PeerLost:  # the program no longer wants it
+        os._exit(0)
+    if not is_good:
+        _restart(settings, variables)
+    return settings
+
+
 def main() -> None:
     """Import modules and serve fork requests; each forked child returns here and runs its order."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the application handles Ctrl-C
+    gc.disable()  # what modules make while they are imported stays; searching it takes a tenth of the time
     variables = dict(os.environ)
     os.environ.pop(_ROOM, None)
     settings = json.loads(sys.argv[1])
+    server = _core.TemplateServer(_core.template_control)
+    if "idle_s" in settings:
+        settings = _begin_early(server, settings, variables)
     if (dirt := find_dirt()) is not None:  # for example by a sitecustomize: every order will be refused
         settings["left_out"].append(["the interpreter", dirt])
         settings["modules"] = []
     _preload(settings, variables)
     _template_child.find_setters()
-    gc.collect()
     gc.freeze()  # collections in children would otherwise copy the pages of all objects
+    gc.enable()
     notes = "\n".join(f"{name}: {ascii(why)[1:-1][:_NOTE]}" for name, why in settings["left_out"])
-    order = _Template().serve(notes)
+    order = _Template(server, settings).serve(notes)
     _template_child.run(order, settings["starts"][order.start])

@@ -18,20 +18,21 @@ __all__ = ["empty_cache", "memory_usage", "share", "use_slabs"]
 
 extend()
 
-_PER_THREAD = 2  # cudaStreamPerThread
-# Every stream that has allocated memory: freed memory is reused in its stream, which must not be destroyed before.
-_streams: dict[int, Any] = {}
+_MEMORY_ALLOCATION = 2  # cudaErrorMemoryAllocation
+_pools: list[Any] = []  # the one in slabs, once CuPy uses it
 
 
 def use_slabs(cached_bytes: int | None = None) -> None:
     """Make CuPy allocate GPU memory from drover's slabs in this process, from now on.
 
-    Arrays created afterwards are sent to other processes without a copy and survive the death of this process. Freed
-    memory is cached for later arrays of the same stream: at most `cached_bytes` on each GPU, by default an eighth of
-    its memory.
+    Arrays created afterwards are sent to other processes without a copy and survive the death of this process. CuPy
+    still uses a memory pool, which `cupy.get_default_memory_pool()` returns, with its cache, limit and statistics;
+    only its memory comes from slabs. While others have an array that was sent, CuPy does not reuse its memory. Arrays
+    from before are sent by a copy, and stay in the old pool.
 
-    CuPy's own pool is no longer used, so its limits and statistics do not apply; see `memory_usage`. Raises
-    Unsupported without a CUDA device.
+    CuPy's pool keeps its free memory for itself. To let drover keep some as well, after
+    `cupy.get_default_memory_pool().free_all_blocks()`, set `cached_bytes`, a limit for each GPU. Raises Unsupported
+    without a CUDA device.
     """
     try:
         count = cupy.cuda.runtime.getDeviceCount()
@@ -39,13 +40,28 @@ def use_slabs(cached_bytes: int | None = None) -> None:
         raise _no_cuda(str(error)) from error
     if count == 0:
         raise _no_cuda("no device was found")
-    _core.use_slabs(_session.current(), "cuda", cached_bytes)
-    cupy.cuda.set_allocator(cupy.cuda.PythonFunctionAllocator(_allocate, _free).malloc)
+    if _pools:
+        return
+    _core.use_slabs(_session.current(), "cuda", cached_bytes, is_divided=True)
+    source = cupy.cuda.PythonFunctionAllocator(_allocate, _free)
+    pool = cupy.cuda.MemoryPool(source.malloc)
+    _pools.append(pool)
+    if hasattr(cupy, "_default_memory_pool"):
+        limits = _limits(cupy._default_memory_pool, count)
+        cupy._default_memory_pool = pool  # what cupy.get_default_memory_pool() returns
+        for device, limit in enumerate(limits):
+            with cupy.cuda.Device(device):
+                pool.set_limit(size=limit)
+    cupy.cuda.set_allocator(pool.malloc)
 
 
 def empty_cache() -> None:
-    """Free the cached GPU memory of `use_slabs`."""
+    """Free the GPU memory that CuPy's pool and drover cache, and that nobody uses."""
+    _core.trim_memory(_session.current())
+    for pool in _pools:
+        pool.free_all_blocks()
     _core.empty_slabs_cache()
+    _core.trim_memory(_session.current())
 
 
 def memory_usage(device: int | None = None) -> dict[str, int]:
@@ -60,20 +76,31 @@ def _no_cuda(reason: str) -> Unsupported:
     )
 
 
+def _limits(pool: Any, count: int) -> list[int]:
+    limits = []
+    for device in range(count):
+        with cupy.cuda.Device(device):
+            limits.append(pool.get_limit())
+    return limits
+
+
 def _allocate(size: int, device: int) -> int:
-    stream = cupy.cuda.get_current_stream()
-    if stream.ptr == _PER_THREAD:
-        raise Unsupported(
-            "drover.cupy.use_slabs() does not support CuPy's per-thread default stream, which all threads name alike",
-            "unset CUPY_CUDA_PER_THREAD_DEFAULT_STREAM, or use explicit streams",
-        )
-    _streams.setdefault(stream.ptr, stream)
-    return _core.slabs_allocate(size, device, stream.ptr)
+    address = _core.slabs_allocate_divided(size, device)
+    if address == 0:  # the pool then frees what it caches, and asks again or raises OutOfMemoryError
+        raise cupy.cuda.runtime.CUDARuntimeError(_MEMORY_ALLOCATION)
+    return address
 
 
-def _free(address: int, device: int, free: Any = _core.slabs_free) -> None:
-    # Runs until the interpreter's end, when globals are gone. The memory belongs to the stream that allocated it.
-    del device
+def _free(
+    address: int,
+    device: int,
+    free: Any = _core.slabs_free_divided,
+    on_device: Any = cupy.cuda.Device,
+    synchronize: Any = cupy.cuda.runtime.deviceSynchronize,
+) -> None:
+    # Runs until the interpreter's end, when globals are gone. As cudaFree, it waits for all streams of the device.
+    with on_device(device):
+        synchronize()
     free(address)
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import os
 import pickle
 from typing import Any
 
 import torch
 from torch.storage import TypedStorage, UntypedStorage
 
-from drover import _core, _descriptors, _objects, _session
+from drover import _core, _descriptors, _objects, _session, _torch_slabs
 from drover._errors import InvalidArgument, Unsupported
 from drover._torch_share import extend_torch, share
 from drover._torch_spawn import spawn
@@ -31,7 +30,6 @@ _FLOATS = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.co
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 _NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in _FLOATS + _INTEGERS}
 _HAS_EXCHANGE_API = _core.has_exchange_api(torch.Tensor)  # since torch 2.10
-_installed: list[Any] = []  # the allocator, once torch uses it
 
 
 def _notice_captures(graph: Any) -> None:
@@ -108,56 +106,38 @@ def send(mode: str) -> None:
 
 
 def use_slabs(cached_bytes: int | None = None) -> None:
-    """Make torch allocate all GPU memory from drover's slabs in this process, from now on.
+    """Make torch allocate GPU memory from drover's slabs in this process, from now on.
 
     Every tensor is then sent to other processes without a copy and survives the death of this process, as those of
-    `empty` do. Freed memory is cached for later tensors of the same stream: at most `cached_bytes` on each GPU, by
-    default an eighth of its memory. Call this before torch's first GPU tensor; a second call does nothing.
+    `empty` do. torch's own allocator stays in charge, with its cache, statistics, errors and graphs; it only gets its
+    segments from slabs. While others have a tensor that was sent, torch does not reuse its memory, although it was
+    deleted here. Tensors from before are sent by a copy. A second call does nothing.
 
-    torch's statistics (`torch.cuda.memory_stats` and others) and CUDA graphs do not work with a custom allocator; see
-    `memory_usage`.
+    torch keeps its free memory for itself. To let drover keep some as well, after `torch.cuda.empty_cache`, set
+    `cached_bytes`, a limit for each GPU. Expandable segments are turned off for new segments.
 
-    Raises InvalidArgument if torch has already allocated GPU memory, and Unsupported without CUDA, with more than one
-    visible GPU, or before torch 2.1.
+    Builds of torch that contain the CUDA runtime get drover's allocator instead of torch's, which has no statistics
+    and no graphs, and which must be installed before the first GPU tensor; `cached_bytes` is then by default an
+    eighth of each GPU.
+
+    Raises Unsupported without CUDA, or if torch does not use its own allocator; and for such builds with several
+    visible GPUs, and InvalidArgument if they have already allocated GPU memory.
     """
     _require_cuda()
-    if _installed:
-        return
-    if torch.cuda.device_count() > 1:
-        raise Unsupported(
-            f"drover.torch.use_slabs() supports one GPU per process, and this one sees {torch.cuda.device_count()}: "
-            "slabs do not support peer access between GPUs yet",
-            "show each process one GPU, as drover.Pool(devices='all') does, or set CUDA_VISIBLE_DEVICES",
-        )
-    _core.use_slabs(_session.current(), "cuda", cached_bytes)
-    made = torch.cuda.memory.CUDAPluggableAllocator(_core.__file__, "drover_slabs_alloc", "drover_slabs_free")
-    by_stream = ctypes.CDLL(_core.__file__).drover_slabs_record_stream
-    try:
-        made.allocator().set_record_stream_fn(ctypes.cast(by_stream, ctypes.c_void_p).value)
-    except AttributeError as error:
-        raise Unsupported(
-            f"torch {torch.__version__} does not notify custom allocators of streams", "use torch 2.1 or newer"
-        ) from error
-    try:
-        torch.cuda.memory.change_current_allocator(made)
-    except RuntimeError as error:
-        raise InvalidArgument(
-            f"cannot replace torch's allocator in process {os.getpid()}, which has already used it on a GPU: {error}",
-            "call drover.torch.use_slabs() in each process, before its first tensor on a GPU",
-        ) from error
-    _installed.append(made)
+    _torch_slabs.use(cached_bytes)
 
 
 def empty_cache() -> None:
-    """Free the cached GPU memory of `use_slabs`."""
-    _core.empty_slabs_cache()
+    """Free the GPU memory that torch and drover cache, and that nobody uses."""
+    _torch_slabs.empty_cache()
 
 
 def memory_usage(device: int | None = None) -> dict[str, int]:
     """Return counts of the memory of `use_slabs`, on one GPU or on all.
 
-    `blocks` and `bytes` are in use, `cached_blocks` and `cached_bytes` are free for reuse; `hits` and `misses` count
-    allocations that found cached memory, and those that did not.
+    `blocks` and `bytes` are in use, as segments of torch's allocator; `cached_blocks` and `cached_bytes` are free for
+    reuse; `hits` and `misses` count allocations that found cached memory, and those that did not. For tensors see
+    `torch.cuda.memory_stats`.
     """
     return _core.slabs_usage(device)
 

@@ -37,7 +37,7 @@ Translation translate(int error_number) {
       return {Errc::limit_reached, "the whole machine is out of open files; raise fs.file-max or stop programs"};
     case EAGAIN:
       return {Errc::limit_reached, "a limit on processes, threads or locked memory is reached; see ulimit -a"};
-    case ENOSPC: return {Errc::limit_reached, "free space on the file system, or give the program another folder"};
+    case ENOSPC: return {Errc::limit_reached, "free space on the file system, or give the program another directory"};
     case EACCES:
     case EPERM:
       return {Errc::permission_denied, "run as the user that owns it, or allow the call in the container's profile"};

@@ -156,9 +156,10 @@ std::optional<Finding> check_mps(const Facts& facts) {
   const auto summary =
       mps.has_control ? fmt::format("{} has left-over files of an MPS daemon that is not running", mps.pipe_directory)
                       : fmt::format("CUDA_MPS_PIPE_DIRECTORY={} has no MPS daemon", mps.pipe_directory);
-  const auto remedy = fmt::format(
-      "start it with `CUDA_MPS_PIPE_DIRECTORY={0} nvidia-cuda-mps-control -d`, or {1} to go without MPS",
-      mps.pipe_directory, is_asked_for ? "unset CUDA_MPS_PIPE_DIRECTORY" : "remove the folder " + mps.pipe_directory);
+  const auto remedy =
+      fmt::format("start it with `CUDA_MPS_PIPE_DIRECTORY={0} nvidia-cuda-mps-control -d`, or {1} to go without MPS",
+                  mps.pipe_directory,
+                  is_asked_for ? "unset CUDA_MPS_PIPE_DIRECTORY" : "remove the directory " + mps.pipe_directory);
   return is_refused ? failed(kId, summary, remedy) : warned(kId, summary, remedy);
 }
 

@@ -84,16 +84,17 @@ std::optional<Finding> check_driver_versions(const Facts& facts) {
   const auto& libraries = facts.probe.report.driver_version;
   const auto& module = facts.kernel_module;
   if (cuda_answered(facts, kCudaCompatUnsupported)) {
-    return failed(kId, "a forward-compatibility libcuda is loaded, which this GPU or kernel module does not support",
-                  "take CUDA's compat folder out of LD_LIBRARY_PATH (in a container: use an image whose CUDA is not "
-                  "newer than the host's driver), or update the host's driver");
+    return failed(
+        kId, "a forward-compatibility libcuda is loaded, which this GPU or kernel module does not support",
+        "take CUDA's compat directory out of LD_LIBRARY_PATH (in a container: use an image whose CUDA is not "
+        "newer than the host's driver), or update the host's driver");
   }
   const bool are_known = !module.empty() && !libraries.empty();
   if (cuda_answered(facts, kCudaDriverMismatch) && are_known && module == libraries) {
     return failed(
         kId, fmt::format("the loaded libcuda does not match the driver, which is {}", module),
         "find which libcuda.so.1 comes first (LD_LIBRARY_PATH, DROVER_LIBCUDA, `ldconfig -p | grep libcuda`) "
-        "and take CUDA's compat folder, or a copy from another driver, out of the way");
+        "and take CUDA's compat directory, or a copy from another driver, out of the way");
   }
   if ((are_known && module != libraries) || cuda_answered(facts, kCudaDriverMismatch) ||
       nvml_answered(facts, kNvmlMismatch)) {
@@ -115,7 +116,7 @@ std::optional<Finding> check_driver_symbols(const Facts& facts) {
     return failed(kId,
                   fmt::format("{} is not a driver: it lacks even cuInit, like the toolkit's stub for linking",
                               facts.probe.report.cuda_library),
-                  "take the toolkit's folder lib64/stubs out of LD_LIBRARY_PATH and DROVER_LIBCUDA");
+                  "take the toolkit's directory lib64/stubs out of LD_LIBRARY_PATH and DROVER_LIBCUDA");
   }
   return failed(kId, fmt::format("the driver is too old: it lacks {}", listed(missing, 5)),
                 "install NVIDIA's driver 525 (CUDA 12.0) or newer");

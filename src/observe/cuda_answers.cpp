@@ -19,7 +19,7 @@ constexpr std::array kRows = {
     Row{2, {"memory is exhausted", "free host memory and GPU memory; `nvidia-smi` shows who holds it"}},
     Row{34,
         {"the library is the toolkit's stub for linking, not a driver",
-         "take the toolkit's folder lib64/stubs out of LD_LIBRARY_PATH and DROVER_LIBCUDA"}},
+         "take the toolkit's directory lib64/stubs out of LD_LIBRARY_PATH and DROVER_LIBCUDA"}},
     Row{46,
         {"the GPU is unavailable: in exclusive use by another process, or in need of a reset",
          "end the process that holds it (`nvidia-smi` names it), or share it with `sudo nvidia-smi -c DEFAULT`"}},

@@ -28,7 +28,7 @@ namespace drover::observe {
 /// The number after `name` in lines such as "inactive_file 4096" or "MemTotal:  16 kB"; nullopt if there is none.
 [[nodiscard]] std::optional<std::uint64_t> number_after(std::string_view text, std::string_view name);
 
-/// Sorted names in a folder; none if it cannot be read.
+/// Sorted names in a directory; none if it cannot be read.
 [[nodiscard]] std::vector<std::string> names_in(const std::filesystem::path& folder);
 
 }  // namespace drover::observe

@@ -89,7 +89,7 @@ std::optional<Finding> rule_lock_after_fork(const TreeFacts& facts, const proces
   if (process.executable != parent->executable || process.command != parent->command) return std::nullopt;
   return warned(
       "lock-after-fork",
-      fmt::format("it was likely forked from process {}, which has {} threads, and waits for a lock; if one "
+      fmt::format("it was likely forked from process {}, which has {} threads, and is waiting for a lock; if one "
                   "of those threads held it at the fork, it will never be released here",
                   process.parent, parent->thread_count),
       "start workers with `spawn` instead of `fork`, or fork before threads are started");
@@ -107,11 +107,12 @@ std::optional<Finding> rule_pipe_without_writer(const TreeFacts& facts, const pr
     is_own_writer = true;
   }
   if (!is_own_writer) return std::nullopt;
-  return warned("pipe-without-writer",
-                fmt::format("it waits for {}, whose writer is likely gone: as far as can be seen, no other process "
-                            "could write to it",
-                            pipe),
-                "close the write end in the reading process, so that it gets end of file when the writer dies");
+  return warned(
+      "pipe-without-writer",
+      fmt::format("it is waiting for {}, whose writer is likely gone: as far as can be seen, no other process "
+                  "could write to it",
+                  pipe),
+      "close the write end in the reading process, so that it gets end of file when the writer dies");
 }
 
 std::optional<Finding> rule_pipe_full(const TreeFacts& facts, const process::ProcessFacts& process) {
@@ -123,7 +124,7 @@ std::optional<Finding> rule_pipe_full(const TreeFacts& facts, const process::Pro
     readers += (readers.empty() ? "" : ", ") + holder.description;
   }
   return warned("pipe-full",
-                fmt::format("it waits for room in {}: {}", pipe,
+                fmt::format("it is waiting for room in {}: {}", pipe,
                             readers.empty() ? "no other process could read it" : readers + " does not read"),
                 "look at the reader; make it read, or end it");
 }
@@ -134,9 +135,10 @@ std::optional<Finding> rule_dead_child(const TreeFacts& facts, const process::Pr
   if (ended.empty() || !waits) return std::nullopt;
   return warned(
       "dead-child",
-      fmt::format("it waits for a lock or a semaphore, and its child {} has ended: it likely waits for a release "
-                  "or message that will never come",
-                  pids_text(ended)),
+      fmt::format(
+          "it is waiting for a lock or a semaphore, and its child {} has ended: it is likely waiting for a release "
+          "or message that will never come",
+          pids_text(ended)),
       "wait with a timeout and check that children are alive; drover's locks are released when their holder "
       "dies");
 }
@@ -157,13 +159,13 @@ std::optional<Finding> rule_waits_for_children(const TreeFacts& facts, const pro
     if (each.parent == process.pid && !each.is_zombie()) children.push_back(&each);
   }
   if (children.empty()) return std::nullopt;
-  return noted("waits-for-children", fmt::format("it waits for the end of process {}", pids_text(children)));
+  return noted("waits-for-children", fmt::format("it is waiting for process {} to end", pids_text(children)));
 }
 
 std::optional<Finding> rule_busy(const TreeFacts& /*facts*/, const process::ProcessFacts& process) {
   const auto count = std::ranges::count(process.threads, 'R', &process::ThreadFacts::state);
   if (count == 0) return std::nullopt;
-  return noted("busy", fmt::format("busy, not stuck: {} of {} threads run", count, process.thread_count));
+  return noted("busy", fmt::format("busy, not stuck: {} of {} threads are running", count, process.thread_count));
 }
 
 std::vector<Finding> judge_process(const TreeFacts& facts, const process::ProcessFacts& process) {

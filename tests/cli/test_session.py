@@ -105,7 +105,7 @@ class Keeper:
 
 @pytest.fixture
 def drover(plain, tmp_path):
-    """Give the tool with its own folder of sessions; end all that remain."""
+    """Give the tool with its own directory of sessions; end all that remain."""
     tool = plain.with_settings(XDG_RUNTIME_DIR=str(tmp_path))
     yield tool
     for each in tool.read_json("session", "list")["sessions"]:
@@ -113,7 +113,7 @@ def drover(plain, tmp_path):
 
 
 def test_no_sessions(drover, tmp_path):
-    """The list is empty, and listing creates no folder."""
+    """The list is empty, and listing creates no directory."""
     done = drover.run("session", "list")
     assert (done.returncode, done.stdout, done.stderr) == (0, "no named sessions\n", "")
     assert drover.read_json("session", "list") == {"sessions": []}
@@ -283,8 +283,8 @@ def test_second_keeper_of_a_name_gives_up(drover):
     assert first.process.poll() is None
 
 
-def test_folder_that_others_may_write_is_refused(drover, tmp_path):
-    """Sessions need a private folder."""
+def test_directory_that_others_may_write_is_refused(drover, tmp_path):
+    """Sessions need a private directory."""
     (tmp_path / "drover").mkdir(mode=0o700)
     (tmp_path / "drover").chmod(0o777)
     done = drover.run("session", "list")

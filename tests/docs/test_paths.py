@@ -14,7 +14,7 @@ from markdown_text import code_spans  # noqa: E402
 
 
 def test_pages_name_paths_that_exist() -> None:
-    """A code span that begins with a folder of the tree is a path; patterns such as `src/<part>` are not."""
+    """A code span that begins with a directory of the tree is a path; patterns such as `src/<part>` are not."""
     wrong = []
     for page in sorted((ROOT / "docs").rglob("*.md")):
         for line, span in code_spans(page.read_text(encoding="utf-8")):

@@ -50,7 +50,7 @@ def test_snippet_works_as_printed(program: Program, tmp_path: Path) -> None:
 
 
 def test_every_block_names_its_language() -> None:
-    """A block without a language is not tested; what is no code is `text`. READMEs of folders may leave it out."""
+    """A block without a language is not tested; text without code is `text`. READMEs of directories may omit it."""
     pages = [each for each in PROGRAMS if each.parts[0].page.startswith("docs/") or "/" not in each.parts[0].page]
     wrong = [each.name for each in pages if each.language not in (*LANGUAGES, "text")]
     assert not wrong, f"give these blocks a language: {wrong}"

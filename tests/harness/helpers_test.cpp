@@ -61,7 +61,7 @@ TEST(RunProgram, output_of_both_streams_and_status_are_returned) {
   EXPECT_EQ(result.output, "out\nerr\n");
 }
 
-TEST(TemporaryFolder, folder_exists_and_is_then_removed) {
+TEST(TemporaryFolder, directory_exists_and_is_then_removed) {
   std::filesystem::path path;
   {
     const TemporaryFolder folder;

@@ -47,7 +47,7 @@ def libraries_of(program: Path) -> list[str]:
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the build once."""
     if not (BUILD / "cmake_install.cmake").is_file():
-        pytest.fail(f"{BUILD} is not a build folder: run `make build`, or set DROVER_BUILD_DIR")
+        pytest.fail(f"{BUILD} is not a build directory: run `make build`, or set DROVER_BUILD_DIR")
     folder = tmp_path_factory.mktemp("prefix")
     run("cmake", "--install", BUILD, "--prefix", folder)
     return folder
@@ -83,7 +83,7 @@ def test_neither_program_needs_a_driver_to_start(prefix: Path, consumer: Path) -
 
 
 def test_only_public_headers_are_installed(prefix: Path) -> None:
-    """The include folder has the files of the tree and includes no dependency."""
+    """The include directory has the files of the tree and includes no dependency."""
     installed = {path.relative_to(prefix).as_posix() for path in (prefix / "include").rglob("*") if path.is_file()}
     ours = {path.relative_to(ROOT).as_posix() for path in (ROOT / "include").rglob("*") if path.is_file()}
     assert installed == ours

@@ -48,7 +48,7 @@ def project_version() -> str:
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """Run a program that must succeed, in a folder from which the tree cannot be imported; its output."""
+    """Run a program that must succeed, in a directory from which the tree cannot be imported; its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DROVER_"))}
     done = subprocess.run(
         [str(part) for part in command],

@@ -140,7 +140,7 @@ TEST(ChannelDeath, sender_that_waits_for_room_learns_of_the_death) {
 
 DROVER_PEER_BODY(stand_still) { peer.reach("here"); }
 
-// The test would wait for ever for the end of the pipe if any writer were left.
+// The test would wait forever for the end of the pipe if any writer were left.
 TEST(ChannelDeath, descriptor_in_flight_to_a_dead_peer_is_closed) {
   PeerGroup group("stand_still", {.mode = PeerMode::processes, .size = 1});
   group.hold_at(0, "here");

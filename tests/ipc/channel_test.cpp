@@ -266,7 +266,7 @@ TEST(Channel, failed_calls_are_errors_and_lose_no_message) {
   test::expect_error(Errc::limit_reached, [] { static_cast<void>(Channel::make_pair()); }, {"socketpair", "channel"});
 }
 
-TEST(Channel, too_many_descriptors_in_flight_is_limit_reached) {
+TEST(Channel, too_many_descriptors_in_flight_are_limit_reached) {
   auto [left, right] = Channel::make_pair();
   const FaultSeam fail("sendmsg", ETOOMANYREFS);
   test::expect_error(Errc::limit_reached, [&, &end = left] { end.send("x"); }, {"ulimit -n"});

@@ -1,5 +1,5 @@
 // tests/model/bell_model.hpp: a bell that is rung in turn, with its sleepers and ringers, as steps that the explorer
-// interleaves. Unlike in reality, no sleeper wakes spontaneously, so that a process that sleeps for ever shows a lost
+// interleaves. Unlike in reality, no sleeper wakes spontaneously, so that a process that sleeps forever shows a lost
 // wake-up.
 #pragma once
 
@@ -37,7 +37,7 @@ struct BellConfig {
   int consumers = 2;
   int watchers = 0;          ///< wait for a record, but take none
   int messages = 1;          ///< per producer
-  int takes = 1;             ///< per consumer, which then works for ever
+  int takes = 1;             ///< per consumer, which then works forever
   int deaths = 0;            ///< at most, at any step
   int give_backs = 0;        ///< by consumers, at most
   bool may_give_up = false;  ///< consumers and watchers may leave when they find nothing
@@ -75,7 +75,7 @@ inline constexpr int kMostRingers = 6;
 /// The state of one process.
 struct BellProcess {
   BellAt at = BellAt::over;
-  bool is_current = false;  ///< the word is the one it announced or loaded; false for ever once it has changed
+  bool is_current = false;  ///< the word is the one it announced or loaded; false forever once it has changed
   bool holds = false;       ///< it has a claimed place or a taken record
   std::uint8_t left = 0;    ///< records left to put or take
   std::uint8_t place = 0;   ///< its claimed place
@@ -108,7 +108,7 @@ class BellModel {
   [[nodiscard]] State initial() const;
   void actions(const State& state, std::vector<Action>& into) const;
   void apply(State& state, Action action) const;
-  /// Whether a process sleeps for ever although there is a record.
+  /// Whether a process sleeps forever although there is a record.
   [[nodiscard]] std::string check(const State& state) const;
   /// One line for each step.
   [[nodiscard]] std::string describe(const std::vector<Action>& actions) const;

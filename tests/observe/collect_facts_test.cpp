@@ -200,7 +200,7 @@ TEST(CollectFacts, limit_of_open_files_is_that_of_this_process) {
   EXPECT_EQ(files.in_use, 3U);
 }
 
-TEST(CollectFacts, folder_in_place_of_a_file_reads_as_empty) {
+TEST(CollectFacts, directory_in_place_of_a_file_reads_as_empty) {
   SampleTree tree;
   tree.make_folder("proc/driver/nvidia/version");
   tree.make_folder("proc/meminfo");

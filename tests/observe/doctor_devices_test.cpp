@@ -118,7 +118,7 @@ TEST(Doctor, mps_is_one_fault_domain_and_must_be_alive_if_requested) {
                   {{"running", [](Facts& f) { f.mps = {"/tmp/nvidia-mps", true, true}; }, "mps", Severity::note,
                     "a fatal fault in one process ends every process", "echo quit | nvidia-cuda-mps-control"},
                    {"left by a dead daemon", [](Facts& f) { f.mps.has_control = true; }, "mps", Severity::warning,
-                    "/tmp/nvidia-mps has left-over files", "remove the folder /tmp/nvidia-mps"},
+                    "/tmp/nvidia-mps has left-over files", "remove the directory /tmp/nvidia-mps"},
                    {"requested, but missing",
                     [](Facts& f) {
                       f.environment.mps_pipe_directory = "/run/mps";

@@ -164,7 +164,7 @@ TEST(Doctor, parts_of_the_driver_must_have_one_version) {
         },
         "driver-versions", Severity::failure, "mismatch", "rmmod"},
        {"another libcuda than the driver's comes first", [](Facts& f) { fail_cuda(f, 803); }, "driver-versions",
-        Severity::failure, "does not match the driver, which is 580.159.04", "compat folder"},
+        Severity::failure, "does not match the driver, which is 580.159.04", "compat directory"},
        {"the versions differ", [](Facts& f) { f.kernel_module = "570.1"; }, "driver-versions", Severity::failure,
         "the kernel module is 570.1, the libraries are 580.159.04", "reboot"},
        {"module unseen",

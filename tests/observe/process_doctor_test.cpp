@@ -39,7 +39,7 @@ TEST(ProcessDoctor, process_of_another_user_is_an_error) {
   expect_error(Errc::permission_denied, [] { static_cast<void>(examine(1)); }, {"process 1 belongs to user 0"});
 }
 
-// Such a process has a folder in /proc, but its descriptors cannot be listed.
+// Such a process has a directory in /proc, but its descriptors cannot be listed.
 TEST(ProcessDoctor, process_whose_files_cannot_be_listed_is_an_error) {
   const test::TemporaryFolder proc;
   std::filesystem::create_directories(proc.path() / "77");

@@ -10,7 +10,7 @@
 
 namespace drover::test {
 
-/// A folder to read as if it were the root of a machine.
+/// A directory to read as if it were the root of a machine.
 class SampleTree {
  public:
   /// Creates a file at a path such as "proc/self/cgroup".
@@ -25,7 +25,7 @@ class SampleTree {
     std::filesystem::create_directories(whole.parent_path());
     std::filesystem::create_symlink(target, whole);
   }
-  /// Creates an empty folder.
+  /// Creates an empty directory.
   void make_folder(const std::string& path) { std::filesystem::create_directories(folder_.path() / path); }
 
   /// Its path.

@@ -201,6 +201,10 @@ class Arrays:
         assert received is None or (received.shape == (LARGE,) and (received == number).all())
 
     @staticmethod
+    def prepare() -> None:
+        """Create what stays until the end of this process."""
+
+    @staticmethod
     def used_bytes() -> int:
         """Return the memory in use outside of the session."""
         return 0
@@ -241,6 +245,13 @@ class Tensors:
         assert bool((received["whole"] == number).all()), f"{received} is not {number}"
         assert received["part"].data_ptr() == received["whole"][7:].data_ptr()
         assert [int(one[4]) for one in received["small"]] == [number + one for one in range(number % 40)]
+
+    @staticmethod
+    def prepare() -> None:
+        """Create what stays until the end of this process: its CUDA context, and the session's timelines."""
+        line = drover.Queue()
+        line.put(Tensors.make(1))
+        Tensors.check(line.get(), 1)
 
     @staticmethod
     def used_bytes() -> int:
@@ -436,6 +447,7 @@ def main(what: str, kills: int, seed: int) -> None:
     try:
         run(one, 0, 0, numbers)
         kind = one if run is queue_rounds else Arrays
+        kind.prepare()
         before = left_behind(session, kind)
         killed = sum(run(one, number, count, numbers) for number, count in enumerate(rounds(kills)))
         for _ in range(20):  # the driver may still be freeing the contexts of killed processes

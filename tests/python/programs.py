@@ -126,7 +126,7 @@ def run(source: str, *arguments: str, from_stdin: bool = False, status: int = 0)
 
 
 def run_tests_of_cpython(runner: str, folder: Path, *names: str) -> tuple[int, str]:
-    """Run classes of CPython's tests in a folder where they may leave files; return exit status and output."""
+    """Run classes of CPython's tests in a directory where they may leave files; return exit status and output."""
     with subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name(runner)), *names],
         cwd=folder,

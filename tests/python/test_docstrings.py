@@ -73,7 +73,7 @@ def test_starting_point_has_an_example(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_prints_what_it_shows(name: str) -> None:
-    """In a fresh interpreter, with a folder for named sessions of its own."""
+    """In a fresh interpreter, with a directory for named sessions of its own."""
     if name == "empty":
         pytest.importorskip("numpy")
     with tempfile.TemporaryDirectory(prefix="drover_test_") as folder:

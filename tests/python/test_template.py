@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import drover
 import pytest
@@ -50,12 +51,19 @@ os.chdir("/usr")
 """
 
 
+def without_reserved_signals(seen: dict[str, Any]) -> dict[str, Any]:
+    """Leave out whether signal 33 is handled: the C library does that in processes that ever had a second thread."""
+    caught = next(line for line in seen["status"] if line.startswith("SigCgt"))
+    number = int(caught.split()[1], 16) & ~(1 << 32)
+    return {**seen, "status": [f"SigCgt {number:x}" if line == caught else line for line in seen["status"]]}
+
+
 def compare(body: str) -> dict[str, object]:
     """Run the body with and without the template, compare the results and return them."""
     seen = []
     for way in ("", "0"):
         line = run(f"{LOOK}\nos.environ['DROVER_TEMPLATE'] = {way!r}\n{body}\nprint(json.dumps(seen))")[-1]
-        seen.append(json.loads(re.sub(r"/\w+/drover_test_\w+", "folder of the program", line)))
+        seen.append(json.loads(re.sub(r"/\w+/drover_test_\w+", "directory of the program", line)))
     assert seen[0] == seen[1]
     return seen[0]
 

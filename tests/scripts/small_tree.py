@@ -11,7 +11,7 @@ SCRIPTS = ROOT / "scripts"
 
 
 class Tree:
-    """A git tree in a temporary folder on which a script can be run."""
+    """A git tree in a temporary directory on which a script can be run."""
 
     def __init__(self, root: Path) -> None:
         """Create an empty tree."""

@@ -49,7 +49,7 @@ def bundle(system: Path, out: Path) -> int:
 def test_headers_sources_and_licences_are_copied(
     system: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The folder has exactly the files that cmake/dependencies.cmake and tests/conftest.py search for."""
+    """The directory has exactly the files that cmake/dependencies.cmake and tests/conftest.py search for."""
     out = tmp_path / ".deps"
     assert bundle(system, out) == 0
     assert sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()) == [

@@ -77,6 +77,11 @@ def test_true_documentation_passes(good: Tree) -> None:
             "scripts/a.sh:1: DROVER_SH is not in docs/configuration.md: ",
         ),
         (
+            "docs/configuration.md",
+            "| variable | meaning |\n|---|---|\n| `DROVER_LOG` | threshold |\n| `DROVER_GONE` | nothing |\n",
+            "docs/configuration.md:4: nothing reads DROVER_GONE: ",
+        ),
+        (
             "docs/glossary.md",
             "| word | meaning |\n|---|---|\n| slab | memory |\n| Pool, `Slab` | again |\n",
             "docs/glossary.md:4: slab is explained on line 3 too: ",

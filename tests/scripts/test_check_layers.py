@@ -95,7 +95,7 @@ def test_forbidden_include_is_reported_with_its_place(tree: Tree, name: str, inc
 
 
 def test_part_without_a_layer_is_reported(tree: Tree) -> None:
-    """A new folder needs a place in the order."""
+    """A new directory needs a place in the order."""
     tree.write("src/novelty/new.cpp", "int x;\n")
     status, text = check(tree)
     assert status == 1
@@ -112,7 +112,7 @@ def rooms(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rooms_include_rooms_below_them_and_files_without_a_room(
     tree: Tree, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Files directly in the part include every room; folders of other parts are free."""
+    """Files directly in the part include every room; directories of other parts are free."""
     tree.write("src/ipc/wake/futex.hpp", HEADER + '#include "ipc/layout.hpp"\n')
     tree.write("src/ipc/sync/lock.hpp", HEADER + '#include "ipc/wake/futex.hpp"\n')
     tree.write("src/ipc/sync/lock.cpp", '#include "lock.hpp"\n#include "../wake/futex.hpp"\n')

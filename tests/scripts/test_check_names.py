@@ -61,10 +61,30 @@ def test_branches_of_the_preprocessor_may_define_a_type_twice(tree: Tree) -> Non
     assert check(tree)[0] == 0
 
 
-def test_tests_may_reuse_a_name(tree: Tree) -> None:
-    """Each test program is linked by itself; only include/ and src/ are one library."""
-    tree.write("src/base/a.hpp", "namespace drover {\nstruct A {};\n}\n")
-    tree.write("tests/base/a_test.cpp", "namespace drover {\nstruct A {};\n}\n")
+@pytest.mark.parametrize("folder", ["tests/base", "tests/support", "cli", "python/bindings"])
+@pytest.mark.parametrize("first", ["src/base/a.hpp", "tests/base/a.hpp"])
+def test_type_that_a_test_or_a_tool_defines_again_is_reported(tree: Tree, first: str, folder: str) -> None:
+    """The linker keeps one of the two constructors, whichever it finds first."""
+    tree.write(first, "namespace drover {\nstruct A {};\n}\n")
+    tree.write(f"{folder}/z_test.cpp", "namespace drover {\nstruct A {\n  int a = 1;\n};\n}\n")
+    status, text = check(tree)
+    assert status == 1
+    assert not text.startswith("src/"), "the library is not to blame"
+    assert "drover::A is defined in " in text
+    assert "move it to an unnamed namespace, or rename it" in text
+
+
+def test_tests_may_reuse_a_name_in_unnamed_namespaces(tree: Tree) -> None:
+    """Each file has its own."""
+    for name in ("a_test", "b_test"):
+        tree.write(f"tests/base/{name}.cpp", "namespace drover {\nnamespace {\nstruct A {};\n}\n}\n")
+    assert check(tree) == (0, "check_names: ok\n")
+
+
+def test_benchmarks_may_reuse_a_name(tree: Tree) -> None:
+    """Each workload is a program, and names its interface alike."""
+    for name in ("queue", "pool"):
+        tree.write(f"benchmarks/{name}/workload.hpp", "namespace drover::bench {\nclass Contender {};\n}\n")
     assert check(tree)[0] == 0
 
 

@@ -15,7 +15,7 @@ BAD = 'echo "AddressSanitizer: heap-buffer-overflow"; exit 77'
 
 @pytest.fixture
 def build(tmp_path: Path) -> Path:
-    """Give an empty build folder."""
+    """Give an empty build directory."""
     (tmp_path / "fuzz").mkdir()
     return tmp_path
 
@@ -40,7 +40,7 @@ def test_every_fuzzer_runs_with_its_seeds(build: Path, capsys: pytest.CaptureFix
 
 
 def test_failure_is_shown_and_fails(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the fuzzer's output, and the folder of the input."""
+    """With the fuzzer's output, and the directory of the input."""
     add_fuzzer(build, "pool", BAD)
     add_fuzzer(build, "queue", GOOD)
     assert fuzz.main(["--build", str(build)]) == 1

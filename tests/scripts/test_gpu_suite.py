@@ -63,14 +63,14 @@ def write_program(path: Path, text: str) -> None:
 
 
 def write_tests(folder: Path, name: str, *tests: str) -> Path:
-    """Make a fake test program in a build folder."""
+    """Make a fake test program in a build directory."""
     program = folder / "tests" / name
     write_program(program, PROGRAM.format(python=sys.executable, tests=list(tests)))
     return program
 
 
 def suite(folder: Path, *arguments: str) -> int:
-    """Run the suite on a build folder without building."""
+    """Run the suite on a build directory without building."""
     return gpu_suite.main(["--build", str(folder), "--no-build", *arguments])
 
 

@@ -30,7 +30,7 @@ PROMISED = {
 
 
 def make(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run make in a folder, without the settings of a make that runs this test."""
+    """Run make in a directory, without the settings of a make that runs this test."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     return subprocess.run(["make", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
@@ -74,7 +74,7 @@ def test_demo_shows_both_languages_or_says_why_not() -> None:
 
 
 def test_bench_takes_one_workload_or_all(tmp_path: Path) -> None:
-    """The folder of shared code is not a workload."""
+    """The directory of shared code is not a workload."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     for name in ("device", "ring", "support"):
         (tmp_path / "benchmarks" / name).mkdir(parents=True)

@@ -139,7 +139,7 @@ def test_nothing_is_done_if_everything_is_present(machine: Machine) -> None:
     assert (done.returncode, done.stdout, done.stderr, machine.calls()) == (0, "", "", [])
 
 
-def test_programs_from_elsewhere_and_the_folder_deps_count_as_present(machine: Machine) -> None:
+def test_programs_from_elsewhere_and_the_directory_deps_count_as_present(machine: Machine) -> None:
     """A machine with its own CMake and a bundle needs no packages."""
     for name in ("g++", "cmake", "ninja", "git"):
         machine.program(name, "exit 0")
@@ -240,7 +240,7 @@ def test_venv_is_made_once_and_again_when_requirements_change(machine: Machine) 
 
 
 def test_demo_installs_few_tools_and_setup_adds_the_rest(machine: Machine) -> None:
-    """Both use the same folder, and the demo installs nothing after a setup."""
+    """Both use the same directory, and the demo installs nothing after a setup."""
     machine.has(PACKAGES)
     pip = f"python -m pip install --quiet --disable-pip-version-check -r {machine.tree}/requirements"
     assert (machine.run("--demo").returncode, machine.run("--demo").stdout) == (0, "")

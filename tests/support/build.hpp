@@ -10,6 +10,9 @@ namespace drover::test {
 #if __has_feature(address_sanitizer)
 #define DROVER_IS_ADDRESS_SANITIZED 1
 #endif
+#if __has_feature(thread_sanitizer)
+#define DROVER_IS_THREAD_SANITIZED 1
+#endif
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(DROVER_IS_SANITIZED)
 /// Whether this is a sanitizer build, which is several times slower and adds instructions to every step.
@@ -23,7 +26,7 @@ inline constexpr bool kIsAddressSanitized = true;
 #else
 inline constexpr bool kIsAddressSanitized = false;
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || defined(DROVER_IS_THREAD_SANITIZED)
 /// Whether it is the thread sanitizer, which delays signals.
 inline constexpr bool kIsThreadSanitized = true;
 #else

@@ -36,7 +36,7 @@ void ignore_descriptors(std::string prefix);
 /// The open descriptors of this process and their targets, from /proc/self/fd.
 [[nodiscard]] std::map<int, std::string> open_descriptors();
 
-/// The names that begin with "drover" in the shared memory folder: DROVER_TEST_SHM_DIR, or /dev/shm.
+/// The names that begin with "drover" in the shared memory directory: DROVER_TEST_SHM_DIR, or /dev/shm.
 [[nodiscard]] std::set<std::string> shared_memory_names();
 
 /// Removes such a name.

@@ -27,11 +27,11 @@ class PeerMember {
   [[nodiscard]] std::optional<std::string> next_word(Deadline deadline);
   /// Releases it from the point that holds it.
   void release();
-  /// As PeerGroup::kill.
+  /// Same as PeerGroup::kill.
   virtual void kill() = 0;
   /// Its process id; throws for a thread.
   [[nodiscard]] virtual pid_t pid() const = 0;
-  /// As PeerGroup::wait.
+  /// Same as PeerGroup::wait.
   [[nodiscard]] virtual PeerOutcome wait(Deadline deadline) = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// tests/support/temporary_folder.hpp: a folder that lives for a scope.
+// tests/support/temporary_folder.hpp: a directory that lives for a scope.
 #pragma once
 
 #include <cstdlib>
@@ -9,12 +9,12 @@
 
 namespace drover::test {
 
-/// A new empty folder, removed with its content at the end of the scope.
+/// A new empty directory, removed with its content at the end of the scope.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "drover-test-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder " + pattern);
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary directory " + pattern);
     path_ = pattern;
   }
   ~TemporaryFolder() {

@@ -139,7 +139,7 @@ TEST_P(TensorAt, large_tensors_are_copied_between_devices) {
   EXPECT_TRUE(equal(far.to(place()), tensor));
 }
 
-TEST_P(TensorAt, to_the_same_place_copies_nothing) {
+TEST_P(TensorAt, to_copies_nothing_if_the_place_is_the_same) {
   const Tensor tensor = counted({4});
   tensor.to(place()).fill(8);
   EXPECT_EQ(numbers(tensor), Ints(4, 8));

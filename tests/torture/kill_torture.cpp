@@ -331,14 +331,14 @@ TortureReport torture(const Mix& mix, const TortureOptions& options) {
   report.seed = options.seed;
   const std::size_t files_before = open_files();
   const auto begin = steady_clock::now();
-  auto told = begin;
+  auto shown = begin;
   while (report.kills < options.kills && report.is_right()) {
     Round round(mix, options.seed + report.rounds, options.mischief, report);
     while (report.kills < options.kills && !round.is_over() && round.faults() == 0 && report.is_right()) {
       round.disturb();
       if (round.is_stalled()) round.complain_of_stall();
-      if (!options.progress || seconds_since(told) < 1) continue;
-      told = steady_clock::now();
+      if (!options.progress || seconds_since(shown) < 1) continue;
+      shown = steady_clock::now();
       options.progress(fmt::format("{}: {} of {} kills", mix.name, report.kills, options.kills));
     }
     round.finish();

@@ -48,7 +48,7 @@ struct Stage {
   ObjectHandle semaphore;
 };
 
-/// Plays a role for ever. `index` is the number within the role; `seed` differs each time.
+/// Plays a role forever. `index` is the number within the role; `seed` differs each time.
 [[noreturn]] void play(const Stage& stage, Role role, std::uint64_t index, std::uint64_t seed,
                        const std::shared_ptr<Membership>& member);
 

@@ -68,7 +68,7 @@ class Condition {
   /// beyond the deadline if necessary. Throws `Errc::invalid_argument` if this thread does not hold the lock,
   /// `Errc::limit_reached` if `kMostWaiters` wait, and `Errc::peer_lost`, without the lock, when the session is over.
   ConditionResult wait(Deadline deadline = Deadline::never());
-  /// As `wait`, but also times out when `is_interrupted()`, called without the lock about ten times a second, is
+  /// Like `wait`, but also times out when `is_interrupted()`, called without the lock about ten times a second, is
   /// true. For hosts that handle signals during a wait: unlike a series of short waits it misses no notification in
   /// between.
   ConditionResult wait_interruptibly(Deadline deadline, const std::function<bool()>& is_interrupted);

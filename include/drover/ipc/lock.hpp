@@ -42,7 +42,7 @@ class Lock {
 
   /// Waits until the calling thread holds the lock. Throws `Errc::peer_lost` when the session is over,
   /// `Errc::corrupt` if something has overwritten the lock, and `Errc::invalid_argument` if this thread already holds
-  /// it and would wait for ever; with a deadline it waits, since another thread may call `force_release`.
+  /// it and would wait forever; with a deadline it waits, since another thread may call `force_release`.
   LockResult acquire(Deadline deadline = Deadline::never());
   /// Acquires the lock if it is free.
   LockResult try_acquire();
@@ -64,8 +64,8 @@ class Lock {
  private:
   friend class Condition;
 
-  // For a condition's wait: releases the lock, reacquires it, and acquires it if its holder has died and nobody was
-  // told yet. An RLock has the same with its depth.
+  // For a condition's wait: releases the lock, reacquires it, and acquires it if its holder has died and the death
+  // was not reported yet. An RLock has the same with its depth.
   std::uint32_t release_whole();
   LockResult acquire_whole(std::uint32_t depth);
   LockResult acquire_from_dead(std::uint32_t depth);

@@ -147,11 +147,11 @@ class Future {
 
   /// For co_await, which resumes on a thread of the pool when the result is available.
   [[nodiscard]] bool await_ready() const noexcept { return is_done(); }
-  /// As above.
+  /// Same as above.
   void await_suspend(std::coroutine_handle<> waiting) const {
     state_->on_done([waiting] { waiting.resume(); });
   }
-  /// As above.
+  /// Same as above.
   Result await_resume() const { return get(); }  // NOLINT(modernize-use-nodiscard): as above
 
  private:

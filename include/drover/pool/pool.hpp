@@ -169,7 +169,7 @@ class Pool {
   auto map(const Task<Result(Argument)>& task, Items&& items, const MapOptions& how = {}) {
     return all_of(imap(task, std::forward<Items>(items), how));
   }
-  /// As `map`, for items that are tuples of arguments.
+  /// Like `map`, for items that are tuples of arguments.
   template <class Result, class... Arguments, std::ranges::input_range Items>
   auto starmap(const Task<Result(Arguments...)>& task, Items&& items, const MapOptions& how = {}) {
     return all_of(results_of(task, std::forward<Items>(items), how, [](auto&& run, auto&& item) {
@@ -182,7 +182,7 @@ class Pool {
     return results_of(task, std::forward<Items>(items), how,
                       [](auto&& run, auto&& item) { return run(std::forward<decltype(item)>(item)); });
   }
-  /// As `imap`, with results in the order of completion.
+  /// Like `imap`, with results in the order of completion.
   template <class Result, class Argument, std::ranges::input_range Items>
   Results<Result> imap_unordered(const Task<Result(Argument)>& task, Items&& items, MapOptions how = {}) {
     how.ordered = false;

@@ -159,7 +159,7 @@ class Results {
   /// \endcond
   /// For `for (auto&& result : pool.imap(...))`.
   [[nodiscard]] Iterator begin() { return Iterator(*this); }
-  /// As above.
+  /// Same as above.
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
  private:

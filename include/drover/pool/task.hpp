@@ -275,7 +275,7 @@ class TaskCall {
   std::weak_ptr<pool::PoolCore> pool;  ///< while it is not done
 
  protected:
-  /// As Future::cancel.
+  /// Same as Future::cancel.
   bool cancel_call(FutureState& state);
   /// Frees the arguments and tensors of a task that is done.
   void release_arguments() noexcept;

@@ -19,14 +19,14 @@ struct ResourceLimit {
   std::optional<std::uint64_t> hard;  ///< nullopt: inherited
 };
 
-/// CPUs, limits, niceness and working folder of a child, in force before its first instruction.
+/// CPUs, limits, niceness and working directory of a child, in force before its first instruction.
 struct Placement {
   std::vector<int> cpus;              ///< CPU affinity; empty: that of the calling thread
   std::vector<ResourceLimit> limits;  ///< all others are inherited
   /// From -20 to 19; nullopt: that of the calling thread. A worker gets the niceness of the thread that started the
   /// first worker if that is higher, since lowering it needs a privilege.
   std::optional<int> niceness;
-  std::string folder;  ///< working folder; empty: inherited
+  std::string folder;  ///< working directory; empty: inherited
 };
 
 /// The process group and terminal session of a child.
@@ -51,7 +51,7 @@ class StandardStream {
   StandardStream() = default;
   /// /dev/null.
   [[nodiscard]] static StandardStream null() { return {Kind::null, {}}; }
-  /// A file, read from its start or created and appended to. A relative path starts at the working folder of this
+  /// A file, read from its start or created and appended to. A relative path starts at the working directory of this
   /// process, not of the child. For a named pipe as output without a reader, `spawn` throws `Errc::not_found`; for
   /// one as input, it blocks until there is a writer.
   [[nodiscard]] static StandardStream file(std::string path) { return {Kind::file, std::move(path)}; }
@@ -79,12 +79,12 @@ struct StandardStreams {
 
 /// A program to start and its options.
 struct SpawnOptions {
-  std::string executable;              ///< path of the program; relative to the current working folder
+  std::string executable;              ///< path of the program; relative to the current working directory
   std::vector<std::string> arguments;  ///< without the program's name; no zero bytes
   std::vector<std::pair<std::string, std::string>> environment;  ///< added to that of this process
   std::vector<std::pair<int, int>> inherit;  ///< (descriptor here, number in the child); no others are inherited
   std::vector<std::string> unset;            ///< variables to remove
-  Placement placement;                       ///< CPUs, limits, niceness, folder
+  Placement placement;                       ///< CPUs, limits, niceness, directory
   StandardStreams streams;                   ///< overridden by an `inherit` to 0, 1 or 2
   ChildGroup group = ChildGroup::ours;       ///< decides if a terminal's signals reach it
   /// Sent to the child by the kernel when the calling THREAD ends, with or without its process; 0: none. If the

@@ -33,7 +33,7 @@ class WorkerOutput {
   /// line of more than 4 KiB continues on the next. A reader that stops reading blocks the workers; one that is gone
   /// does not.
   [[nodiscard]] static WorkerOutput forwarded() { return {Kind::forwarded, {}}; }
-  /// Appends to a file, even after this process has ended. A relative path starts at the current working folder.
+  /// Appends to a file, even after this process has ended. A relative path starts at the current working directory.
   [[nodiscard]] static WorkerOutput file(std::string path) { return {Kind::file, std::move(path)}; }
   /// The worker writes directly to the standard output and error of this process.
   [[nodiscard]] static WorkerOutput inherited() { return {Kind::inherited, {}}; }
@@ -59,7 +59,7 @@ struct ProcessOptions {
   std::string name;                                              ///< for messages; empty: "worker-N"
   std::vector<std::pair<std::string, std::string>> environment;  ///< added to that of this process
   std::vector<std::string> unset;                                ///< variables to remove
-  Placement placement;                                           ///< CPUs, limits, niceness, folder
+  Placement placement;                                           ///< CPUs, limits, niceness, directory
   WorkerOutput output = WorkerOutput::forwarded();               ///< destination of its output
 };
 

@@ -78,7 +78,7 @@ class Session {
   /// Joins the named session of this user, or starts it. It outlives this process: it ends by `end`, by
   /// `drover session end NAME`, or after SessionOptions::idle_limit without participants. Names have 1 to 63 letters,
   /// digits, '-', '_' and '.', and start with a letter or digit. Throws like `start`, and `Errc::permission_denied`
-  /// if the folder of sessions is not private to this user.
+  /// if the directory of sessions is not private to this user.
   [[nodiscard]] static Session open(const std::string& name, const SessionOptions& options = {});
   /// The session into which this process was started as a worker. The first call joins it; later calls return the
   /// same session. Throws `Errc::not_found` if there is none or this process has left it.

@@ -199,10 +199,11 @@ struct ImportRequest {
 /// misaligned in their allocation. If a device has no room for a copy, the array is shared too, with a warning in the
 /// log. Traces the way, e.g. as "tensor.import.copied".
 ///
-/// Releases `keep_alive` at once for `own`, and for copies when they are done. For shared memory holds it until no
-/// process in the session has a lease on the allocation: every use of `memory` checks that, so keep a Memory until
-/// then. Imports of one allocation share a slab, and are released together. A release is without a mutex, on any
-/// thread that uses `memory` or on one of its own, and must not wait for a thread that ends `memory`.
+/// Releases `keep_alive` at once for `own`, and for copies when they are done. If the array's library divides the
+/// memory by itself (`SlabAllocatorOptions::is_divided`), holds it until no process has a lease for this array; for
+/// shared memory until no process in the session has a lease on the allocation: every use of `memory` checks that, so
+/// keep a Memory until then. Imports of one allocation share a slab, and are released together. A release is without
+/// a mutex, on any thread that uses `memory` or on one of its own, and must not wait for a thread that ends `memory`.
 ///
 /// Tensors cannot be marked read-only: do not write to a tensor of a read-only array unless it is `copied`. After the
 /// process of an `ipc_handle` has died, opening it throws `Errc::peer_lost`.
@@ -212,12 +213,12 @@ struct ImportRequest {
 [[nodiscard]] Imported import_tensor(const Memory& memory, const DlpackArray& array,
                                      const ImportOptions& options = {});
 
-/// As import_tensor for many arrays, in order. Copies all of one place and stream at once. Small arrays share blocks
+/// Like import_tensor, for many arrays, in order. Copies all of one place and stream at once. Small arrays share blocks
 /// of up to 32 MiB; of those, arrays that overlap still do.
 [[nodiscard]] std::vector<Imported> import_tensors(const Memory& memory, std::span<const ImportRequest> requests);
 
-/// As import_tensor for an array that is `own`; nullopt for any other. Needs only an address: no driver is queried,
-/// and no `keep_alive` is needed.
+/// Like import_tensor, for an array that is `own`; nullopt for any other. Needs only an address: no driver is
+/// queried, and no `keep_alive` is needed.
 [[nodiscard]] std::optional<Tensor> find_tensor(const Memory& memory, const DlpackArray& array,
                                                 const std::optional<std::uintptr_t>& stream);
 

@@ -49,14 +49,14 @@ class NpyFile {
 };
 
 /// Reads a file. Blocks. Throws as `parse_npy`, and `Errc::not_found` if there is none, `Errc::invalid_argument` if
-/// it is a folder or a device, `Errc::out_of_memory` if it does not fit in memory.
+/// it is a directory or a device, `Errc::out_of_memory` if it does not fit in memory.
 [[nodiscard]] NpyFile read_npy(const std::string& path);
 
 /// Writes the elements of a layout in row-major order to a file. Blocks until it is on disk. Atomic: writes a
-/// temporary file in the same folder, then renames it, which replaces a previous file or link. Copies the elements
+/// temporary file in the same directory, then renames it, which replaces a previous file or link. Copies the elements
 /// first if they are not contiguous, which takes as much memory again. Throws as `npy_header`,
-/// `Errc::invalid_argument` if the layout exceeds `memory` or `path` is a folder, `Errc::limit_reached` if the disk
-/// is full, `Errc::not_found` if the folder does not exist.
+/// `Errc::invalid_argument` if the layout exceeds `memory` or `path` is a directory, `Errc::limit_reached` if the
+/// disk is full, `Errc::not_found` if the directory does not exist.
 void write_npy(const std::string& path, const TensorLayout& layout, std::span<const std::byte> memory);
 
 }  // namespace drover

@@ -39,11 +39,11 @@ PutResult put(Queue& queue, Tensor&& tensor, Deadline deadline = Deadline::never
 /// throws, the message is lost.
 GetResult get(Queue& queue, const Memory& memory, Tensor& into, Deadline deadline = Deadline::never());
 
-/// As `put`, to the other end of a pipe.
+/// Like `put`, but to the other end of a pipe.
 PutResult send(Pipe& pipe, const Tensor& tensor, Deadline deadline = Deadline::never());
 /// The same, but sends it away.
 PutResult send(Pipe& pipe, Tensor&& tensor, Deadline deadline = Deadline::never());
-/// As `get`, from the other end of a pipe.
+/// Like `get`, but from the other end of a pipe.
 GetResult receive(Pipe& pipe, const Memory& memory, Tensor& into, Deadline deadline = Deadline::never());
 
 /// Keeps a tensor in the session under a name, which it replaces, until it is dropped (`Session::drop`) or the

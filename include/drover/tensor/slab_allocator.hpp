@@ -13,8 +13,12 @@ namespace drover {
 /// Options of a SlabAllocator.
 struct SlabAllocatorOptions {
   BackendKind backend = BackendKind::cuda;  ///< of the devices
-  /// Most freed memory that is cached on each device; by default an eighth of its memory.
+  /// Most freed memory that is cached on each device; by default an eighth of its memory, or nothing for a library
+  /// that has its own cache (`is_divided`).
   std::optional<std::uint64_t> cached_bytes;
+  /// Whether the library makes many arrays in what it allocates here, and reuses their memory by itself, as torch and
+  /// CuPy do. An array that is sent is then held until its receivers are done, so that the library cannot reuse it.
+  bool is_divided = false;
 };
 
 /// What a SlabAllocator has allocated and cached.
@@ -34,6 +38,10 @@ struct SlabAllocatorUsage {
 /// stream does its work in order, and elsewhere after that work is done. A block on which another process or a
 /// message has a lease is never reused: `free` ends this process's lease, and the others keep theirs.
 ///
+/// If the library divides its allocations (`SlabAllocatorOptions::is_divided`), `import_tensor` keeps the
+/// `keep_alive` of each array until no process and no message has a lease for that array. All calls may be made with
+/// locks that the library's deleters need: they release none.
+///
 /// Safe for all threads. Holds no mutex while memory is allocated, released, or waited for.
 class SlabAllocator {
  public:
@@ -52,6 +60,10 @@ class SlabAllocator {
   /// Frees the memory; what the streams were given until now may still use it. Logs an error for an unknown address.
   /// Does nothing in a forked child.
   void free(DevicePtr ptr) noexcept;
+  /// The device of allocated memory; nullopt if this allocator did not allocate it.
+  [[nodiscard]] std::optional<int> device_of(DevicePtr ptr) const;
+  /// As `free`, for memory that no stream uses any more.
+  void free_unused(DevicePtr ptr) noexcept;
   /// Releases the cache, and freed memory that cannot be reused: now if its streams are done, or in a later call.
   void empty_cache() noexcept;
   /// Usage of one device, or of all.

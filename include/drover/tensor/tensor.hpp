@@ -197,7 +197,7 @@ template <TensorElement Element>
 [[nodiscard]] bool equal(const Tensor& one, const Tensor& other);
 /// Same type and shape, and no element differs by more than `absolute` + `relative` * |other|.
 [[nodiscard]] bool all_close(const Tensor& one, const Tensor& other, double relative = 1e-5, double absolute = 1e-8);
-/// As `format_tensor`, and the place. Of large tensors on devices only the shown elements are fetched.
+/// Like `format_tensor`, with the place. Of large tensors on devices only the shown elements are fetched.
 [[nodiscard]] std::string to_string(const Tensor& tensor, const TensorTextOptions& options = {});
 
 }  // namespace drover

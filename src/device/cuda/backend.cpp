@@ -206,7 +206,7 @@ std::unique_ptr<Slab> CudaBackend::import_slab(int device, const Fd& fd, std::si
   CUmemAllocationProp properties{};
   check(driver().cuMemGetAllocationPropertiesFromHandle(&properties, handle),
         "cuMemGetAllocationPropertiesFromHandle", {device, "an imported slab", bytes});
-  if (properties.location.id != number) throw refuse("it lies on another device");
+  if (properties.location.id != number) throw refuse("it is on another device");
   return slab;
 }
 

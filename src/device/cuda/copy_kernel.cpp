@@ -14,7 +14,7 @@ namespace drover::device::cuda {
 namespace {
 
 constexpr std::size_t kMostCopies = 160;  // parameters of a kernel may have 4 KiB
-constexpr std::uint64_t kBytesPerBlock = 64 * 1024;
+constexpr std::uint64_t kBytesPerBlock = std::uint64_t{64} << 10U;
 constexpr std::uint64_t kMostBlocks = 64;  // for one copy: more make large copies no faster
 constexpr unsigned kThreads = 512;
 
@@ -104,7 +104,7 @@ CUfunction CopyKernel::function() {
 }
 
 bool CopyKernel::submit(CUstream stream, std::span<const DeviceCopy> copies) {
-  const CUfunction loaded = function();
+  auto* const loaded = function();
   if (loaded == nullptr) return false;
   while (!copies.empty()) {
     const auto some = copies.first(std::min(copies.size(), kMostCopies));

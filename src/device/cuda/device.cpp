@@ -50,7 +50,7 @@ std::unique_ptr<DeviceMemory> CudaDevice::allocate(std::size_t bytes) {
 
 std::unique_ptr<DeviceMemory> CudaDevice::map(const Slab& slab) {
   const auto& mine = own<const CudaSlab>(slab);
-  require(mine.device() == info_.index, "cannot map a slab on a device that it does not lie on",
+  require(mine.device() == info_.index, "cannot map a slab on a device other than its own",
           "open the slab's own device and map it there");
   const TraceSpan span("device.map", slab.size());
   return std::make_unique<CudaSlabMapping>(*this, mine);

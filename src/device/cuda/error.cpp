@@ -34,7 +34,7 @@ constexpr auto kTranslations = std::to_array<Translation>({
     {1, Errc::invalid_argument, "check addresses and sizes: a range may reach outside its memory or have been freed"},
     {2, Errc::device_memory, "free memory, ask for less, or see who uses the GPU with nvidia-smi"},
     {4, Errc::device_lost, "the process is exiting; release device objects before main returns"},
-    {34, Errc::driver_missing, "a stub libcuda is loaded; remove the toolkit's stubs folder from LD_LIBRARY_PATH"},
+    {34, Errc::driver_missing, "a stub libcuda is loaded; remove the toolkit's stubs directory from LD_LIBRARY_PATH"},
     {36, Errc::driver_mismatch, "install a newer NVIDIA driver"},
     {46, Errc::busy, "another process holds the GPU in exclusive mode (nvidia-smi -q -d COMPUTE); end it or use MPS"},
     {100, Errc::not_found, "run `drover doctor`; CUDA_VISIBLE_DEVICES may hide every GPU"},

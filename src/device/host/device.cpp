@@ -25,7 +25,7 @@ std::unique_ptr<DeviceMemory> HostDevice::allocate(std::size_t bytes) {
 std::unique_ptr<DeviceMemory> HostDevice::map(const Slab& slab) {
   fork_guard::check();
   const auto& mine = own<const HostSlab>(slab);
-  require(mine.device() == info_.index, "cannot map a slab on a device that it does not lie on",
+  require(mine.device() == info_.index, "cannot map a slab on a device other than its own",
           "open the slab's own device and map it there");
   const TraceSpan span("device.map", slab.size());
   return std::make_unique<HostMemory>(backend_, info_.index, mine.file().duplicate(), mine.size(),

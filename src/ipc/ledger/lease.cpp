@@ -31,7 +31,7 @@ void Lease::release() noexcept {
 }
 
 const ObjectHandle& Lease::slab() const {
-  require(is_open(), "an empty lease lies in no slab");
+  require(is_open(), "an empty lease has no slab");
   return ledger_->object().handle();
 }
 

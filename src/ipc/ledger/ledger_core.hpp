@@ -41,12 +41,13 @@ class LedgerCore {
     return begin(block->chunk, holder);
   }
 
-  /// Another lease on the block at `chunk`. Requires: `has_room`.
-  [[nodiscard]] Lease begin(std::uint32_t chunk, Owner holder) const {
+  /// Another lease on the block at `chunk`, for a part of it. Requires: `has_room`.
+  [[nodiscard]] Lease begin(std::uint32_t chunk, Owner holder, std::uint32_t part = kWhole) const {
     const std::uint32_t index = take_cell();
     const LeaseState state{.is_used = true, .chunk = chunk, .holder = holder, .generation = at(index).generation};
     change(leases_at(chunk), 1U);
     change(view_.header.used, 1U);
+    write<Steps>(view_.cells[index].part, part);
     write<Steps>(view_.cells[index].word, encode(state), std::memory_order_release);  // the commit
     return {.index = index, .state = state};
   }
@@ -82,6 +83,11 @@ class LedgerCore {
   /// The lease in a cell's word. Requires no lock.
   [[nodiscard]] LeaseState at(std::uint32_t index) const noexcept {
     return decode_lease(view_.cells[index].word.load());
+  }
+
+  /// The part that the lease in a used cell stands for. Requires no lock.
+  [[nodiscard]] std::uint32_t part_at(std::uint32_t index) const noexcept {
+    return view_.cells[index].part.load(std::memory_order_relaxed);
   }
 
   /// Changes a used word if it is still `expected`. Requires no lock.

@@ -24,6 +24,7 @@ void format_ledger(std::byte* state, const LedgerGeometry& geometry);
 inline constexpr Owner kSlabItself =
     kPoolOwnerMask;  ///< owner of all blocks of a slab, whose lifetime their leases decide
 inline constexpr Owner kInTransit = kSlabItself - 1;  ///< holder of a lease in a message
+inline constexpr std::uint32_t kWhole = 0;            ///< the part of a lease that stands for its whole block
 inline constexpr Owner kKept = kInTransit - 1;        ///< holder of a lease that the session keeps under a name
 static_assert(kKept > 3 * (kMaxParticipants + 1));
 
@@ -81,6 +82,7 @@ struct LeaseState {
 struct alignas(16) LeaseCell {
   std::atomic<std::uint64_t> word;  ///< a LeaseState; the truth
   std::atomic<Link> next;           ///< of a free cell or an orphan: the next in its stack
+  std::atomic<std::uint32_t> part;  ///< the part of its block that a lease stands for; 0 for all of it
 };
 static_assert(sizeof(LeaseCell) == 16);
 

@@ -83,8 +83,23 @@ Lease OpenLedger::allocate(std::uint64_t bytes, Deadline deadline) {
   return ref ? lease_of(*ref) : Lease{};
 }
 
-Lease OpenLedger::share(const Lease& lease) {
-  return lease_of(ledger_.share(ref_of(lease), object_.self(), object_.membership()));
+Lease OpenLedger::share(const Lease& lease, std::optional<std::uint32_t> part) {
+  return lease_of(ledger_.share(ref_of(lease), object_.self(), object_.membership(), part));
+}
+
+Lease OpenLedger::share_part(const Lease& lease, std::uint32_t part) {
+  require(lease.is_open(), "cannot share an empty lease (already sent or released)");
+  return lease.ledger_->share(lease, part);
+}
+
+std::optional<std::vector<std::uint32_t>> OpenLedger::parts_of(const Lease& lease) noexcept {
+  const OpenLedger& open = *lease.ledger_;
+  try {
+    return open.ledger_.parts_of(ref_of(lease), open.object_.membership());
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, error.what());
+    return std::nullopt;
+  }
 }
 
 // Leases of the dead count until a participant uses the ledger.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
@@ -29,8 +30,14 @@ class OpenLedger : public std::enable_shared_from_this<OpenLedger> {
 
   /// A lease on a new block of at least `bytes`; empty if the slab has no room now, or its lock was not free in time.
   [[nodiscard]] Lease allocate(std::uint64_t bytes, Deadline deadline = Deadline::never());
-  /// Another lease of this process on the block of `lease`.
-  [[nodiscard]] Lease share(const Lease& lease);
+  /// Another lease of this process on the block of `lease`, and for the same part of it unless another is given.
+  [[nodiscard]] Lease share(const Lease& lease, std::optional<std::uint32_t> part = std::nullopt);
+  /// Another lease of this process on the block of `lease`, for a part of it: leases that are made of this one, in
+  /// any process, stand for the same part.
+  [[nodiscard]] static Lease share_part(const Lease& lease, std::uint32_t part);
+  /// The parts of the lease's block for which there are leases; see SlabLedger::parts_of. nullopt if that cannot be
+  /// determined now.
+  [[nodiscard]] static std::optional<std::vector<std::uint32_t>> parts_of(const Lease& lease) noexcept;
   /// Whether it is the only lease on its block; then only its holder can make another. False if that cannot be
   /// determined now: the lock is held, or the session is over.
   [[nodiscard]] static bool is_only(const Lease& lease) noexcept;

@@ -164,7 +164,8 @@ std::optional<LeaseRef> SlabLedger::allocate(std::uint64_t bytes, Owner holder, 
   return LeaseRef{.index = lease->index, .generation = lease->state.generation};
 }
 
-LeaseRef SlabLedger::share(LeaseRef lease, Owner holder, const Membership& membership) const {
+LeaseRef SlabLedger::share(LeaseRef lease, Owner holder, const Membership& membership,
+                           std::optional<std::uint32_t> part) const {
   require_holder(holder);
   const CellGuard guard(view_.pool.header.lock, membership);
   const LedgerCore<> core(view_);
@@ -172,7 +173,7 @@ LeaseRef SlabLedger::share(LeaseRef lease, Owner holder, const Membership& membe
   if (!core.has_room()) throw_full(view_.capacity);
   const LeaseState state = used_state(lease);
   static_cast<void>(core.checked_block(lease.index, state.chunk));
-  const auto shared = core.begin(state.chunk, holder);
+  const auto shared = core.begin(state.chunk, holder, part.value_or(core.part_at(lease.index)));
   return {.index = shared.index, .generation = shared.state.generation};
 }
 
@@ -192,6 +193,25 @@ bool SlabLedger::is_only(LeaseRef lease, const Membership& membership) const {
   if (!guard.is_held()) return false;
   LedgerCore<>(view_).end_orphans();
   return leases_beside(lease) == 1;
+}
+
+// Under the lock, since a lease that is shared and then ended would be missed between two cells.
+std::optional<std::vector<std::uint32_t>> SlabLedger::parts_of(LeaseRef lease, const Membership& membership) const {
+  const PoolGuard guard(view_.pool.header.lock, membership, Deadline::after({}));
+  if (!guard.is_held()) return std::nullopt;
+  const LedgerCore<> core(view_);
+  core.end_orphans();
+  const std::uint32_t chunk = used_state(lease).chunk;
+  std::vector<std::uint32_t> parts;
+  for (std::uint32_t index = 0; index < core.fresh(); ++index) {
+    const LeaseState each = core.at(index);
+    if (!each.is_used || each.chunk != chunk) continue;
+    if (const std::uint32_t part = core.part_at(index); part != kWhole) parts.push_back(part);
+  }
+  std::ranges::sort(parts);
+  const auto repeated = std::ranges::unique(parts);
+  parts.erase(repeated.begin(), repeated.end());
+  return parts;
 }
 
 bool SlabLedger::hand_over(LeaseRef lease, Owner from, Owner to) const {

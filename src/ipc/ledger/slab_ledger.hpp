@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
@@ -62,14 +63,20 @@ class SlabLedger {
   /// `Errc::limit_reached` if there is no cell for another lease.
   [[nodiscard]] std::optional<LeaseRef> allocate(std::uint64_t bytes, Owner holder, const Membership& membership,
                                                  Deadline deadline = Deadline::never()) const;
-  /// Another lease on the block of `lease`, for `holder`. Waits without a deadline and throws as `allocate`.
-  [[nodiscard]] LeaseRef share(LeaseRef lease, Owner holder, const Membership& membership) const;
+  /// Another lease on the block of `lease`, for `holder`, and for the same part of it unless another is given. Waits
+  /// without a deadline and throws as `allocate`.
+  [[nodiscard]] LeaseRef share(LeaseRef lease, Owner holder, const Membership& membership,
+                               std::optional<std::uint32_t> part = std::nullopt) const;
   /// Ends a lease of `holder`, and frees the block with its last lease. Throws `Errc::not_found`, without any change,
   /// if it has ended or is another's. Waits for other users of the slab without a deadline.
   void release(LeaseRef lease, Owner holder, const Membership& membership) const;
   /// Whether its block has no other lease, after those of the dead were ended. False if the lock is not free now.
   /// Throws as `allocate`.
   [[nodiscard]] bool is_only(LeaseRef lease, const Membership& membership) const;
+  /// The parts of its block for which there are leases, in ascending order, after those of the dead were ended; the
+  /// whole is none. nullopt if the lock is not free now. Visits every lease of the slab. Throws as `allocate`.
+  [[nodiscard]] std::optional<std::vector<std::uint32_t>> parts_of(LeaseRef lease,
+                                                                   const Membership& membership) const;
   /// Moves a lease from one holder to another, without waiting. False, without any change, if `from` does not have
   /// it.
   [[nodiscard]] bool hand_over(LeaseRef lease, Owner from, Owner to) const;

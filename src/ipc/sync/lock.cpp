@@ -16,7 +16,7 @@ namespace {
 [[noreturn]] void fail_held_already(ipc::LockHolder self, const ObjectHandle& handle) {
   throw Error(
       Errc::invalid_argument,
-      fmt::format("thread {} of process {} acquires the lock {}, which it already holds: it would wait for ever",
+      fmt::format("thread {} of process {} acquires the lock {}, which it already holds: it would wait forever",
                   self.thread, ::getpid(), handle.to_string()),
       "release it first, use an RLock, or pass a deadline if another thread forces its release");
 }

@@ -27,7 +27,7 @@ constexpr std::size_t kLongestFolder = 80;  // socket paths in it have a limit o
 constexpr std::size_t kLongestOutput = 600;
 constexpr std::chrono::milliseconds kMpsPause{10};
 
-// $1 the control program, $2 the folder, $3 tenths of a second to quit. Standard input is the pipe from the
+// $1 the control program, $2 the directory, $3 tenths of a second to quit. Standard input is the pipe from the
 // application. The daemon and its server are in the guard's process group, so that the final kill reaches them in any
 // state. The guard ends with the daemon; the subshell that reads the pipe goes on until it has cleaned up.
 constexpr const char* kGuard = R"script(
@@ -61,7 +61,7 @@ std::string find_program(const std::string& name) {
   throw Error(Errc::not_found,
               fmt::format("MPS needs the program '{}', which was not found or cannot be executed", name),
               "install the programs of NVIDIA's driver (in containers: NVIDIA_DRIVER_CAPABILITIES=compute,utility), "
-              "put their folder in PATH, or do not set `mps`");
+              "put their directory in PATH, or do not set `mps`");
 }
 
 std::filesystem::path make_folder() {
@@ -71,7 +71,7 @@ std::filesystem::path make_folder() {
   std::string pattern = ((is_good ? usual : std::filesystem::path("/tmp")) / "drover-mps-XXXXXX").string();
   const char* const made = sys::call("mkdtemp", ::mkdtemp, pattern.data());
   if (made == nullptr || made == sys::failure<const char*>()) {
-    throw_errno("mkdtemp", fmt::format("the folder '{}' of an MPS daemon", pattern));
+    throw_errno("mkdtemp", fmt::format("the directory '{}' of an MPS daemon", pattern));
   }
   for (const char* const name : {"pipe", "log"}) {
     const auto path = fmt::format("{}/{}", pattern, name);
@@ -79,7 +79,7 @@ std::filesystem::path make_folder() {
     const int error = errno;
     std::filesystem::remove_all(pattern, failed);
     errno = error;
-    throw_errno("mkdir", fmt::format("the folder '{}' of an MPS daemon", path));
+    throw_errno("mkdir", fmt::format("the directory '{}' of an MPS daemon", path));
   }
   return pattern;
 }
@@ -199,7 +199,7 @@ void Mps::end() noexcept {
   }
   std::error_code failed;
   std::filesystem::remove_all(folder_, failed);
-  if (failed) log(LogLevel::warn, fmt::format("cannot remove the folder {} of an MPS daemon", folder_.string()));
+  if (failed) log(LogLevel::warn, fmt::format("cannot remove the directory {} of an MPS daemon", folder_.string()));
 }
 
 }  // namespace drover::pool

@@ -25,9 +25,9 @@ struct MpsOptions {
   std::chrono::milliseconds grace{5'000};           ///< time to quit before it is killed
 };
 
-/// Owns an MPS control daemon with its own folder for pipes and logs, so that it does not conflict with other
+/// Owns an MPS control daemon with its own directory for pipes and logs, so that it does not conflict with other
 /// daemons. The daemon ends with this object, or with this process however that ends: when this process closes its
-/// end of a pipe, a guard process quits the daemon, kills what is left and removes the folder. A forked child that
+/// end of a pipe, a guard process quits the daemon, kills what is left and removes the directory. A forked child that
 /// does not exec keeps the pipe open until it exits; its copy of this object owns nothing. Not synchronised.
 ///
 /// Clients share a fault domain: when a kernel of one faults, the MPS server may end all clients of that GPU.
@@ -46,7 +46,7 @@ class Mps {
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& environment() const noexcept {
     return environment_;
   }
-  /// The folder of its pipes and logs.
+  /// The directory of its pipes and logs.
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
   /// The pid of the guard.
   [[nodiscard]] pid_t guard() const noexcept { return guard_ ? guard_->pid() : 0; }

@@ -52,7 +52,7 @@ CallbackThread::~CallbackThread() { is_callback_thread_here = false; }
 bool is_callback_thread() noexcept { return is_callback_thread_here; }
 
 void check_may_wait() {
-  require(!is_callback_thread_here, "the thread that completes futures cannot wait for one: it would wait for ever",
+  require(!is_callback_thread_here, "the thread that completes futures cannot wait for one: it would wait forever",
           "use then, on_done or co_await in callbacks; wait in another thread");
 }
 

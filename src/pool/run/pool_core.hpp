@@ -38,7 +38,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   void start();
 
   void submit(const TaskPtr& task);
-  /// As Future::cancel.
+  /// Same as Future::cancel.
   bool cancel(detail::TaskCall& task, detail::FutureState& future);
   void resize(std::size_t workers);
   WaitResult wait_ready(Deadline deadline);
@@ -53,7 +53,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   [[nodiscard]] const PoolOptions& options() const noexcept { return shared_.options; }
   [[nodiscard]] const Session& session() const noexcept { return shared_.session; }
   [[nodiscard]] const Memory& memory() const noexcept { return shared_.memory; }
-  /// As Pool::stall_report.
+  /// Same as Pool::stall_report.
   [[nodiscard]] std::string stall_text() const;
 
  private:

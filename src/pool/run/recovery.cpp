@@ -156,7 +156,7 @@ void Recovery::lose_waiting(const WorkerSlot& slot, const TaskPtr& task, const s
 void Recovery::keep_home(const WorkerSlot& slot, const TaskPtr& task) {
   task->is_kept_home = true;
   if (task->has_timed_out) {
-    state_.refuse(task, timeout_error(*task, slot.describe() + " could not bring its tensors to its device"));
+    state_.refuse(task, timeout_error(*task, slot.describe() + " could not move its tensors to its device"));
     return;
   }
   if (task->is_cancel_asked) {

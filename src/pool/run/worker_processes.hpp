@@ -25,7 +25,7 @@ class WorkerProcesses {
   void run() noexcept;
 
  private:
-  // A task past its timeout and grace, whose worker is to be killed.
+  // A task past its timeout and grace, whose worker must be killed.
   struct OverdueTask {
     std::size_t worker = 0;
     std::uint64_t number = 0;

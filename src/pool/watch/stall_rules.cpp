@@ -213,15 +213,16 @@ std::optional<StallCause> waits_for_peer(const StallFacts& facts, const WorkerFa
       .id = "waits-for-peer",
       .text =
           others == 0
-              ? fmt::format("the task waits in {} for another process, and no other worker runs a task that could "
-                            "end that wait",
-                            worker.worker.inside)
-              : fmt::format("the task waits in {} for another process; {} other workers run tasks",
-                            worker.worker.inside, others),
+              ? fmt::format(
+                    "the task is waiting in {} for another process, and no other worker is running a task that could "
+                    "end that wait",
+                    worker.worker.inside)
+              : fmt::format("the task is waiting in {} for another process; {}", worker.worker.inside,
+                            others == 1 ? "one other worker is running a task"
+                                        : fmt::format("{} other workers are running tasks", others)),
       .remedy =
           "find the process that should end the wait; tasks that wait for each other need a worker each; give the "
-          "wait "
-          "a deadline"};
+          "wait a deadline"};
 }
 
 std::optional<StallCause> driver_stuck(const StallFacts& facts, const WorkerFacts& worker) {
@@ -230,14 +231,13 @@ std::optional<StallCause> driver_stuck(const StallFacts& facts, const WorkerFact
                     .text = fmt::format("the driver does not return from {}", worker.worker.inside),
                     .remedy =
                         "check whether `nvidia-smi` responds and what `dmesg` reports; calls that load code may "
-                        "compile it, which takes "
-                        "long"};
+                        "compile it, which takes long"};
 }
 
 std::optional<StallCause> starts_slowly(const StallFacts& /*facts*/, const WorkerFacts& worker) {
   if (worker.worker.state != WorkerState::starting) return std::nullopt;
   return StallCause{.id = "starts-slowly",
-                    .text = "it has not reached its first task: its initialiser runs, or libraries load",
+                    .text = "it has not reached its first task: its initialiser is running, or libraries are loading",
                     .remedy = "its stack shows what it does; a slow file system makes loading slow"};
 }
 
@@ -256,8 +256,8 @@ std::optional<StallCause> busy(const StallFacts& /*facts*/, const WorkerFacts& w
   if (!is_sending && worker.worker.state != WorkerState::running) return std::nullopt;
   if (thread == nullptr || thread->state != 'R') return std::nullopt;
   return StallCause{.id = "busy",
-                    .text = is_sending ? "busy, not stuck: the result is packed on the CPU"
-                                       : "busy, not stuck: the task computes on the CPU",
+                    .text = is_sending ? "busy, not stuck: the result is being packed on the CPU"
+                                       : "busy, not stuck: the task is computing on the CPU",
                     .remedy = "no action is needed; a timeout would end the task",
                     .is_harmless = true};
 }
@@ -267,15 +267,17 @@ std::optional<StallCause> sleeps(const StallFacts& /*facts*/, const WorkerFacts&
   if (worker.worker.state != WorkerState::running || thread == nullptr || !worker.process) return std::nullopt;
   const auto count = std::ranges::count(worker.process->threads, 'R', &process::ThreadFacts::state);
   if (count > 0) {
-    return StallCause{.id = "busy",
-                      .text = fmt::format("busy, not stuck: {} other threads of its process compute", count),
-                      .remedy = "no action is needed; a timeout would end the task",
-                      .is_harmless = true};
+    return StallCause{
+        .id = "busy",
+        .text = count == 1 ? std::string("busy, not stuck: another thread of its process is computing")
+                           : fmt::format("busy, not stuck: {} other threads of its process are computing", count),
+        .remedy = "no action is needed; a timeout would end the task",
+        .is_harmless = true};
   }
   return StallCause{
       .id = "task-sleeps",
       .text = fmt::format(
-          "the task sleeps{}{}, {}", thread->call.empty() ? "" : " in the system call ", thread->call,
+          "the task is sleeping{}{}, {}", thread->call.empty() ? "" : " in the system call ", thread->call,
           worker.worker.inside.empty() ? "outside of drover" : "and goes in and out of " + worker.worker.inside),
       .remedy = "the stack shows which call waits; give that call a timeout"};
 }

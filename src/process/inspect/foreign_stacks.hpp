@@ -25,7 +25,7 @@ struct StackTool {
   std::vector<std::string> tail;       ///< after it
 };
 
-/// Finds eu-stack or gdb in the folders of `path`, a colon-separated list like PATH.
+/// Finds eu-stack or gdb in the directories of `path`, a colon-separated list like PATH.
 [[nodiscard]] std::optional<StackTool> find_stack_tool(const std::string& path);
 
 /// Runs `tool` to read the stacks of a process, which is stopped meanwhile. Waits until the deadline, then one more

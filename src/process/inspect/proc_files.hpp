@@ -26,7 +26,7 @@ namespace drover::process {
 /// The target of a symbolic link; empty if it cannot be read.
 [[nodiscard]] std::string read_proc_link(const std::filesystem::path& path);
 
-/// The numeric names in a folder, ascending: processes, threads, descriptors. Empty if it cannot be read.
+/// The numeric names in a directory, ascending: processes, threads, descriptors. Empty if it cannot be read.
 [[nodiscard]] std::vector<pid_t> numbers_in(const std::filesystem::path& folder);
 
 /// The trimmed text after "Name:" in a file of such lines; empty if there is no such line.

@@ -27,7 +27,7 @@ namespace drover {
 namespace {
 
 // A process in an uninterruptible call, as with a failing GPU, may not die when killed; a destructor must not wait
-// for it for ever.
+// for it forever.
 constexpr std::chrono::seconds kChildTimeToDie{10};
 
 void reap(pid_t pid) noexcept {

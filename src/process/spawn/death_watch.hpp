@@ -20,7 +20,7 @@ class DeathWatch {
   explicit DeathWatch(std::function<void(const std::string& reason)> last_words);
 
   /// Ends this process when `pidfd` becomes readable. `reason` says what that means: "its parent, process 12, has
-  /// ended". Keeps the descriptor open for ever.
+  /// ended". Keeps the descriptor open forever.
   void depend_on(Fd pidfd, std::string reason);
   /// Does the same for the parent: the process that started this one, directly or through a template. Notices its
   /// death within a second even if the program closes descriptors that are not its own.

@@ -51,6 +51,34 @@ pid_t clone_into_plan(std::byte* stack_top, SpawnPlan* plan, int* pidfd) {
   return kClone(run_spawn_plan, stack_top, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, plan, pidfd);
 }
 
+// For a process in between, which ends at once, so that its child has no parent here.
+struct BetweenPlan {
+  SpawnPlan* plan = nullptr;
+  std::byte* stack_top = nullptr;
+  int* pidfd = nullptr;
+  pid_t pid = -1;
+  int error = 0;
+};
+
+// Like run_spawn_plan, in the memory of the suspended parent.
+__attribute__((no_sanitize("address", "thread", "undefined"))) int run_between(void* shared) {
+  BetweenPlan& between = *static_cast<BetweenPlan*>(shared);
+  between.pid = clone_into_plan(between.stack_top, between.plan, between.pidfd);
+  between.error = between.pid < 0 ? errno : 0;
+  return 0;
+}
+
+// Without a signal at its end, so that only a wait with __WALL sees it, and with these descriptors, so that the pidfd
+// of its child is there.
+pid_t clone_between(std::byte* stack_top, BetweenPlan* between) {
+#ifdef DROVER_UNDER_TSAN
+  constexpr auto kClone = drover_clone;
+#else
+  constexpr auto kClone = ::clone;
+#endif
+  return kClone(run_between, stack_top, CLONE_VM | CLONE_VFORK | CLONE_FILES, between);
+}
+
 // Blocks every signal, including those that the C library reserves: no handler may run in the child while it shares
 // this memory.
 class BlockedSignals {
@@ -81,7 +109,7 @@ std::string subject_of(const SpawnPlan& plan) {
   switch (plan.failed_step) {
     case SpawnStep::niceness: return fmt::format(", niceness {}", plan.niceness);
     case SpawnStep::cpus: return fmt::format(", CPUs {}", fmt::join(numbers_in(plan.cpus), ","));
-    case SpawnStep::folder: return fmt::format(", working folder '{}'", plan.folder);
+    case SpawnStep::folder: return fmt::format(", working directory '{}'", plan.folder);
     case SpawnStep::descriptors: return fmt::format(", its descriptor {}", plan.moves[plan.failed_item].second);
     case SpawnStep::limits: {
       const auto& [resource, limit] = plan.limits[plan.failed_item];
@@ -99,6 +127,11 @@ std::string subject_of(const SpawnPlan& plan) {
 void reap_failed_child(pid_t pid) noexcept {
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) != 0 && errno == EINTR) continue;
+}
+
+void reap_between(pid_t pid) noexcept {
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | __WALL) != 0 && errno == EINTR) continue;
 }
 
 }  // namespace
@@ -119,6 +152,30 @@ Spawned spawn(const SpawnOptions& options) {
     reap_failed_child(spawned.pid);
     report_failure(plan);
   }
+  spawned.pipes = preparation.take_pipes();
+  return spawned;
+}
+
+Spawned spawn_detached(const SpawnOptions& options) {
+  require(options.parent_death_signal == 0, "a detached process has no parent whose death could be signalled");
+  SpawnPreparation preparation(options);
+  SpawnPlan& plan = preparation.plan();
+  const Mapping stack = Mapping::anonymous(kStackBytes);
+  const Mapping stack_between = Mapping::anonymous(kStackBytes);
+  int pidfd = -1;
+  BetweenPlan between{.plan = &plan, .stack_top = stack.data() + stack.size(), .pidfd = &pidfd};
+  pid_t pid = -1;
+  {
+    const BlockedSignals blocked;
+    pid = sys::call("clone", clone_between, stack_between.data() + stack_between.size(), &between);
+  }
+  if (pid < 0) throw_errno("clone", fmt::format("program '{}'", plan.program));
+  reap_between(pid);
+  if (between.pid < 0) throw error_from_errno(between.error, "clone", fmt::format("program '{}'", plan.program));
+  Spawned spawned;
+  spawned.pid = between.pid;
+  spawned.pidfd = above_standard_streams(Fd(pidfd));
+  if (plan.error != 0) report_failure(plan);
   spawned.pipes = preparation.take_pipes();
   return spawned;
 }

@@ -22,4 +22,8 @@ struct Spawned {
 /// docs/decisions/008-clone-instead-of-posix-spawn.md.
 [[nodiscard]] Spawned spawn(const SpawnOptions& options);
 
+/// The same, but the process is nobody's child: this process gets no SIGCHLD, has nothing to wait for and must not
+/// reap it; init does. Requires: no parent-death signal.
+[[nodiscard]] Spawned spawn_detached(const SpawnOptions& options);
+
 }  // namespace drover::process

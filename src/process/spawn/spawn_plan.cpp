@@ -45,7 +45,7 @@ std::vector<std::string> environment_of(const SpawnOptions& options) {
   return variables;
 }
 
-// The path is resolved by the kernel after the child has changed its folder, so a relative one is completed here.
+// The path is resolved by the kernel after the child has changed its directory, so a relative one is completed here.
 std::string path_of_program(const SpawnOptions& options) {
   if (options.placement.folder.empty() || options.executable.starts_with('/')) return options.executable;
   return (std::filesystem::current_path() / options.executable).string();
@@ -110,7 +110,7 @@ void check_variable_name(const std::string& name) {
 // The kernel reads texts up to the first zero byte and would silently cut them.
 void check_texts(const SpawnOptions& options) {
   check_text(options.executable, "the path of a program contains a zero byte");
-  check_text(options.placement.folder, "the working folder of a new process contains a zero byte");
+  check_text(options.placement.folder, "the working directory of a new process contains a zero byte");
   for (const auto& argument : options.arguments) {
     check_text(argument, "an argument of a new process contains a zero byte");
   }

@@ -37,26 +37,22 @@ constexpr std::chrono::seconds kTemplateTimeToDie{5};
 constexpr std::string_view kReady = "ready\n";
 constexpr int kSendPause = 20;  // milliseconds between checks if another thread has received the message
 
-std::pair<ChildProcess, Fd> start_template(ChildWatch& watch, const TemplateCommand& command) {
-  auto [ours, theirs] = message_sockets();
-  const Fd self(sys::call("pidfd_open", pidfd_open, ::getpid()));
-  if (!self.is_open()) throw_errno("pidfd_open", "this process, for a template");
+SpawnOptions options_of(const TemplateCommand& command, const Fd& control, const Fd& self) {
   SpawnOptions options;
   options.executable = command.executable;
   options.arguments = command.arguments;
   options.arguments.emplace_back(kRoomForArguments, ' ');
   options.environment = command.environment;
   options.environment.emplace_back("DROVER_TEMPLATE_ROOM", std::string(kRoomForVariables, ' '));
-  options.inherit = {{theirs.get(), kTemplateControl}, {self.get(), kTemplateApplication}};
+  options.inherit = {{control.get(), kTemplateControl}, {self.get(), kTemplateApplication}};
   options.streams.input = StandardStream::null();
-  options.parent_death_signal = SIGKILL;
-  return {watch.spawn(options), std::move(ours)};
+  return options;
 }
 
 Fd working_folder() {
   const auto open = [](const char* path) { return ::open(path, O_PATH | O_DIRECTORY | O_CLOEXEC); };
   Fd folder(sys::call("open", open, "."));
-  if (!folder.is_open()) throw_errno("open", "the working folder");
+  if (!folder.is_open()) throw_errno("open", "the working directory");
   return folder;
 }
 
@@ -85,24 +81,51 @@ std::vector<std::pair<int, int>> descriptors_of_child(const SpawnPlan& plan) {
 }  // namespace
 
 RunningTemplate::RunningTemplate(const TemplateCommand& command)
-    : watch_(ChildWatch::instance()),
-      process_([&] {
-        auto [process, control] = start_template(*watch_, command);
-        control_ = std::move(control);
-        return std::move(process);
-      }()),
-      facts_(template_facts_now()),
-      patience_(command.patience) {}
+    : owner_(::getpid()), facts_(template_facts_now()), patience_(command.patience) {
+  auto [ours, theirs] = message_sockets();
+  control_ = std::move(ours);
+  const Fd self(sys::call("pidfd_open", pidfd_open, ::getpid()));
+  if (!self.is_open()) throw_errno("pidfd_open", "this process, for a template");
+  const SpawnOptions options = options_of(command, theirs, self);
+  command.is_detached ? start_detached(options) : start_child(options);
+}
+
+RunningTemplate::~RunningTemplate() {
+  if (detached_.is_open() && owner_ == ::getpid()) static_cast<void>(pidfd_send_signal(detached_.get(), SIGKILL));
+}
+
+void RunningTemplate::start_child(const SpawnOptions& options) {
+  watch_ = ChildWatch::instance();
+  SpawnOptions bound = options;
+  bound.parent_death_signal = SIGKILL;
+  child_ = watch_->spawn(bound);
+  pid_ = child_->pid();
+}
+
+// By this thread, whose end must not end it, and without the thread of a ChildWatch.
+void RunningTemplate::start_detached(const SpawnOptions& options) {
+  SpawnOptions silent = options;
+  silent.streams.output = StandardStream::null();
+  silent.streams.error = StandardStream::null();
+  Spawned spawned = spawn_detached(silent);
+  pid_ = spawned.pid;
+  detached_ = std::move(spawned.pidfd);
+}
+
+bool RunningTemplate::tell(std::string_view text) const {
+  const Fd file = file_with(text);
+  return send_message(control_.get(), kWord, {file.get()});
+}
 
 bool RunningTemplate::fits() const { return template_facts_now() == facts_; }
 
-bool RunningTemplate::has_ended() const noexcept { return pidfd_has_ended(process_.pidfd()); }
+bool RunningTemplate::has_ended() const noexcept { return pidfd_has_ended(pidfd()); }
 
 // A waiting thread must not block one that only checks, so several may wait and one of them gets the message.
 bool RunningTemplate::wait_ready(Deadline deadline) {
   while (!is_ready_) {
     std::array<pollfd, 2> news = {pollfd{.fd = control_.get(), .events = POLLIN, .revents = 0},
-                                  pollfd{.fd = process_.pidfd(), .events = POLLIN, .revents = 0}};
+                                  pollfd{.fd = pidfd(), .events = POLLIN, .revents = 0}};
     const int left = deadline.poll_timeout();
     ::poll(news.data(), news.size(), left < 0 ? kSendPause : std::min(left, kSendPause));
     if (take_ready(news[0].revents != 0)) return true;
@@ -202,7 +225,7 @@ RunningTemplate::Outcome RunningTemplate::await_start(const Fd& socket, Spawned&
 
 // Cancels the order: kills the template, and a child that is already starting finds its socket closed.
 void RunningTemplate::give_up(const Fd& socket) noexcept {
-  log(LogLevel::warn, "a template does not answer and is killed; it was process", process_.pid());
+  log(LogLevel::warn, "a template does not answer and is killed; it was process", pid_);
   kill();
   ::shutdown(socket.get(), SHUT_RD);
   try {
@@ -219,7 +242,7 @@ void RunningTemplate::log_once(const std::string& why) {
   if (has_logged_.exchange(true)) return;
   log(LogLevel::warn, fmt::format("processes are started without the template (process {}), "
                                   "which takes longer: {}",
-                                  process_.pid(), why));
+                                  pid_, why));
 }
 
 void RunningTemplate::close() noexcept {
@@ -233,8 +256,8 @@ void RunningTemplate::reap() noexcept {
 }
 
 void RunningTemplate::kill() noexcept {
-  static_cast<void>(pidfd_send_signal(process_.pidfd(), SIGKILL));
-  static_cast<void>(pidfd_wait(process_.pidfd(), Deadline::after(kTemplateTimeToDie)));
+  static_cast<void>(pidfd_send_signal(pidfd(), SIGKILL));
+  static_cast<void>(pidfd_wait(pidfd(), Deadline::after(kTemplateTimeToDie)));
 }
 
 }  // namespace drover::process

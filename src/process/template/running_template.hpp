@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
@@ -31,6 +33,13 @@ class RunningTemplate {
  public:
   /// Starts the process.
   explicit RunningTemplate(const TemplateCommand& command);
+  RunningTemplate(const RunningTemplate&) = delete;
+  RunningTemplate& operator=(const RunningTemplate&) = delete;
+  /// Kills it. Does not wait for the end of a detached one.
+  ~RunningTemplate();
+
+  /// Sends it a text, which TemplateServer::await_word returns there. False if it has ended.
+  [[nodiscard]] bool tell(std::string_view text) const;
 
   /// Waits until it is ready; false if it ends or the deadline passes first.
   [[nodiscard]] bool wait_ready(Deadline deadline) DROVER_EXCLUDES(mutex_);
@@ -45,7 +54,7 @@ class RunningTemplate {
   /// Whether it has ever been ready.
   [[nodiscard]] bool was_ready() const noexcept { return is_ready_; }
   [[nodiscard]] std::string notes() const DROVER_EXCLUDES(mutex_);
-  [[nodiscard]] pid_t pid() const noexcept { return process_.pid(); }
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   [[nodiscard]] bool has_ended() const noexcept;
   /// Whether a child with the environment of this process could be forked from it now.
   [[nodiscard]] bool fits() const;
@@ -57,15 +66,21 @@ class RunningTemplate {
   void reap() noexcept;
 
  private:
+  void start_child(const SpawnOptions& options);
+  void start_detached(const SpawnOptions& options);
+  [[nodiscard]] int pidfd() const noexcept { return child_ ? child_->pidfd() : detached_.get(); }
   [[nodiscard]] bool take_ready(bool has_news) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] static TemplateOrder to_order(SpawnPlan& plan, const OrderedStart& start);
   [[nodiscard]] Outcome await_start(const Fd& socket, Spawned& spawned);
   void give_up(const Fd& socket) noexcept;
   void log_once(const std::string& why);
 
-  std::shared_ptr<ChildWatch> watch_;  // its thread started the process and must outlive it
+  std::shared_ptr<ChildWatch> watch_;  // its thread started the child and must outlive it; none for a detached one
   Fd control_;
-  ChildProcess process_;
+  pid_t pid_ = 0;
+  std::optional<ChildProcess> child_;
+  Fd detached_;  // its pidfd, if it is not a child
+  pid_t owner_;
   TemplateFacts facts_;  // of the application when the template was started
   std::chrono::milliseconds patience_;
   mutable Mutex mutex_;

@@ -24,7 +24,12 @@ struct TemplateCommand {
   /// Time limit for forking a child, which takes milliseconds. A template that exceeds it must have been stopped and
   /// is killed.
   std::chrono::milliseconds patience = std::chrono::seconds(20);
+  /// Whether it is nobody's child and its output is discarded, so that a program which never uses it does not notice
+  /// it. It must watch the application itself, and ends when that has.
+  bool is_detached = false;
 };
+
+class RunningTemplate;
 
 /// A template as seen by the application. While it is in use, `ChildProcess::spawn` and `Process::start` fork
 /// matching children from it. Such a child respects its SpawnOptions, is killed and waited for like any other, and
@@ -46,6 +51,9 @@ class Template {
   /// Makes `ChildProcess::spawn` use no template.
   static void use_none();
 
+  /// Takes over a process that was started before; `start` starts another one only when that has ended. Requires:
+  /// none was started yet.
+  void adopt(std::shared_ptr<RunningTemplate> early);
   /// Starts it unless it runs. Does not wait until it is ready.
   void start();
   /// Starts it and waits until it is ready. False if the deadline passes first or it cannot be started.

@@ -20,7 +20,7 @@ struct TemplateFacts {
   gid_t effective_group = 0;
   pid_t process_group = 0;
   pid_t session = 0;
-  std::string root;                    ///< root folder
+  std::string root;                    ///< root directory
   std::string rights;                  ///< users, groups, capabilities and seccomp filters, as the kernel prints them
   std::vector<std::string> variables;  ///< variables that are read when a library loads, sorted
 

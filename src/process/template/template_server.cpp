@@ -1,11 +1,14 @@
 #include "process/template/template_server.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <limits>
@@ -26,7 +29,7 @@ namespace drover::process {
 namespace {
 
 constexpr int kNothingStarted = 127;
-constexpr std::size_t kFixedDescriptors = 3;  // the order, the socket of the child, its folder
+constexpr std::size_t kFixedDescriptors = 3;  // the order, the socket of the child, its directory
 
 const StartArea& start_area() {
   static const StartArea area;
@@ -52,6 +55,27 @@ std::vector<std::pair<unsigned, unsigned>> all_but(const std::set<int>& kept) {
   closings.emplace_back(next, std::numeric_limits<unsigned>::max());
   return closings;
 }
+
+// The handlers of the signals that the C library reserves. It installs them with the first thread of a process and
+// not again in a forked child, so a reset would let setuid kill a child that has threads.
+class ReservedHandlers {
+ public:
+  ReservedHandlers() noexcept {
+    for (std::size_t i = 0; i < kReserved.size(); ++i) exchange(kReserved[i], nullptr, &handlers_[i]);
+  }
+  void restore() const noexcept {
+    for (std::size_t i = 0; i < kReserved.size(); ++i) exchange(kReserved[i], &handlers_[i], nullptr);
+  }
+
+ private:
+  using KernelAction = std::array<unsigned long, 4>;  // the kernel's struct sigaction
+  static constexpr std::array kReserved = {32, 33};
+  static void exchange(int number, const KernelAction* next, KernelAction* before) noexcept {
+    ::syscall(SYS_rt_sigaction, number, next, before, sizeof(unsigned long));
+  }
+
+  std::array<KernelAction, 2> handlers_ = {};
+};
 
 }  // namespace
 
@@ -90,6 +114,13 @@ void TemplateOrderTaken::refuse(std::string_view why) {
   state_->socket.reset();
 }
 
+bool TemplateOrderTaken::forward(int socket) const {
+  const Fd file = file_with(to_bytes(state_->order));
+  std::vector<int> descriptors = {file.get(), state_->socket.get(), state_->folder.get()};
+  for (const auto& descriptor : state_->descriptors) descriptors.push_back(descriptor.get());
+  return send_message(socket, "order", descriptors);
+}
+
 int TemplateOrderTaken::take_socket() { return state_->socket.release(); }
 
 void TemplateOrderTaken::become(pid_t parent) {
@@ -112,7 +143,9 @@ void TemplateOrderTaken::become(pid_t parent) {
   static_cast<void>(state_->socket.release());
   static_cast<void>(state_->folder.release());
   for (auto& descriptor : state_->descriptors) static_cast<void>(descriptor.release());
+  const ReservedHandlers reserved;
   apply_spawn_plan(plan);
+  reserved.restore();
   ::clearenv();  // the old texts are overwritten; the caller sets new ones
   state_->show();
   const remote_status::StartedMessage message{.pid = ::getpid()};
@@ -123,6 +156,21 @@ void TemplateOrderTaken::become(pid_t parent) {
 }
 
 TemplateServer::TemplateServer(int control) : control_(control) { static_cast<void>(start_area()); }
+
+std::optional<std::string> TemplateServer::await_word(Deadline deadline) const {
+  for (;;) {
+    std::array<pollfd, 2> news = {pollfd{.fd = control_, .events = POLLIN, .revents = 0},
+                                  pollfd{.fd = kTemplateApplication, .events = POLLIN, .revents = 0}};
+    ::poll(news.data(), news.size(), deadline.poll_timeout());
+    if (news[1].revents != 0) ::_exit(0);
+    const auto message = receive_message(control_);
+    if (!message && errno != EAGAIN) throw Error(Errc::peer_lost, "the application has closed this template");
+    if (message && message->bytes == kWord && message->descriptors.size() == 1) {
+      return contents_of(message->descriptors.front());
+    }
+    if (!message && deadline.has_passed()) return std::nullopt;
+  }
+}
 
 void TemplateServer::say_ready(std::string_view notes) const {
   const auto text = fmt::format("ready\n{}", notes.substr(0, kMostMessageBytes / 2));

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "drover/base/clock.hpp"
+
 namespace drover::process {
 
 /// Descriptor numbers in a template.
@@ -36,6 +38,9 @@ class TemplateOrderTaken {
 
   /// Declines the order with a reason.
   void refuse(std::string_view why);
+  /// Hands the order to a process that waits for one on the other end of `socket`, with a TemplateServer of its own.
+  /// False if it cannot be sent. This process keeps the socket of the child, to be taken as after a fork.
+  [[nodiscard]] bool forward(int socket) const;
   /// In the template, after the fork: takes the socket of the child, which the caller then owns.
   [[nodiscard]] int take_socket();
   /// In the child, right after the fork from process `parent`: puts the ordered options in force and reports to the
@@ -56,6 +61,9 @@ class TemplateServer {
   /// children can show their own there.
   explicit TemplateServer(int control);
 
+  /// The next text of RunningTemplate::tell; nullopt at the deadline. Throws `Errc::peer_lost` if no more will come,
+  /// and ends this process when the application ends.
+  [[nodiscard]] std::optional<std::string> await_word(Deadline deadline) const;
   /// Reports that the template is ready; `notes` are lines about what was left out.
   void say_ready(std::string_view notes) const;
   /// The next order; nullopt if none is pending. Throws `Errc::peer_lost` if no more will come.

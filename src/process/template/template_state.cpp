@@ -95,6 +95,12 @@ std::shared_ptr<RunningTemplate> Template::State::running() {
   return running_;
 }
 
+void Template::State::adopt(std::shared_ptr<RunningTemplate> early) {
+  const MutexLock lock(mutex_);
+  require(!running_ && !is_closed_, "a template that was started or ended cannot adopt a process");
+  running_ = std::move(early);
+}
+
 std::shared_ptr<RunningTemplate> Template::State::current() const {
   if (process_ != ::getpid()) return nullptr;
   const MutexLock lock(mutex_);

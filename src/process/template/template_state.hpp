@@ -28,6 +28,7 @@ class Template::State final : public Spawner {
   [[nodiscard]] std::optional<Spawned> spawn(const SpawnOptions& options) override;
   /// The running template, started if there is none; nullptr after too many failures or in a forked child.
   [[nodiscard]] std::shared_ptr<RunningTemplate> running() DROVER_EXCLUDES(mutex_);
+  void adopt(std::shared_ptr<RunningTemplate> early) DROVER_EXCLUDES(mutex_);
   [[nodiscard]] bool wait_ready(Deadline deadline);
   [[nodiscard]] std::string notes() const;
   [[nodiscard]] pid_t pid() const;

@@ -14,7 +14,7 @@
 
 namespace drover::process {
 
-/// An order for a child. Its descriptors are sent beside it: first the working folder, then one for each of
+/// An order for a child. Its descriptors are sent beside it: first the working directory, then one for each of
 /// `targets`.
 struct TemplateOrder {
   std::uint64_t start = 0;             ///< index in TemplateCommand::starts
@@ -23,7 +23,7 @@ struct TemplateOrder {
   std::vector<std::string> variables;  ///< environment
   std::vector<int> targets;            ///< descriptor numbers in the child
   std::uint64_t creation_mask = 0;     ///< umask
-  SpawnPlan plan;                      ///< group, parent-death signal, niceness, cpus, folder, limits
+  SpawnPlan plan;                      ///< group, parent-death signal, niceness, cpus, directory, limits
 };
 
 /// Encode and decode an order; `from_bytes` throws `Errc::corrupt` for malformed bytes.
@@ -35,6 +35,9 @@ struct TemplateMessage {
   std::string bytes;
   std::vector<Fd> descriptors;  // closed on exec
 };
+
+/// The bytes of a message whose descriptor is a file with a text: RunningTemplate::tell.
+inline constexpr std::string_view kWord = "word";
 
 inline constexpr std::size_t kMostDescriptors = 250;    ///< per message; the kernel allows 253
 inline constexpr std::size_t kMostMessageBytes = 4096;  ///< per message

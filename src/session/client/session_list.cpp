@@ -65,7 +65,7 @@ SessionInfo ask_info(session::KeeperLink& link, const std::string& name) {
           .problem = {}};
 }
 
-// nullopt if the name has no keeper, whatever is in the folder. Throws `Errc::timed_out` if the keeper has not
+// nullopt if the name has no keeper, whatever is in the directory. Throws `Errc::timed_out` if the keeper has not
 // accepted connections for so long that its backlog is full.
 std::optional<session::KeeperLink> visit(const session::SessionFolder& folder, const std::string& name) {
   bool is_full = false;

@@ -113,7 +113,7 @@ OpenObject SessionState::take_over(Answer answer) {
 }
 
 void SessionState::close(const ObjectHandle& handle) noexcept {
-  if (self() == kNobody) return;  // before the mutex, which a thread that the fork did not copy may hold for ever
+  if (self() == kNobody) return;  // before the mutex, which a thread that the fork did not copy may hold forever
   try {
     const MutexLock lock(mutex_);
     const auto at = openings_.find(handle);

@@ -57,7 +57,7 @@ void SessionDoor::close() noexcept {
   if (!listener_.is_open()) return;
   poller_.remove(listener_.get());
   listener_.reset();
-  // Only while the lock file is still in the folder: after its removal, the files may belong to another keeper.
+  // Only while the lock file is still in the directory: after its removal, the files may belong to another keeper.
   folder_.remove_if_held(name_, lock_);
 }
 

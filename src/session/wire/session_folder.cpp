@@ -52,7 +52,7 @@ bool belongs_to_us(const std::string& folder) {
   return ::stat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::geteuid();
 }
 
-// After sudo, the variable may still name the folder of another user.
+// After sudo, the variable may still name the directory of another user.
 std::string folder_path() {
   const auto runtime = environment("XDG_RUNTIME_DIR");
   if (runtime && runtime->starts_with('/') && belongs_to_us(*runtime)) return *runtime + "/drover";
@@ -61,8 +61,8 @@ std::string folder_path() {
 
 [[noreturn]] void throw_not_private(const std::string& path, const std::string& why) {
   throw Error(
-      Errc::permission_denied, fmt::format("the folder of sessions {} {}", path, why),
-      "remove it, or set XDG_RUNTIME_DIR to a folder of your own (mode 0700) for all processes of the session");
+      Errc::permission_denied, fmt::format("the directory of sessions {} {}", path, why),
+      "remove it, or set XDG_RUNTIME_DIR to a directory of your own (mode 0700) for all processes of the session");
 }
 
 void check_private(const Fd& folder, const std::string& path) {
@@ -86,7 +86,7 @@ Fd open_folder(const std::string& path) {
   }
   if (errno == ELOOP || errno == ENOTDIR) throw_not_private(path, "is a link or a file");
   if (errno == EACCES) throw_not_private(path, "cannot be opened: permission denied");
-  if (errno != ENOENT) throw_errno("open", "the folder of sessions " + path);
+  if (errno != ENOENT) throw_errno("open", "the directory of sessions " + path);
   return folder;
 }
 
@@ -95,7 +95,7 @@ Fd open_in(const Fd& folder, const std::string& entry, int flags) {
   return Fd(sys::retry("openat", open, folder.get(), entry.c_str(), flags | O_CLOEXEC | O_NOFOLLOW));
 }
 
-// Addresses go through the open folder, which makes them short and exact.
+// Addresses go through the open directory, which makes them short and exact.
 sockaddr_un address_of(const Fd& folder, const std::string& entry) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -131,10 +131,10 @@ SessionFolder::SessionFolder(Fd folder, std::string path) noexcept
 SessionFolder SessionFolder::open() {
   const std::string path = folder_path();
   if (sys::call("mkdir", ::mkdir, path.c_str(), mode_t{0700}) != 0 && errno != EEXIST) {
-    throw_errno("mkdir", "the folder of sessions " + path);
+    throw_errno("mkdir", "the directory of sessions " + path);
   }
   Fd folder = open_folder(path);
-  if (!folder.is_open()) throw_errno("open", "the folder of sessions " + path);
+  if (!folder.is_open()) throw_errno("open", "the directory of sessions " + path);
   return {std::move(folder), path};
 }
 
@@ -149,7 +149,7 @@ std::vector<std::string> SessionFolder::names() const {
   std::vector<std::string> found;
   const auto path = fmt::format("/proc/self/fd/{}", folder_.get());
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
-  if (!folder) throw_errno("opendir", "the folder of sessions " + path_);
+  if (!folder) throw_errno("opendir", "the directory of sessions " + path_);
   while (const dirent* const entry = ::readdir(folder.get())) {
     const std::string file = entry->d_name;
     const auto name = file.substr(0, file.rfind('.'));

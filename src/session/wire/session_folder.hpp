@@ -1,4 +1,4 @@
-// session/wire/session_folder.hpp: the folder with the sockets and locks of a user's named sessions.
+// session/wire/session_folder.hpp: the directory with the sockets and locks of a user's named sessions.
 #pragma once
 
 #include <sys/types.h>
@@ -15,15 +15,15 @@ namespace drover::session {
 /// digits, '-', '_' and '.', the first a letter or digit.
 void check_session_name(const std::string& name);
 
-/// The folder `drover` in $XDG_RUNTIME_DIR if that belongs to this user, otherwise /tmp/drover-UID. It holds
+/// The directory `drover` in $XDG_RUNTIME_DIR if that belongs to this user, otherwise /tmp/drover-UID. It holds
 /// NAME.sock (where a keeper listens), NAME.lock (locked by the keeper until it dies in any way) and NAME.log. All
-/// operations are relative to the open folder, so it cannot be replaced by another one.
+/// operations are relative to the open directory, so it cannot be replaced by another one.
 class SessionFolder {
  public:
-  /// Opens the folder, creating it if missing. Throws `Errc::permission_denied` if it is a link, belongs to another
-  /// user or is accessible to others.
+  /// Opens the directory, creating it if missing. Throws `Errc::permission_denied` if it is a link, belongs to
+  /// another user or is accessible to others.
   [[nodiscard]] static SessionFolder open();
-  /// Opens the folder; nullopt if it is missing.
+  /// Opens the directory; nullopt if it is missing.
   [[nodiscard]] static std::optional<SessionFolder> find();
 
   /// Its path, for messages.

@@ -35,7 +35,7 @@ bool is_state(std::uint32_t state) {
 }
 
 // nullopt if the slot is free. The keeper writes a slot rarely and briefly; if it is killed meanwhile, the version
-// stays odd for ever.
+// stays odd forever.
 std::optional<ParticipantInfo> read_slot(const ParticipantSlot& slot, Owner number) {
   for (int tries = 0; tries < kMostTries; ++tries) {
     const std::uint32_t before = slot.version.load();

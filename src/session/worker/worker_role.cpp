@@ -105,13 +105,13 @@ Session join(process::DeathWatch& watch) {
   return session;
 }
 
-void work(const WorkerArguments& told, Report& report) {
+void work(const WorkerArguments& orders, Report& report) {
   process::DeathWatch watch([&report](const std::string& reason) { report.say(kFailure, reason); });
-  tie_to_parent(watch, told.parent);
+  tie_to_parent(watch, orders.parent);
   EntryTable::instance().close();
   process::set_initialised();
-  const EntryBody& body = EntryTable::instance().find(told.entry);
-  Worker worker(told.name, told.arguments, join(watch));
+  const EntryBody& body = EntryTable::instance().find(orders.entry);
+  Worker worker(orders.name, orders.arguments, join(watch));
   report.say(kReady, "");
   body(worker);
 }
@@ -145,9 +145,9 @@ int run_worker(std::span<char* const> arguments) {
   // Never freed, since the watching thread may use it until the end.
   Report* report = nullptr;
   try {
-    const WorkerArguments told = parse_worker_arguments(arguments);
+    const WorkerArguments orders = parse_worker_arguments(arguments);
     report = new Report(take(kWorkerReport));
-    work(told, *report);
+    work(orders, *report);
     return EXIT_SUCCESS;
   } catch (...) {
     const auto failure = current_failure();

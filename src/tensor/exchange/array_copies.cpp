@@ -46,8 +46,8 @@ bool is_sparse(const DlpackArray& array) noexcept {
   return extent.end - extent.begin > 2 * array.layout.bytes();
 }
 
-ArrayCopies::ArrayCopies(const Memory& memory, std::span<const ImportRequest* const> requests)
-    : memory_(memory), requests_(requests) {
+ArrayCopies::ArrayCopies(Memory memory, std::span<const ImportRequest* const> requests)
+    : memory_(std::move(memory)), requests_(requests) {
   find_regions();
   plan_blocks();
 }
@@ -62,8 +62,7 @@ bool ArrayCopies::can_join(const Region& region, std::size_t index) const {
 void ArrayCopies::find_regions() {
   std::vector<std::size_t> order(requests_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto begin_of = [&](std::size_t index) { return ArrayRange(array_of(index)).begin.address; };
-  if (!std::ranges::is_sorted(order, {}, begin_of)) std::ranges::stable_sort(order, {}, begin_of);
+  std::ranges::sort(order, {}, [&](std::size_t index) { return ArrayRange(array_of(index)).begin.address; });
   for (const std::size_t index : order) {
     const ArrayRange range(array_of(index));
     if (regions_.empty() || !can_join(regions_.back(), index)) {
@@ -166,7 +165,7 @@ void ArrayCopies::hold_sources(std::size_t index) const {
 Tensor ArrayCopies::tensor_of(const Region& region, std::size_t index) const {
   const DlpackArray& array = array_of(index);
   const std::uint64_t offset = region.offset + ArrayRange(array).begin.address - region.begin;
-  Tensor whole = TensorAccess::make(blocks_[region.block], moved(array.layout, offset));
+  const Tensor whole = TensorAccess::make(blocks_[region.block], moved(array.layout, offset));
   return region.members.size() == 1 && is_sparse(array) ? whole.contiguous() : whole;
 }
 

@@ -33,7 +33,7 @@ struct ArrayRange {
 class ArrayCopies {
  public:
   /// Requires: all arrays at one place, of one stream, none of them empty; `requests` outlive this.
-  ArrayCopies(const Memory& memory, std::span<const ImportRequest* const> requests);
+  ArrayCopies(Memory memory, std::span<const ImportRequest* const> requests);
 
   /// Allocates, copies, and returns the tensors in the order of the requests. A device does its copies later, after
   /// the work of the stream. Throws as `Memory::allocate`.

@@ -266,11 +266,10 @@ Place from_dlpack(const dlpack::DLDevice& device) {
     case dlpack::kDLCUDA:
     case dlpack::kDLCUDAManaged: break;
     default:
-      throw_unsupported_array(
-          fmt::format("lies on a device of type {}", static_cast<std::int32_t>(device.device_type)),
-          "copy it to host memory or to an NVIDIA GPU first");
+      throw_unsupported_array(fmt::format("is on a device of type {}", static_cast<std::int32_t>(device.device_type)),
+                              "copy it to host memory or to an NVIDIA GPU first");
   }
-  if (device.device_id < 0) throw_corrupt_array(fmt::format("lies on GPU {}", device.device_id));
+  if (device.device_id < 0) throw_corrupt_array(fmt::format("is on GPU {}", device.device_id));
   return Place::device(BackendKind::cuda, device.device_id);
 }
 

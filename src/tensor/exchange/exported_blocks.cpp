@@ -17,13 +17,15 @@ ExportedBlocks& ExportedBlocks::instance() {
   return *made;
 }
 
-ExportedBlocks::Entry::Entry(const std::shared_ptr<TensorStorage>& storage)
+ExportedBlocks::Entry::Entry(const std::shared_ptr<TensorStorage>& storage, bool is_divided)
     : begin_(address_of(storage->block()).address) {
   ExportedBlocks& all = instance();
   const MutexLock lock(all.mutex_);
   number_ = all.next_++;
-  all.regions_.try_emplace({begin_, number_},
-                           Region{.place = storage->place(), .bytes = storage->block().size(), .storage = storage});
+  all.regions_.try_emplace(
+      {begin_, number_},
+      Region{
+          .place = storage->place(), .bytes = storage->block().size(), .is_divided = is_divided, .storage = storage});
 }
 
 ExportedBlocks::Entry::~Entry() {
@@ -33,18 +35,22 @@ ExportedBlocks::Entry::~Entry() {
 }
 
 // Blocks do not overlap, so only entries of the nearest block at or below `begin` can match.
-std::shared_ptr<TensorStorage> ExportedBlocks::find(const Place& place, DevicePtr begin, std::uint64_t bytes) {
+ExportedBlocks::Found ExportedBlocks::find(const Place& place, DevicePtr begin, std::uint64_t bytes) {
   const MutexLock lock(mutex_);
   auto next = regions_.upper_bound({begin.address, std::numeric_limits<std::uint64_t>::max()});
-  if (next == regions_.begin()) return nullptr;
+  Found found;
+  if (next == regions_.begin()) return found;
   const std::uint64_t start = std::prev(next)->first.first;
   while (next != regions_.begin() && std::prev(next)->first.first == start) {
     const Region& region = (--next)->second;
     const std::uint64_t offset = begin.address - start;
     if (region.place != place || offset > region.bytes || bytes > region.bytes - offset) continue;
-    if (auto storage = region.storage.lock()) return storage;
+    if (found.storage != nullptr && !region.is_divided) continue;
+    if (auto storage = region.storage.lock())
+      found = {.storage = std::move(storage), .is_divided = region.is_divided};
+    if (found.is_divided) break;
   }
-  return nullptr;
+  return found;
 }
 
 }  // namespace drover::tensor

@@ -26,7 +26,8 @@ class ExportedBlocks {
   /// Registers a block while the entry lives. Requires: destroyed before the storage, in the same process.
   class Entry {
    public:
-    explicit Entry(const std::shared_ptr<TensorStorage>& storage);
+    /// `is_divided` tells whether the library makes arrays in the block, and frees them, by itself.
+    explicit Entry(const std::shared_ptr<TensorStorage>& storage, bool is_divided = false);
     ~Entry();
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
@@ -36,14 +37,20 @@ class ExportedBlocks {
     std::uint64_t number_ = 0;
   };
 
-  /// The storage whose block contains all these bytes, the latest if there are several; null if there is none.
-  [[nodiscard]] std::shared_ptr<TensorStorage> find(const Place& place, DevicePtr begin, std::uint64_t bytes)
-      DROVER_EXCLUDES(mutex_);
+  /// The block that a search found.
+  struct Found {
+    std::shared_ptr<TensorStorage> storage;  ///< null if there is none
+    bool is_divided = false;                 ///< as its entry was made
+  };
+  /// The block that contains all these bytes. If several entries do, the one for a divided block, since only it can
+  /// keep the array allocated; otherwise the latest.
+  [[nodiscard]] Found find(const Place& place, DevicePtr begin, std::uint64_t bytes) DROVER_EXCLUDES(mutex_);
 
  private:
   struct Region {
     Place place;
     std::uint64_t bytes = 0;
+    bool is_divided = false;
     std::weak_ptr<TensorStorage> storage;  // that of the latest entry
   };
 

@@ -73,16 +73,19 @@ Tensor shared(const Memory& memory, const DlpackArray& array, const PointerInfo&
   return tensor::TensorAccess::make(std::move(storage), tensor::moved(array.layout, info.offset_of(range.begin)));
 }
 
-// A view of the block in which the array lies. nullopt for memory that dies with another process, which must be
-// described by its driver.
+// A view of the block in which the array lies, and a part of its own if a library divides the block. nullopt for
+// memory that dies with another process, which must be described by its driver.
 std::optional<Tensor> known_by_address(const Memory& memory, const DlpackArray& array) {
   const tensor::ArrayRange range(array);
-  auto storage = tensor::ExportedBlocks::instance().find(array.place, range.begin, range.bytes);
+  auto [storage, is_divided] = tensor::ExportedBlocks::instance().find(array.place, range.begin, range.bytes);
   if (storage == nullptr || storage->dies_with_its_process()) return std::nullopt;
   if (&tensor::TensorAccess::membership(storage->memory()) != &tensor::TensorAccess::membership(memory))
     return std::nullopt;
   const std::uint64_t offset = range.begin.address - tensor::address_of(storage->block()).address;
   if (offset % size_of(array.layout.dtype()) != 0) return std::nullopt;
+  if (is_divided && array.keep_alive.use_count() > 0) {
+    storage = std::make_shared<tensor::TensorStorage>(*storage, array.keep_alive);
+  }
   return tensor::TensorAccess::make(std::move(storage), tensor::moved(array.layout, offset));
 }
 

@@ -270,7 +270,7 @@ Frame frame_of(std::span<const std::byte> beginning, std::uint64_t file_bytes) {
   return {.begin = begin, .length = static_cast<std::size_t>(length)};
 }
 
-// As `parse_npy`, from the beginning of a file of `file_bytes`: all of it, or `kMostHeaderBytes`.
+// Like `parse_npy`, but from the beginning of a file of `file_bytes`: all of it, or `kMostHeaderBytes`.
 NpyHeader parse_npy_beginning(std::span<const std::byte> beginning, std::uint64_t file_bytes) {
   const Frame frame = frame_of(beginning, file_bytes);
   const auto text = beginning.subspan(frame.begin, frame.length);
@@ -373,7 +373,7 @@ class NewFile {
   bool is_moved_ = false;
 };
 
-// The folder of a path, in a form that open accepts.
+// The directory of a path, in a form that open accepts.
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
@@ -381,7 +381,7 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 void sync_folder(const std::filesystem::path& folder) {
   const Fd opened = open_file(folder.string(), O_RDONLY | O_DIRECTORY);
   if (!opened.is_open()) throw_errno("open", folder.string());
-  // Some file systems cannot sync folders and fail with EINVAL; the file itself is safe by then.
+  // Some file systems cannot sync directories and fail with EINVAL; the file itself is safe by then.
   if (sys::retry("fsync", ::fsync, opened.get()) != 0 && errno != EINVAL) throw_errno("fsync", folder.string());
 }
 
@@ -429,7 +429,7 @@ void write_npy(const std::string& path, const TensorLayout& layout, std::span<co
   tensor::check_memory(layout, memory.size());
   struct stat facts{};
   if (!std::filesystem::path(path).has_filename() || (::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode))) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}' is a folder, not a file", path),
+    throw Error(Errc::invalid_argument, fmt::format("'{}' is a directory, not a file", path),
                 "give the path of a file in it");
   }
   const auto whole = TensorLayout::contiguous(layout.dtype(), layout.shape());

@@ -24,6 +24,7 @@
 #include "drover/device/backend.hpp"
 #include "drover/tensor/tensor.hpp"
 #include "tensor/exchange/exported_blocks.hpp"
+#include "tensor/memory/release_pause.hpp"
 #include "tensor/tensor_access.hpp"
 
 namespace drover {
@@ -34,9 +35,10 @@ constexpr std::uint64_t kShareOfDevice = 8;
 // How long an allocation that found no memory waits for work that uses freed blocks.
 constexpr std::chrono::seconds kPatience{10};
 
-// Eight size classes for each power of two: similar sizes share cached blocks, and at most an eighth is wasted.
-std::uint64_t size_class(std::uint64_t bytes) {
-  const std::uint64_t step = std::max(std::bit_floor(bytes) / 8, kSmallest);
+// Eight size classes for each power of two: similar sizes share cached blocks, and at most an eighth is wasted. None
+// for a library that divides what it gets: its sizes recur.
+std::uint64_t size_class(std::uint64_t bytes, bool is_divided) {
+  const std::uint64_t step = is_divided ? kSmallest : std::max(std::bit_floor(bytes) / 8, kSmallest);
   return (bytes + step - 1) / step * step;
 }
 
@@ -50,8 +52,8 @@ struct Kind {
 
 // One block, allocated or cached. Registered by its address for as long as it lives.
 struct Piece {
-  Piece(const Kind& what, Tensor memory)
-      : kind(what), tensor(std::move(memory)), entry(tensor::TensorAccess::storage(tensor)) {}
+  Piece(const Kind& what, Tensor memory, bool is_divided)
+      : kind(what), tensor(std::move(memory)), entry(tensor::TensorAccess::storage(tensor), is_divided) {}
 
   const Kind kind;
   const Tensor tensor;
@@ -118,14 +120,14 @@ struct SlabAllocator::State {
   State(Memory source, const SlabAllocatorOptions& chosen) : memory(std::move(source)), options(chosen) {}
 
   [[nodiscard]] std::uint64_t most_cached(int device) const {
-    if (options.cached_bytes) return *options.cached_bytes;
+    if (options.cached_bytes || options.is_divided) return options.cached_bytes.value_or(0);
     return backend_of(options.backend).open(device).info().memory_total / kShareOfDevice;
   }
 
   [[nodiscard]] std::unique_ptr<Piece> make(const Kind& kind) const {
     const auto bytes = static_cast<std::int64_t>(kind.bytes);
-    return std::make_unique<Piece>(kind,
-                                   empty(memory, DType::uint8, {bytes}, Place::device(options.backend, kind.device)));
+    Tensor made = empty(memory, DType::uint8, {bytes}, Place::device(options.backend, kind.device));
+    return std::make_unique<Piece>(kind, std::move(made), options.is_divided);
   }
 
   [[nodiscard]] std::unique_ptr<Piece> take(const Kind& kind) DROVER_EXCLUDES(mutex) {
@@ -155,10 +157,25 @@ struct SlabAllocator::State {
     return ptr;
   }
 
+  // Null for an address that is not allocated, after logging it.
   [[nodiscard]] std::unique_ptr<Piece> take_back(DevicePtr ptr) DROVER_EXCLUDES(mutex) {
     const MutexLock lock(mutex);
     auto node = allocated.extract(ptr.address);
-    return node.empty() ? nullptr : std::move(node.mapped());
+    if (!node.empty()) return std::move(node.mapped());
+    log(LogLevel::error,
+        fmt::format("cannot free memory at {:#x}: it is not allocated, or was freed before", ptr.address));
+    return nullptr;
+  }
+
+  // Caches a block if it can be reused; returns it otherwise, and those that exceed the limit now.
+  [[nodiscard]] Pieces keep_or_return(std::unique_ptr<Piece> piece) DROVER_EXCLUDES(mutex) {
+    if (is_reusable(*piece)) {
+      const std::uint64_t most = most_cached(piece->kind.device);
+      return keep(std::move(piece), most);
+    }
+    Pieces unusable;
+    unusable.push_back(std::move(piece));
+    return unusable;
   }
 
   // Caches a block; returns those that exceed the limit now.
@@ -263,7 +280,8 @@ SlabAllocator::~SlabAllocator() {
 DevicePtr SlabAllocator::allocate(int device, std::uint64_t bytes, std::uintptr_t stream) {
   static_cast<void>(tensor::TensorAccess::membership(state_->memory).require_self());
   if (bytes == 0) return {};
-  const Kind kind{.device = device, .stream = stream, .bytes = size_class(bytes)};
+  const tensor::ReleasePause pause(state_->options.is_divided);
+  const Kind kind{.device = device, .stream = stream, .bytes = size_class(bytes, state_->options.is_divided)};
   auto kept = state_->take(kind);
   state_->release_ended(Deadline::after({}));
   if (kept != nullptr) return state_->hand_out(std::move(kept));
@@ -287,23 +305,27 @@ void SlabAllocator::also_used_in(DevicePtr ptr, std::uintptr_t stream) noexcept 
 
 void SlabAllocator::free(DevicePtr ptr) noexcept {
   if (ptr.address == 0 || tensor::TensorAccess::membership(state_->memory).self() == kNobody) return;
-  auto piece = state_->take_back(ptr);
-  if (piece == nullptr) {
-    log(LogLevel::error,
-        fmt::format("cannot free memory at {:#x}: it is not allocated, or was freed before", ptr.address));
-    return;
-  }
-  Pieces leaving;
-  if (is_reusable(*piece)) {
-    const std::uint64_t most = state_->most_cached(piece->kind.device);
-    leaving = state_->keep(std::move(piece), most);
-  } else {
-    leaving.push_back(std::move(piece));
-  }
-  state_->release(std::move(leaving));
+  const tensor::ReleasePause pause(state_->options.is_divided);
+  if (auto piece = state_->take_back(ptr)) state_->release(state_->keep_or_return(std::move(piece)));
 }
 
-void SlabAllocator::empty_cache() noexcept { state_->release(state_->take_cache()); }
+std::optional<int> SlabAllocator::device_of(DevicePtr ptr) const {
+  const MutexLock lock(state_->mutex);
+  const auto found = state_->allocated.find(ptr.address);
+  return found == state_->allocated.end() ? std::nullopt : std::optional(found->second->kind.device);
+}
+
+// What exceeds the limit was freed unused too.
+void SlabAllocator::free_unused(DevicePtr ptr) noexcept {
+  if (ptr.address == 0 || tensor::TensorAccess::membership(state_->memory).self() == kNobody) return;
+  const tensor::ReleasePause pause(state_->options.is_divided);
+  if (auto piece = state_->take_back(ptr)) state_->keep_or_return(std::move(piece)).clear();
+}
+
+void SlabAllocator::empty_cache() noexcept {
+  const tensor::ReleasePause pause(state_->options.is_divided);
+  state_->release(state_->take_cache());
+}
 
 SlabAllocatorUsage SlabAllocator::usage(std::optional<int> device) const {
   const MutexLock lock(state_->mutex);

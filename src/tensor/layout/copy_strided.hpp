@@ -20,7 +20,7 @@ struct SharedDim {
 /// the order of the elements; drops dimensions of size 1.
 [[nodiscard]] std::vector<SharedDim> coalesced_dims(const TensorLayout& first, const TensorLayout& second);
 
-/// As above, but sorted by stride: the fewest dimensions for a copy, which may visit the elements in any order.
+/// Same as above, but sorted by stride: the fewest dimensions for a copy, which may visit the elements in any order.
 [[nodiscard]] std::vector<SharedDim> coalesced_dims_in_any_order(const TensorLayout& to, const TensorLayout& from);
 
 /// Throws `Errc::invalid_argument` unless the layout is valid (it may have come as bytes from elsewhere) and every

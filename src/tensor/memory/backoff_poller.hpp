@@ -16,7 +16,7 @@ class BackoffPoller {
  public:
   /// `poll` is called without any mutex of this class, and must not throw.
   BackoffPoller(std::chrono::milliseconds period, std::function<bool()> poll);
-  /// As `stop`.
+  /// Same as `stop`.
   ~BackoffPoller();
   BackoffPoller(const BackoffPoller&) = delete;
   BackoffPoller& operator=(const BackoffPoller&) = delete;

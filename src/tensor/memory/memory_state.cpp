@@ -16,6 +16,7 @@
 #include "drover/base/log.hpp"
 #include "tensor/memory/deferred_releases.hpp"
 #include "tensor/memory/host_shortage.hpp"
+#include "tensor/memory/release_pause.hpp"
 
 namespace drover::tensor {
 namespace {
@@ -75,7 +76,8 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
       idle_poller_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)), [this] { return poll_idle(); }),
       retired_poller_(kRetiredPeriod, [this] {
         release_ended(Deadline::after({}));
-        return retired_.has_any();
+        parts_->take_unused().clear();
+        return retired_.has_any() || parts_->has_any();
       }) {
   if (options_.slab_bytes >= kMiB) return;
   throw Error(Errc::invalid_argument,
@@ -90,6 +92,7 @@ MemoryState::~MemoryState() {
   if (membership_->self() == kNobody) {
     // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the child ends here
     static_cast<void>(new std::map<std::uint64_t, SlabEntry>(std::move(table_.entries)));
+    static_cast<void>(parts_.release());  // NOLINT(bugprone-unused-return-value): leaked on purpose
     return;
   }
   release_retired(Deadline::never());
@@ -341,9 +344,10 @@ void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::share
 }
 
 void MemoryState::release_retired(Deadline patience) noexcept {
-  if (membership_->self() == kNobody) return;
+  if (membership_->self() == kNobody || ReleasePause::exists()) return;
   DeferredReleases::instance().retry();
   if (retired_.has_any()) release_ended(patience);
+  parts_->take_unused().clear();
   drop(imports_.take_unused());
 }
 
@@ -354,7 +358,7 @@ bool MemoryState::trim() {
   {
     const MutexLock lock(table_.mutex);
     unused = table_.take_if([](const SlabEntry& entry) {
-      if (entry.imported) return entry.is_import_unused();
+      if (entry.imported) return !ReleasePause::exists() && entry.is_import_unused();
       return entry.claims == 0 && (!entry.slab->is_own() || entry.slab->is_empty());
     });
   }
@@ -384,6 +388,12 @@ void MemoryState::release_ended(Deadline patience) noexcept {
     std::ranges::move(end_claim(block.slab, bytes), std::back_inserter(unused));
   });
   drop(std::move(unused));
+}
+
+Lease MemoryState::hold_part(const Lease& whole, std::shared_ptr<void> keep_alive) {
+  Lease lease = parts_->hold(whole, std::move(keep_alive));
+  retired_poller_.start();
+  return lease;
 }
 
 std::uint64_t MemoryState::claimed(const Place& place) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "drover/base/clock.hpp"
@@ -12,6 +13,7 @@
 #include "tensor/memory/backoff_poller.hpp"
 #include "tensor/memory/device_works.hpp"
 #include "tensor/memory/foreign_memory.hpp"
+#include "tensor/memory/held_parts.hpp"
 #include "tensor/memory/idle_slabs.hpp"
 #include "tensor/memory/imports.hpp"
 #include "tensor/memory/retired_blocks.hpp"
@@ -34,6 +36,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] Block open(Lease&& lease) DROVER_EXCLUDES(table_.mutex);
   /// The whole allocation, see Imports::open. The same block for the same memory.
   [[nodiscard]] Block import_memory(const ForeignMemory& memory, const KeptBytes& kept) DROVER_EXCLUDES(table_.mutex);
+  /// A lease for one array in a block that another library divides; see HeldParts::hold.
+  [[nodiscard]] Lease hold_part(const Lease& whole, std::shared_ptr<void> keep_alive);
   [[nodiscard]] std::uint64_t claimed(const Place& place) const DROVER_EXCLUDES(table_.mutex);
   [[nodiscard]] std::vector<SlabUsage> usage() const DROVER_EXCLUDES(table_.mutex);
   /// Returns whether there was anything to give back.
@@ -45,8 +49,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   /// Releases a block, and then `keep_alive`, when all uses have ended: now, or in a later call.
   void retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keep_alive = nullptr) noexcept
       DROVER_EXCLUDES(table_.mutex);
-  /// Releases retired blocks whose uses have ended, or end until the deadline, then unused imports. Does nothing in a
-  /// forked child.
+  /// Releases retired blocks whose uses have ended, or end until the deadline, then unused imports and parts. Does
+  /// nothing in a forked child, nor during a ReleasePause.
   void release_retired(Deadline patience) noexcept DROVER_EXCLUDES(table_.mutex);
   /// What this process does on its devices.
   [[nodiscard]] DeviceWorks& works() noexcept { return works_; }
@@ -81,6 +85,7 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   SlabTable table_;
   bool has_new_slabs_ DROVER_GUARDED_BY(table_.mutex) = false;
   Imports imports_;
+  std::unique_ptr<HeldParts> parts_ = std::make_unique<HeldParts>();
   DeviceWorks works_;          // after the slabs: all work ends before its memory goes
   RetiredBlocks retired_;      // after the works: blocks go before their streams
   BackoffPoller idle_poller_;  // the pollers come last, since they use everything else

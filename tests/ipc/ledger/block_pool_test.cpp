@@ -74,7 +74,7 @@ TEST(SizeClasses, a_class_that_is_searched_holds_no_smaller_size) {
   }
 }
 
-TEST(SizeClasses, up_to_64_each_size_has_its_own) {
+TEST(SizeClasses, each_size_up_to_64_has_a_class_of_its_own) {
   for (std::uint32_t size = 1; size <= 64; ++size) ASSERT_EQ(smallest_in(class_of(size)), size);
 }
 
@@ -90,7 +90,7 @@ TEST(ChunkWord, round_trips_an_extent) {
   EXPECT_EQ(encode(Extent{}), 0U);
 }
 
-TEST(PoolGeometry, impossible_ones_are_refused_with_the_limits) {
+TEST(PoolGeometry, impossible_geometries_are_refused_with_the_limits) {
   const std::array wrong = {PoolGeometry{.bytes = 0, .chunk_bytes = kChunk},
                             PoolGeometry{.bytes = kChunk - 1, .chunk_bytes = kChunk},
                             PoolGeometry{.bytes = 65536, .chunk_bytes = 0},
@@ -165,7 +165,7 @@ TEST_F(BlockPoolTest, zero_bytes_get_a_chunk) {
   give(*block);
 }
 
-TEST_F(BlockPoolTest, a_byte_more_than_a_chunk_takes_two) {
+TEST_F(BlockPoolTest, one_byte_more_than_a_chunk_takes_two_chunks) {
   const auto one = pool_.allocate(kChunk, kMe, me_);
   const auto two = pool_.allocate(kChunk + 1, kMe, me_);
   ASSERT_TRUE(one && two);

@@ -43,6 +43,7 @@ const std::vector<LedgerOperation>& ledger_operations() {
        }},
       {"allocate_when_nothing_fits", {}, [](const auto& core) { ASSERT_FALSE(core.allocate(60, kDead)); }},
       {"share_one_of_its_own", {}, [](const auto& core) { ASSERT_TRUE(core.begin(8, kDead).state.is_used); }},
+      {"share_a_part", {}, [](const auto& core) { ASSERT_TRUE(core.begin(8, kDead, 3).state.is_used); }},
       {"share_one_of_the_living", {}, [](const auto& core) { ASSERT_TRUE(core.begin(4, kDead).state.is_used); }},
       {"end_the_only_lease_on_a_block", {}, [](const auto& core) { end_at(core, 2); }},
       {"end_one_of_two_leases_on_a_block", {}, [](const auto& core) { end_at(core, 0); }},

@@ -124,6 +124,33 @@ TEST_F(SlabLedgerTest, too_many_leases_are_an_error) {
   EXPECT_EQ(ledger_.share(first, kOne, member_).index, shared[4].index);
 }
 
+TEST_F(SlabLedgerTest, leases_for_a_part_pass_it_on) {
+  const LeaseRef whole = allocate(4);
+  const LeaseRef other_block = allocate(1);
+  static_cast<void>(ledger_.share(other_block, kOne, member_, 7));
+  EXPECT_EQ(ledger_.parts_of(whole, member_).value(), std::vector<std::uint32_t>());
+  const LeaseRef part = ledger_.share(whole, kOne, member_, 5);
+  const LeaseRef received = ledger_.share(part, kTwo, member_);
+  static_cast<void>(ledger_.share(whole, kOne, member_, 3));
+  EXPECT_EQ(ledger_.range_of(received), ledger_.range_of(whole));
+  EXPECT_EQ(ledger_.parts_of(whole, member_).value(), (std::vector<std::uint32_t>{3, 5}));
+  ASSERT_TRUE(ledger_.hand_over(part, kOne, kInTransit));
+  ledger_.drop(part, kInTransit);
+  EXPECT_EQ(ledger_.parts_of(whole, member_).value(), (std::vector<std::uint32_t>{3, 5})) << "the receiver has it";
+  ledger_.recover(kTwo, test::never_sent);
+  EXPECT_EQ(ledger_.parts_of(whole, member_).value(), (std::vector<std::uint32_t>{3}));
+  const LeaseRef again = ledger_.share(whole, kOne, member_);
+  EXPECT_EQ(ledger_.parts_of(again, member_).value(), (std::vector<std::uint32_t>{3})) << "cells are reused";
+}
+
+TEST_F(SlabLedgerTest, parts_are_unknown_while_another_holds_the_lock) {
+  const LeaseRef whole = allocate(4);
+  ASSERT_TRUE(try_lock(memory_.view().pool.header.lock, kTwo, 7));
+  EXPECT_EQ(ledger_.parts_of(whole, member_), std::nullopt);
+  recover(memory_.view().pool.header.lock, kTwo);
+  EXPECT_TRUE(ledger_.parts_of(whole, member_));
+}
+
 TEST_F(SlabLedgerTest, usage_shows_the_share_of_each_holder) {
   const LeaseRef mine = allocate(2);
   static_cast<void>(ledger_.share(mine, kTwo, member_));
@@ -141,7 +168,7 @@ TEST_F(SlabLedgerTest, usage_shows_the_share_of_each_holder) {
   EXPECT_EQ(usage.holders.at(kInTransit).bytes, 8U * kChunk);
 }
 
-TEST_F(SlabLedgerTest, a_lease_being_sent_is_its_sender_s_until_it_is_adopted) {
+TEST_F(SlabLedgerTest, a_lease_that_is_being_sent_belongs_to_its_sender_until_it_is_adopted) {
   const LeaseRef lease = allocate(1);
   ASSERT_TRUE(ledger_.hand_over(lease, kOne, sending_by(kOne)));
   EXPECT_TRUE(ledger_.is_of(lease, kOne));

@@ -61,7 +61,7 @@ TEST(LocalOpening, handles_of_the_parent_are_not_counted_in_a_forked_child) {
 }
 
 // The other thread neither ends nor allocates during the fork, which sanitizers do not support.
-TEST(LocalOpening, a_fork_while_another_thread_opens_leaves_a_child_that_can_open) {
+TEST(LocalOpening, a_child_forked_while_another_thread_opens_can_open_too) {
   TestSession session;
   const SharedObject object(session.join(), ObjectSpec{.kind = ObjectKind::lock});
   std::atomic<bool> is_inside = false;

@@ -75,7 +75,7 @@ TEST_F(PipeTest, a_destroyed_end_is_reported_after_its_messages) {
   EXPECT_EQ(left.receive(message), GetResult::peer_lost);
 }
 
-TEST_F(PipeTest, a_receive_under_way_ends_when_the_other_end_is_destroyed) {
+TEST_F(PipeTest, a_pending_receive_ends_when_the_other_end_is_destroyed) {
   auto ends = Pipe::make(self);
   std::optional<Pipe> right(std::move(ends.second));
   std::thread waiter([&] {
@@ -94,7 +94,7 @@ TEST_F(PipeTest, another_copy_of_an_end_keeps_it_open) {
   EXPECT_EQ(ends.first.send("still there"), PutResult::put);
 }
 
-TEST_F(PipeTest, its_descriptor_is_readable_while_a_message_may_be_there) {
+TEST_F(PipeTest, its_descriptor_is_readable_while_a_message_may_be_waiting) {
   auto [left, right] = Pipe::make(self);
   const int fd = right.fd();
   EXPECT_FALSE(is_readable(fd, Deadline::after({})));
@@ -123,7 +123,7 @@ TEST_F(PipeTest, its_descriptor_is_readable_when_the_session_is_over) {
   EXPECT_TRUE(is_readable(fd, Deadline::never()));
 }
 
-TEST_F(PipeTest, a_handle_survives_as_text_and_nonsense_is_refused) {
+TEST_F(PipeTest, a_handle_round_trips_as_text_and_nonsense_is_refused) {
   const auto [left, right] = Pipe::make(self);
   const PipeHandle handle = PipeHandle::parse(left.handle().to_string());
   EXPECT_EQ(handle.incoming, left.handle().incoming);

@@ -36,7 +36,7 @@ TEST_F(QueueAlone, waits_if_there_was_never_a_peer) {
   EXPECT_EQ(queue.put("c", Deadline::after(5ms)), PutResult::timed_out);
 }
 
-TEST_F(QueueAlone, waits_for_a_present_participant_that_has_not_opened_it_yet) {
+TEST_F(QueueAlone, waits_for_a_participant_that_has_not_opened_it_yet) {
   const auto late = session.join();
   {
     const auto crashes = session.join();
@@ -86,7 +86,7 @@ TEST_F(QueueAlone, own_operations_do_not_count_as_a_peer) {
 }
 
 // The other thread has its own handle.
-TEST_F(QueueAlone, waits_while_another_thread_of_the_process_has_put) {
+TEST_F(QueueAlone, waits_although_another_thread_of_the_process_has_put) {
   {
     const Queue theirs(session.join(), queue.handle());
   }
@@ -101,7 +101,7 @@ TEST_F(QueueAlone, waits_while_another_thread_of_the_process_has_put) {
   EXPECT_EQ(look(), GetResult::timed_out);
 }
 
-TEST_F(QueueAlone, a_service_waits_for_later_participants) {
+TEST_F(QueueAlone, a_service_waits_for_future_participants) {
   Queue service(self, {.capacity = 2, .bytes = 1 << 16, .in_flight = 0, .waits_alone = true});
   {
     const auto client = session.join();
@@ -131,7 +131,7 @@ TEST_F(QueueAlone, a_put_without_effect_does_not_count) {
 }
 
 // Each end is open in two participants.
-TEST(PipeAlone, an_end_in_several_processes_is_gone_with_the_last_of_them) {
+TEST(PipeAlone, an_end_that_several_processes_have_is_gone_with_the_last_of_them) {
   TestSession session;
   const auto ours = session.join();
   const auto ours_too = session.join();

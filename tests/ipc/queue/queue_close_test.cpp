@@ -113,7 +113,7 @@ class Ending {
 };
 
 // A waiter that is not woken checks again after kLongestSleep, so at least one round must be faster.
-TEST(QueueClose, its_last_record_wakes_all_who_wait_for_the_end) {
+TEST(QueueClose, its_last_record_wakes_all_that_wait_for_the_end) {
   std::chrono::nanoseconds fastest = std::chrono::hours(1);
   for (int round = 0; round < 8; ++round) {
     Ending ending;

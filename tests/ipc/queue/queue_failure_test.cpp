@@ -65,7 +65,7 @@ class QueueFailure : public ::testing::Test {
   std::string large = std::string(kLarge, 'L');
 };
 
-TEST_F(QueueFailure, a_message_that_could_not_be_opened_goes_to_others) {
+TEST_F(QueueFailure, a_message_that_cannot_be_opened_goes_to_others) {
   ASSERT_EQ(queue.put(large), PutResult::put);
   ASSERT_EQ(queue.put("behind"), PutResult::put);
   unlucky->fail = [] { throw Error(Errc::limit_reached, "too many open files"); };
@@ -144,7 +144,7 @@ TEST_F(QueueFailure, large_messages_between_threads_leak_nothing) {
   EXPECT_EQ(session.table().size(), 1U);
 }
 
-TEST_F(QueueFailure, a_message_is_empty_when_nothing_came_and_when_it_was_moved_from) {
+TEST_F(QueueFailure, a_message_is_empty_if_none_arrived_or_after_a_move) {
   const std::string inlined(700, 'i');
   ASSERT_EQ(queue.put(inlined), PutResult::put);
   Message message;

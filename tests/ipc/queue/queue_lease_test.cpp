@@ -82,7 +82,7 @@ TEST_F(QueueLease, a_lease_belongs_to_the_message_and_then_to_its_receiver) {
   EXPECT_EQ(used_blocks(), 0U);
 }
 
-TEST_F(QueueLease, a_lease_shared_first_stays_with_the_sender) {
+TEST_F(QueueLease, a_shared_lease_stays_with_the_sender) {
   const Lease mine = slab_->allocate(1000);
   ASSERT_EQ(send(one(mine.share())), PutResult::put);
   Message message;
@@ -195,7 +195,7 @@ TEST_F(QueueLease, a_delivery_with_many_leases_is_returned_and_delivered_again) 
   EXPECT_EQ(used_blocks(), 0U);
 }
 
-TEST_F(QueueLease, many_leases_of_a_killed_producer_are_received_also_if_it_had_not_given_them_away) {
+TEST_F(QueueLease, many_leases_of_a_killed_producer_are_received_even_if_it_had_not_given_them_away) {
   auto leases = many();
   std::vector<SentLease> sent;
   for (const Lease& lease : leases) sent.push_back(OpenLedger::to_send(lease, *producer_));
@@ -237,7 +237,7 @@ TEST_F(QueueLease, a_message_with_many_leases_that_is_larger_than_the_queue_is_r
   EXPECT_EQ(queue_.size(), 0U);
 }
 
-TEST_F(QueueLease, a_table_of_leases_that_reaches_outside_of_its_block_is_corrupt) {
+TEST_F(QueueLease, a_table_of_leases_that_exceeds_its_block_is_corrupt) {
   ASSERT_EQ(send(many()), PutResult::put);
   const OpenObject open = producer_->open(queue_.handle());
   const QueueView view(layout_of(open.data), queue_geometry(open.spec));
@@ -273,7 +273,7 @@ TEST_F(QueueLease, a_returned_delivery_goes_to_the_next_consumer_with_its_leases
   EXPECT_EQ(slab_->ledger().usage(*producer_).value().holders.at(producer_->self()).leases, 1U);
 }
 
-TEST_F(QueueLease, a_killed_producer_s_lease_is_received) {
+TEST_F(QueueLease, a_lease_of_a_killed_producer_is_received) {
   ASSERT_EQ(send(one(slab_->allocate(1))), PutResult::put);
   session_.recover(producer_->self());
   Message message;

@@ -78,7 +78,7 @@ TEST(ObjectFile, is_given_only_to_participants_with_the_object_open) {
   test::expect_error(Errc::not_found, [&] { std::ignore = table.file_of(other, 1); }, {"does not exist"});
 }
 
-TEST(ObjectFile, kind_and_file_must_fit) {
+TEST(ObjectFile, kind_and_file_must_match) {
   ObjectTable table;
   test::expect_error(Errc::invalid_argument, [&] { table.create(slab_spec(4096), 1, 0); },
                      {"kind slab", "without a file"});

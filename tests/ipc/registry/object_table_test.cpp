@@ -69,7 +69,7 @@ TEST(ObjectTable, an_object_lives_until_its_last_opener_is_gone) {
   EXPECT_EQ(table.size(), 0U);
 }
 
-TEST(ObjectTable, closing_what_is_not_open_is_ignored) {
+TEST(ObjectTable, closing_an_object_that_is_not_open_is_ignored) {
   ObjectTable table;
   const ObjectHandle handle = table.create(kEventObject, 1, 0);
   table.close(handle, 2);

@@ -31,7 +31,7 @@ using test::kKills;
 using test::patient;
 using test::TestSession;
 
-TEST(Barrier, of_one_party_never_waits) {
+TEST(Barrier, a_barrier_of_one_party_never_waits) {
   TestSession session;
   Barrier barrier(session.join(), 1);
   for (int round = 0; round < 100; ++round) {

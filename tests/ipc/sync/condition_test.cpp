@@ -256,7 +256,7 @@ TEST(ConditionLayout, places_are_limited_and_reused) {
   EXPECT_EQ(core.notify_all(), Condition::kMostWaiters / 2);
 }
 
-TEST(ConditionLayout, notifications_of_the_dead_go_to_waiters_and_to_none_twice) {
+TEST(ConditionLayout, each_notification_of_the_dead_goes_to_one_waiter) {
   auto memory = std::make_unique<ConditionLayout>();
   const ConditionCore core(reinterpret_cast<std::byte*>(memory.get()));
   for (const int owner : {1, 1, 2, 2, 3}) ASSERT_TRUE(core.take_place(static_cast<Owner>(owner)).has_value());

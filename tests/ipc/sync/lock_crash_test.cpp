@@ -32,7 +32,7 @@ DROVER_PEER_BODY(lock_victim) {
   const auto invited = test::accept_invitation(peer.channel());
   Lock lock(invited.membership, invited.handles.at(0));
   const LockResult result = lock.acquire();
-  peer.channel().send(result == LockResult::acquired_after_death ? "told" : "acquired");
+  peer.channel().send(result == LockResult::acquired_after_death ? "reported" : "acquired");
   peer.reach("holding");
   lock.release();
   peer.reach("released");
@@ -60,14 +60,14 @@ TEST_F(LockCrash, a_dead_holder_is_reported_to_the_next_holder_only) {
 TEST_F(LockCrash, all_sleeping_waiters_get_the_lock_of_a_dead_holder_in_turn) {
   Victim victim(session_, "lock_victim", {lock_.handle()}, "holding");
   victim.await_death();
-  std::atomic<int> told = 0;
+  std::atomic<int> reported = 0;
   std::atomic<int> acquired = 0;
   std::vector<std::thread> waiters;
   for (int index = 0; index < 3; ++index) {
     waiters.emplace_back([&, membership = session_.join()] {
       Lock mine(membership, lock_.handle());
       const HeldLock held(mine, patient());
-      if (held.result() == LockResult::acquired_after_death) ++told;
+      if (held.result() == LockResult::acquired_after_death) ++reported;
       if (held.is_held()) ++acquired;
     });
   }
@@ -75,7 +75,7 @@ TEST_F(LockCrash, all_sleeping_waiters_get_the_lock_of_a_dead_holder_in_turn) {
   EXPECT_TRUE(eventually([&] { return has_sleeper(cell); }));
   victim.recover();
   for (auto& waiter : waiters) waiter.join();
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(reported, 1);
   EXPECT_EQ(acquired, 3);
 }
 
@@ -126,7 +126,7 @@ TEST_F(LockCrash, a_death_is_reported_again_if_the_first_to_learn_of_it_dies_too
   Victim first(session_, "lock_victim", {lock_.handle()}, "holding");
   first.die();
   Victim second(session_, "lock_victim", {lock_.handle()}, "holding");
-  EXPECT_EQ(second.hear(), "told");
+  EXPECT_EQ(second.hear(), "reported");
   second.die();
   EXPECT_EQ(lock_.acquire(patient()), LockResult::acquired_after_death);
   lock_.release();
@@ -351,7 +351,7 @@ TEST_F(ConditionCrash, a_waiter_that_dies_with_the_lock_is_reported_to_another_w
 TEST_F(ConditionCrash, all_waiters_return_after_a_death_and_one_gets_the_report) {
   Victim victim(session_, "condition_victim", objects(), "back with the lock");
   await_waiting(1);
-  std::atomic<int> told = 0;
+  std::atomic<int> reported = 0;
   std::vector<std::thread> waiters;
   for (int index = 0; index < 3; ++index) {
     waiters.emplace_back([&, membership = session_.join()] {
@@ -359,14 +359,14 @@ TEST_F(ConditionCrash, all_waiters_return_after_a_death_and_one_gets_the_report)
       const HeldLock held(mine);
       const ConditionResult result = mine.wait(patient());
       EXPECT_EQ(result.wait, WaitResult::done);
-      if (result.lock == LockResult::acquired_after_death) ++told;
+      if (result.lock == LockResult::acquired_after_death) ++reported;
     });
   }
   await_waiting(4);
   EXPECT_EQ(acquire_and_notify(), 1U);
   victim.die();
   for (auto& waiter : waiters) waiter.join();
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(reported, 1);
   EXPECT_EQ(condition_.waiting(), 0U);
 }
 

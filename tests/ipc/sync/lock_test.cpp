@@ -52,7 +52,7 @@ TEST(Lock, another_participant_waits_until_its_deadline) {
   other.release();
 }
 
-TEST(Lock, waiter_gets_it_when_it_is_released) {
+TEST(Lock, a_waiter_gets_the_lock_when_it_is_released) {
   TestSession session;
   Lock lock(session.join());
   ASSERT_EQ(lock.acquire(), LockResult::acquired);
@@ -205,7 +205,7 @@ struct ReleaseAtTheEnd {
   }
 };
 
-TEST(Lock, held_by_a_thread_local_object_is_released_at_the_end_of_the_thread) {
+TEST(Lock, a_lock_held_by_a_thread_local_object_is_released_at_the_end_of_the_thread) {
   TestSession session;
   Lock lock(session.join());
   std::thread([&] {

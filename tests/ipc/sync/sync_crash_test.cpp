@@ -125,7 +125,7 @@ TEST(SemaphoreCrash, a_permit_of_a_death_before_the_handover_is_free_until_the_n
   Victim victim(session, "semaphore_victim", {slots.handle()}, "holding two");
   victim.die();
   EXPECT_EQ(slots.value(), 2U);
-  consumer.release(2);  // the living one's permits, which cannot be told from those of the dead
+  consumer.release(2);  // permits of the living, which cannot be distinguished from those of the dead
   EXPECT_EQ(slots.value(), 2U);
   slots.release(2);
   EXPECT_EQ(slots.value(), 4U);
@@ -146,7 +146,7 @@ DROVER_PEER_BODY(event_waiter_victim) {
   static_cast<void>(event.wait());
 }
 
-TEST(EventCrash, it_is_set_or_clear_as_the_dead_left_it) {
+TEST(EventCrash, stays_set_or_clear_as_the_dead_left_it) {
   for (const char* const point : {"before", "set"}) {
     TestSession session;
     const Event event(session.join());

@@ -34,7 +34,7 @@ struct Odd {
   std::array<char, 13> text;
 };
 
-TEST(Value, is_the_last_stored_value) {
+TEST(Value, holds_the_value_that_was_stored_last) {
   TestSession session;
   Value<int> value(session.join(), 7);
   Value<int> other(session.join(), value.handle());

@@ -56,7 +56,7 @@ TEST_F(Timelines, the_table_outlives_all_its_openers) {
   EXPECT_EQ(session_.table().size(), 1U);
 }
 
-TEST_F(Timelines, it_has_pages_of_its_own) {
+TEST_F(Timelines, the_table_has_pages_of_its_own) {
   const TimelineTable table(self_);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(table.memory().data()) % 4096, 0U);
   EXPECT_EQ(table.memory().size() % 4096, 0U);
@@ -66,7 +66,7 @@ TEST_F(Timelines, it_has_pages_of_its_own) {
   EXPECT_LE(last + 8, reinterpret_cast<std::uintptr_t>(table.memory().data() + table.memory().size()));
 }
 
-TEST_F(Timelines, each_is_taken_once_until_none_is_left) {
+TEST_F(Timelines, each_timeline_is_taken_once_until_none_is_left) {
   TimelineTable table(self_);
   std::set<std::uint32_t> taken;
   for (std::uint32_t nth = 0; nth < kTimelines; ++nth) taken.insert(table.take().value());
@@ -186,7 +186,7 @@ TEST_F(Timelines, declaring_a_loss_ends_waits) {
   EXPECT_EQ(table.state_of(point(slot, 4)), PointState::lost);
 }
 
-TEST_F(Timelines, without_a_keeper_work_of_the_dead_is_lost_and_of_the_living_is_not) {
+TEST_F(Timelines, without_a_keeper_only_work_of_the_dead_is_lost) {
   TimelineTable table(self_);
   const std::uint32_t slot = table.take().value();
   work(table, slot, 4, 2);

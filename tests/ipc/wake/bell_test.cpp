@@ -175,7 +175,7 @@ TEST(Patience, gives_up_for_a_while_after_the_longest_spin_failed) {
   EXPECT_GT(patience.pauses(), least) << "it may have a core by now";
 }
 
-TEST(Patience, without_pauses_stays_so) {
+TEST(Patience, none_never_learns_to_pause) {
   Patience none = Patience::none();
   for (int i = 0; i < 100; ++i) none.slept(kBrief);
   EXPECT_EQ(none.pauses(), 0);

@@ -114,7 +114,7 @@ TEST_F(WaitTest, a_wait_does_not_swallow_the_wake_up_of_a_consumer) {
   }
 }
 
-TEST_F(WaitTest, more_queues_than_the_kernel_can_wait_for_at_once) {
+TEST_F(WaitTest, works_with_more_queues_than_the_kernel_can_watch_at_once) {
   std::vector<Queue> queues;
   std::vector<WaitSource> sources;
   for (int i = 0; i < 200; ++i) queues.emplace_back(self, QueueOptions{.capacity = 2, .bytes = 1024, .in_flight = 0});

@@ -32,7 +32,7 @@ constexpr const char* kDaemon = R"script(#!/bin/sh
 here=$(dirname "$0")
 pipe=$CUDA_MPS_PIPE_DIRECTORY
 if [ "$1" = -f ]; then
-  env | grep ^CUDA_ >"$here/told"
+  env | grep ^CUDA_ >"$here/seen"
   tail -f /dev/null &
   echo $! >"$here/server"
   echo $$ >"$here/daemon"
@@ -98,7 +98,7 @@ TEST(Mps, the_daemon_quits_when_its_owner_is_destroyed) {
   EXPECT_EQ(standin.text("asked"), "quit -t 1\n");
 }
 
-TEST(Mps, the_folder_is_private_to_its_owner) {
+TEST(Mps, the_directory_is_private_to_its_owner) {
   const StandIn standin(std::string(kDaemon) + kObeys);
   const pool::Mps mps(standin.options());
   struct stat facts{};
@@ -119,11 +119,11 @@ TEST(Mps, the_daemon_gets_its_gpus_and_workers_its_address) {
       {"CUDA_MPS_LOG_DIRECTORY", (mps.folder() / "log").string()},
       {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "30"}};
   EXPECT_EQ(mps.environment(), expected);
-  const auto told = standin.text("told");
-  EXPECT_NE(told.find("CUDA_VISIBLE_DEVICES=GPU-1,GPU-2\n"), std::string::npos) << told;
-  EXPECT_NE(told.find("CUDA_MPS_PIPE_DIRECTORY=" + pipe + "\n"), std::string::npos) << told;
-  EXPECT_NE(told.find("CUDA_DEVICE_ORDER=PCI_BUS_ID\n"), std::string::npos) << told;
-  EXPECT_EQ(told.find("PERCENTAGE"), std::string::npos) << "it would bind the daemon's other clients too";
+  const auto seen = standin.text("seen");
+  EXPECT_NE(seen.find("CUDA_VISIBLE_DEVICES=GPU-1,GPU-2\n"), std::string::npos) << seen;
+  EXPECT_NE(seen.find("CUDA_MPS_PIPE_DIRECTORY=" + pipe + "\n"), std::string::npos) << seen;
+  EXPECT_NE(seen.find("CUDA_DEVICE_ORDER=PCI_BUS_ID\n"), std::string::npos) << seen;
+  EXPECT_EQ(seen.find("PERCENTAGE"), std::string::npos) << "it would bind the daemon's other clients too";
 }
 
 TEST(Mps, a_daemon_that_does_not_quit_is_killed_with_its_server) {
@@ -162,7 +162,7 @@ TEST(Mps, a_copy_in_a_forked_child_ends_nothing) {
   EXPECT_TRUE(standin.text("asked").empty());
 }
 
-TEST(Mps, a_temporary_folder_too_long_for_sockets_is_not_used) {
+TEST(Mps, a_temporary_directory_too_long_for_sockets_is_not_used) {
   const TemporaryFolder base;
   const auto deep = base.path() / std::string(100, 'x');
   fs::create_directory(deep);
@@ -231,13 +231,13 @@ TEST(Mps, a_daemon_that_never_becomes_ready_is_killed) {
   wait_until([&] { return is_gone(standin.pid("daemon")); });
 }
 
-TEST(Mps, failing_to_make_the_folder_is_reported) {
+TEST(Mps, failing_to_make_the_directory_is_reported) {
   const StandIn standin(kDaemon);
   const FaultSeam fail("mkdtemp", EACCES);
   expect_error(Errc::permission_denied, [&] { const pool::Mps mps(standin.options()); }, {"mkdtemp", "drover-mps-"});
 }
 
-TEST(Mps, a_folder_that_cannot_be_filled_is_removed) {
+TEST(Mps, a_directory_that_cannot_be_filled_is_removed) {
   const StandIn standin(kDaemon);
   const TemporaryFolder place;
   const ScopedEnvironment temporary("TMPDIR", place.path().string());
@@ -261,7 +261,7 @@ namespace {
 
 class MpsOwner : public testing::TestWithParam<bool> {};
 
-TEST_P(MpsOwner, a_killed_owner_leaves_no_daemon_server_or_folder) {
+TEST_P(MpsOwner, a_killed_owner_leaves_no_daemon_server_or_directory) {
   const StandIn standin(GetParam() ? std::string(kDaemon) + kObeys : std::string(kDaemon));
   PeerGroup peers("owner_of_a_daemon", {.mode = PeerMode::processes, .size = 1}, {{"control", standin.path()}});
   peers.hold_at(0, "owns it");

@@ -202,7 +202,7 @@ TEST(Exclusive, on_a_device_in_use_names_its_users) {
   expect_refused(Errc::busy, {.exclusive = true}, machine,
                  {"cuda:1 (NVIDIA Test) is requested exclusively", "process 77 'python3' (4.0 GiB)",
                   "process 78 (unknown size)", "end those processes"});
-  EXPECT_EQ(plan_workers({}, machine).size(), 2U) << "who shares may";
+  EXPECT_EQ(plan_workers({}, machine).size(), 2U) << "sharing is allowed";
 }
 
 TEST(Exclusive, a_growing_pool_does_not_conflict_with_itself) {
@@ -327,11 +327,11 @@ TEST(WorkerEnvironment, keeps_the_user_s_variables) {
   auto machine = machine_with(1);
   machine.set = {{"OMP_NUM_THREADS", "9"}, {"TF_FORCE_GPU_ALLOW_GROWTH", "false"}, {"CUDA_VISIBLE_DEVICES", "0"}};
   const auto plan = plan_workers({}, machine)[0];
-  const auto told = plan_workers({.threads = 4}, machine)[0];
+  const auto planned = plan_workers({.threads = 4}, machine)[0];
   for (const char* const name :
        {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"}) {
     EXPECT_EQ(value_of(plan, name), "(not given)") << name << " follows OMP_NUM_THREADS";
-    EXPECT_EQ(value_of(told, name), "4") << name;
+    EXPECT_EQ(value_of(planned, name), "4") << name;
   }
   EXPECT_EQ(value_of(plan, "TF_FORCE_GPU_ALLOW_GROWTH"), "(not given)");
   EXPECT_EQ(value_of(plan, "CUDA_VISIBLE_DEVICES"), "GPU-ab000000-0000-0000-0000-000000000000");

@@ -101,7 +101,7 @@ class Race {
   }
 
   std::uint32_t rounds_;                // the worker reads it once asked
-  std::vector<std::uint32_t> claimed_;  // in each round; the worker is ahead of who looks
+  std::vector<std::uint32_t> claimed_;  // in each round; the worker is ahead of the reader
   std::atomic<std::uint64_t> word_{0};
   std::atomic<std::uint32_t> begun_{0};
   std::atomic<std::uint32_t> asked_{0};

@@ -231,7 +231,7 @@ TEST(Future, a_thread_that_completes_futures_must_not_wait) {
   {
     const CallbackThread here;
     EXPECT_TRUE(detail::is_callback_thread());
-    expect_error(Errc::invalid_argument, [&] { static_cast<void>(to.future.wait()); }, {"wait for ever", "then"});
+    expect_error(Errc::invalid_argument, [&] { static_cast<void>(to.future.wait()); }, {"wait forever", "then"});
     expect_error(Errc::invalid_argument, [&] { static_cast<void>(to.future.get()); });
     expect_error(Errc::invalid_argument, [&] { static_cast<void>(done.next()); });
     to.set(1);
@@ -262,7 +262,7 @@ TEST(Future, many_threads_wait_for_one_result) {
 TEST(Future, an_error_lives_until_its_last_reference) {
   for (int round = 0; round < 50; ++round) {
     To<int> to;
-    std::thread other([mine = std::move(to.state)] {  // lets go of it when it ends, before or after the reader
+    std::thread other([mine = std::move(to.state)] {  // drops it when it ends, before or after the reader
       mine->fail(std::make_exception_ptr(Error(Errc::cancelled, std::string(100, 'a'))));
     });
     try {

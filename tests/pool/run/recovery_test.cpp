@@ -293,7 +293,7 @@ TEST_F(PoolRecovery, a_callback_may_end_the_pool) {
   std::atomic<bool> is_gone = false;
   const auto first = pool->submit(heal_double, 1);
   first.on_done([&](const Future<int>&) {
-    expect_error(Errc::invalid_argument, [&] { static_cast<void>(pool->join()); }, {"wait for ever"});
+    expect_error(Errc::invalid_argument, [&] { static_cast<void>(pool->join()); }, {"wait forever"});
     pool.reset();
     is_gone = true;
   });

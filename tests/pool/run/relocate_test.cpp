@@ -210,7 +210,7 @@ TEST_F(Relocation, recovery_works_for_relocated_tasks) {
   EXPECT_EQ(pool.statistics().relocated, 1U);  // lost tasks do not count
 }
 
-// No worker is left to run it, so it must not wait for ever.
+// No worker is left to run it, so it must not wait forever.
 TEST_F(Relocation, a_task_is_not_retried_for_a_device_without_workers) {
   Pool pool(two());
   const Tensor tensor = arange(pool.memory(), DType::int64, 0, 1000, Place::parse("host:1"));

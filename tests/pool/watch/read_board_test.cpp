@@ -32,16 +32,16 @@ TEST(ReadBoard, everything_a_worker_writes_is_read) {
   EXPECT_EQ(reading.failed, 1U);
   EXPECT_GE(reading.age, 5min);
   ASSERT_EQ(reading.workers.size(), 1U);
-  const auto& told = reading.workers.front();
-  EXPECT_EQ(told.name, "worker-1");
-  EXPECT_EQ(told.pid, 1234);
-  EXPECT_EQ(told.state, WorkerState::running);
-  EXPECT_EQ(told.task, 7U);
-  EXPECT_EQ(told.task_name, "resize");
-  EXPECT_GE(told.since, 2min);
-  EXPECT_EQ(told.done, 5U);
-  EXPECT_EQ(told.inside, "");
-  EXPECT_TRUE(told.is_interrupted);
+  const auto& shown = reading.workers.front();
+  EXPECT_EQ(shown.name, "worker-1");
+  EXPECT_EQ(shown.pid, 1234);
+  EXPECT_EQ(shown.state, WorkerState::running);
+  EXPECT_EQ(shown.task, 7U);
+  EXPECT_EQ(shown.task_name, "resize");
+  EXPECT_GE(shown.since, 2min);
+  EXPECT_EQ(shown.done, 5U);
+  EXPECT_EQ(shown.inside, "");
+  EXPECT_TRUE(shown.is_interrupted);
 }
 
 TEST(ReadBoard, a_title_is_valid_for_its_task_only) {

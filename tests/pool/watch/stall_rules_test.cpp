@@ -31,7 +31,7 @@ StallCause judged(const StallFacts& facts) {
 
 bool rule_says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST(StallRules, a_process_that_is_gone_or_a_zombie) {
+TEST(StallRules, report_a_process_that_is_gone_or_a_zombie) {
   auto worker = worker_facts();
   worker.process.reset();
   EXPECT_EQ(judged(stall_facts(worker)).id, "process-gone");
@@ -41,7 +41,7 @@ TEST(StallRules, a_process_that_is_gone_or_a_zombie) {
   EXPECT_EQ(id_of(stall::process_gone(stall_facts(worker), worker)), "");
 }
 
-TEST(StallRules, a_stopped_process_with_the_command_to_resume_it) {
+TEST(StallRules, report_a_stopped_process_with_the_command_to_resume_it) {
   auto worker = worker_inside("cuStreamSynchronize");
   worker.process = process_facts(5000, 'T');
   const auto cause = judged(stall_facts(worker));
@@ -51,7 +51,7 @@ TEST(StallRules, a_stopped_process_with_the_command_to_resume_it) {
   EXPECT_TRUE(rule_says(judged(stall_facts(worker)).text, "debugger"));
 }
 
-TEST(StallRules, an_xid_of_the_worker_s_gpu) {
+TEST(StallRules, report_an_xid_of_the_worker_s_gpu) {
   auto facts = stall_facts(worker_inside("cuStreamSynchronize"));
   facts.faults.push_back({.code = 79, .pci = "0000:1b:00", .when = {}, .text = "NVRM: Xid"});
   facts.devices.push_back(gpu());
@@ -93,7 +93,7 @@ TEST(StallRules, a_call_that_has_just_begun_is_no_cause) {
   }
 }
 
-TEST(StallRules, a_driver_call_that_does_not_return) {
+TEST(StallRules, report_a_driver_call_that_does_not_return) {
   for (const char* const call : {"cuModuleLoadData", "cuLaunchKernel", "nvmlInit_v2"}) {
     auto worker = worker_inside(call);
     worker.process = process_facts(5000, 'R');  // it spins in the driver
@@ -168,12 +168,12 @@ TEST(StallRules, a_sender_that_does_not_wait_for_room_does_not_blame_the_reader)
   EXPECT_EQ(judged(stall_facts(worker)).id, "busy");
 }
 
-TEST(StallRules, a_task_that_puts_into_a_full_queue) {
+TEST(StallRules, report_a_task_that_puts_into_a_full_queue) {
   EXPECT_EQ(judged(stall_facts(worker_inside("queue.put"))).id, "queue-full");
   EXPECT_EQ(judged(stall_facts(worker_inside("pipe.send"))).id, "queue-full");
 }
 
-TEST(StallRules, a_wait_for_the_device) {
+TEST(StallRules, report_a_wait_for_the_device) {
   for (const char* const call :
        {"cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemFree_v2", "stream.synchronize"}) {
     const auto cause = judged(stall_facts(worker_inside(call)));
@@ -184,23 +184,23 @@ TEST(StallRules, a_wait_for_the_device) {
   EXPECT_TRUE(rule_says(judged(stall_facts(worker_inside("timeline.wait"))).text, "another process"));
 }
 
-TEST(StallRules, a_wait_for_another_process) {
+TEST(StallRules, report_a_wait_for_another_process) {
   for (const char* const wait : {"queue.get", "lock", "semaphore", "condition", "event", "barrier", "wait"}) {
     const auto cause = judged(stall_facts(worker_inside(wait)));
     EXPECT_EQ(cause.id, "waits-for-peer") << wait;
     EXPECT_TRUE(rule_says(cause.text, "no other worker")) << cause.text;
   }
   const auto cause = judged(stall_facts(worker_inside("barrier"), worker_facts(1)));
-  EXPECT_TRUE(rule_says(cause.text, "1 other workers run tasks"));
+  EXPECT_TRUE(rule_says(cause.text, "one other worker is running a task"));
   const auto idle = worker_inside("queue.get", WorkerState::idle);  // no stall
   EXPECT_EQ(id_of(stall::cause_of(stall_facts(idle), idle)), "");
 }
 
-TEST(StallRules, slow_start) {
+TEST(StallRules, report_a_slow_start) {
   EXPECT_EQ(judged(stall_facts(worker_facts(0, WorkerState::starting))).id, "starts-slowly");
 }
 
-TEST(StallRules, slow_end) {
+TEST(StallRules, report_a_slow_end) {
   auto worker = worker_facts(0, WorkerState::ending);
   EXPECT_EQ(judged(stall_facts(worker)).id, "ends-slowly");
   worker.worker.since = std::chrono::seconds(1);
@@ -218,17 +218,17 @@ TEST(StallRules, a_computing_task_is_busy) {
   worker.process->threads.push_back({.tid = 5001, .name = "omp", .state = 'R'});
   cause = judged(stall_facts(worker));
   EXPECT_EQ(cause.id, "busy");
-  EXPECT_TRUE(rule_says(cause.text, "1 other threads"));
+  EXPECT_TRUE(rule_says(cause.text, "another thread of its process is computing"));
 }
 
-TEST(StallRules, a_task_that_sleeps_outside_of_drover) {
+TEST(StallRules, report_a_task_that_sleeps_outside_of_drover) {
   const auto cause = judged(stall_facts(worker_facts()));
   EXPECT_EQ(cause.id, "task-sleeps");
   EXPECT_TRUE(rule_says(cause.text, "futex"));
   EXPECT_FALSE(cause.is_harmless);
 }
 
-TEST(StallRules, an_application_that_is_gone_or_stopped) {
+TEST(StallRules, report_an_application_that_is_gone_or_stopped) {
   auto facts = stall_facts(worker_facts(0, WorkerState::idle));
   EXPECT_TRUE(stall::causes_of_pool(facts).empty());
   facts.application = process_facts(4000, 'T');
@@ -238,7 +238,7 @@ TEST(StallRules, an_application_that_is_gone_or_stopped) {
   EXPECT_EQ(id_of(stall::application_stopped(facts)), "");
 }
 
-TEST(StallRules, tasks_without_workers) {
+TEST(StallRules, report_tasks_without_workers) {
   auto facts = stall_facts(worker_facts(0, WorkerState::dead));
   EXPECT_EQ(id_of(stall::no_workers(facts)), "no-workers");
   facts.board.in_flight = 0;

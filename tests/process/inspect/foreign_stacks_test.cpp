@@ -73,7 +73,7 @@ TEST(ForeignStacks, ended_process_is_not_asked) {
             "it has ended");
 }
 
-TEST(ForeignStacks, tool_is_found_in_the_folders_of_a_path) {
+TEST(ForeignStacks, tool_is_found_in_the_directories_of_a_path) {
   const TemporaryFolder folder;
   EXPECT_FALSE(find_stack_tool(folder.path().string() + ":/nonexistent:"));
   std::ofstream(folder.path() / "gdb") << "";

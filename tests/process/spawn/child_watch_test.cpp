@@ -174,9 +174,10 @@ TEST(ChildWatch, orphans_of_a_killed_child_are_killed) {
   const Redirected output(STDOUT_FILENO);
   const auto watch = ChildWatch::instance();
   auto child = watch->spawn(session_shell("sleep 1000 & echo $! >&2; (sleep 1000 & echo $! >&2); wait"));
-  Fd told = child.take_pipe(2);
+  Fd printed = child.take_pipe(2);
   std::string text;
-  for (char byte = 0; std::ranges::count(text, '\n') < 2 && ::read(told.get(), &byte, 1) == 1;) text.push_back(byte);
+  for (char byte = 0; std::ranges::count(text, '\n') < 2 && ::read(printed.get(), &byte, 1) == 1;)
+    text.push_back(byte);
   watch->add(child, {.name = "w", .output = child.take_pipe(1), .error = {}});
   ASSERT_EQ(::kill(child.pid(), SIGKILL), 0);
   static_cast<void>(finish(*watch, child));
@@ -269,7 +270,7 @@ TEST(ChildWatch, forked_child_has_no_instance) {
   group.expect_success();
 }
 
-// An undetected process writes to the pipe of a dead child for ever. What is read is bounded by everything that
+// An undetected process writes to the pipe of a dead child forever. What is read is bounded by everything that
 // buffers lines while standard error is not read: two pipes, one piece and the writer.
 TEST(ChildWatch, output_of_an_undetected_writer_is_not_read_for_ever) {
   constexpr int kLines = 512;         // of 8 bytes: what a pipe takes in one piece
@@ -318,8 +319,8 @@ TEST(ChildWatch, child_has_the_caller_s_cpus_and_niceness) {
     ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
     ASSERT_EQ(::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + 1), 0);
     auto child = watch->spawn(session_shell("grep Cpus_allowed_list /proc/self/status; nice"));
-    const Fd told = child.take_pipe(1);
-    for (char byte = 0; ::read(told.get(), &byte, 1) == 1;) text.push_back(byte);
+    const Fd printed = child.take_pipe(1);
+    for (char byte = 0; ::read(printed.get(), &byte, 1) == 1;) text.push_back(byte);
     EXPECT_EQ(child.wait(soon()), ExitStatus::exited(0));
   })
       .join();

@@ -1,4 +1,4 @@
-// What is in force when a child starts: environment, CPUs, limits, niceness, folder, group and standard streams.
+// What is in force when a child starts: environment, CPUs, limits, niceness, directory, group and standard streams.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -56,7 +56,7 @@ rlimit own_limit(int resource) {
 }
 
 std::string describe_surroundings() {
-  return fmt::format("cpus={} files={} files_hard={} core={} nice={} folder={} leads_session={} leads_group={}",
+  return fmt::format("cpus={} files={} files_hard={} core={} nice={} directory={} leads_session={} leads_group={}",
                      fmt::join(own_cpus(), ","), own_limit(RLIMIT_NOFILE).rlim_cur, own_limit(RLIMIT_NOFILE).rlim_max,
                      own_limit(RLIMIT_CORE).rlim_cur, ::getpriority(PRIO_PROCESS, 0),
                      std::filesystem::current_path().string(), ::getsid(0) == ::getpid(), ::getpgrp() == ::getpid());
@@ -65,9 +65,9 @@ std::string describe_surroundings() {
 // If asked to, prints its state before main, as a loaded library would see it.
 struct TellBeforeMain {
   TellBeforeMain() {
-    const char* const told = std::getenv(kTellVariable);
-    if (told == nullptr) return;
-    fmt::print("{} {}={}\n", describe_surroundings(), kTellVariable, told);
+    const char* const value = std::getenv(kTellVariable);
+    if (value == nullptr) return;
+    fmt::print("{} {}={}\n", describe_surroundings(), kTellVariable, value);
     static_cast<void>(std::fflush(stdout));
     ::_exit(0);
   }
@@ -121,7 +121,7 @@ TEST(Placement, everything_is_in_force_before_main) {
   const auto said = output_of(options);
   expect_contains(said, fmt::format("cpus={} ", own_cpus().back()));
   expect_contains(said, "files=123 files_hard=456 core=0 nice=7 ");
-  expect_contains(said, "folder=" + folder.path().string());
+  expect_contains(said, "directory=" + folder.path().string());
   expect_contains(said, "leads_session=true leads_group=true");
 }
 
@@ -130,7 +130,7 @@ TEST(Placement, without_options_everything_is_inherited) {
   expect_contains(output_of(this_program()),
                   fmt::format("cpus={} files={} files_hard={}", fmt::join(own_cpus(), ","),
                               own_limit(RLIMIT_NOFILE).rlim_cur, own_limit(RLIMIT_NOFILE).rlim_max));
-  expect_contains(output_of(this_program()), fmt::format("folder={}", std::filesystem::current_path().string()));
+  expect_contains(output_of(this_program()), fmt::format("directory={}", std::filesystem::current_path().string()));
   expect_contains(output_of(this_program()), group);
 }
 
@@ -168,7 +168,7 @@ TEST(Placement, group_of_its_own_is_not_a_session_of_its_own) {
   expect_contains(output_of(options), "leads_session=false leads_group=true");
 }
 
-TEST(Placement, relative_program_starts_at_the_working_folder_of_the_parent) {
+TEST(Placement, relative_program_starts_at_the_working_directory_of_the_parent) {
   const auto here = std::filesystem::current_path();
   std::filesystem::current_path("/bin");
   auto options = SpawnOptions{.executable = "./sh", .arguments = {"-c", "pwd"}};
@@ -273,7 +273,7 @@ TEST(SpawnFailure, cpu_that_is_not_there_is_named) {
   expect_refused(Errc::invalid_argument, options, {"out of range"});
 }
 
-TEST(SpawnFailure, folder_that_is_not_there_is_named) {
+TEST(SpawnFailure, directory_that_is_not_there_is_named) {
   auto options = test::shell_program("exit 0");
   options.placement.folder = "/no/such/folder";
   expect_refused(Errc::not_found, options, {"chdir failed", "/bin/sh", "/no/such/folder"});

@@ -1,11 +1,14 @@
 // What a child is given when it is started, and what happens when it cannot be.
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +17,8 @@
 #include <gtest/gtest.h>
 
 #include "drover/process/child_process.hpp"
+#include "process/inspect/pidfd.hpp"
+#include "process/spawn/spawn.hpp"
 #include "process/spawn/spawn_support.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
@@ -147,13 +152,13 @@ TEST(Spawn, chain_of_overlapping_descriptors_arrives_whole) {
   EXPECT_EQ(read_to_end(second.reader), "second\n");
 }
 
-// A leaked descriptor would keep a channel open for ever and hide its end.
+// A leaked descriptor would keep a channel open forever and hide its end.
 TEST(Spawn, nothing_else_is_inherited) {
   const Fd forgotten(::open("/dev/null", O_RDONLY));  // NOLINT(android-cloexec-open): as careless code does
   const Fd high(::fcntl(forgotten.get(), F_DUPFD, 200));
   SpawnOptions options = test::shell_program("ls /proc/self/fd");
   options.inherit = {{forgotten.get(), 6}};
-  // 0 to 2, the one asked for, and the folder that ls itself reads.
+  // 0 to 2, the one asked for, and the directory that ls itself reads.
   EXPECT_EQ(spawned_output(options), "0\n1\n2\n3\n6\n");
 }
 
@@ -191,6 +196,30 @@ TEST(Spawn, missing_program_is_not_found_and_named) {
   test::expect_error(Errc::not_found,
                      [] { static_cast<void>(ChildProcess::spawn({.executable = "/no/such/program"})); },
                      {"execve failed for program '/no/such/program'", "check the name"});
+}
+
+TEST(Spawn, detached_process_has_another_parent_and_nothing_to_wait_for) {
+  auto ends = test::make_pipe();
+  SpawnOptions options = test::shell_program("echo $PPID");
+  options.inherit = {{ends.writer.get(), STDOUT_FILENO}};
+  const auto spawned = spawn_detached(options);
+  ends.writer.reset();
+  std::array<char, 32> text{};
+  ASSERT_GT(::read(ends.reader.get(), text.data(), text.size() - 1), 0);
+  EXPECT_NE(std::atoi(text.data()), ::getpid());
+  EXPECT_TRUE(pidfd_wait(spawned.pidfd.get(), Deadline::after(std::chrono::seconds(60))));
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG | __WALL), -1) << "a child is left";
+  EXPECT_EQ(errno, ECHILD);
+}
+
+TEST(Spawn, detached_program_that_is_missing_is_named) {
+  const auto before = test::open_descriptors();
+  test::expect_error(Errc::not_found, [] { static_cast<void>(spawn_detached({.executable = "/no/such/program"})); },
+                     {"execve failed for program '/no/such/program'"});
+  const FaultSeam fail("clone", EAGAIN);
+  test::expect_error(Errc::limit_reached, [] { static_cast<void>(spawn_detached({.executable = "/bin/true"})); },
+                     {"/bin/true"});
+  EXPECT_EQ(test::open_descriptors(), before);
 }
 
 TEST(Spawn, file_that_is_no_program_is_refused) {
@@ -244,7 +273,7 @@ TEST(Spawn, strings_with_nul_bytes_or_invalid_names_are_rejected) {
   }
   SpawnOptions options{.executable = "/bin/true"};
   options.placement.folder = cut;
-  refuse(options, "working folder");
+  refuse(options, "working directory");
   options.placement.folder.clear();
   options.streams.output = StandardStream::file(cut);
   refuse(options, "path of a standard stream");

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "drover/base/error.hpp"
@@ -23,6 +24,7 @@
 #include "process/spawn/remote_status.hpp"
 #include "process/template/stand_in_template.hpp"
 #include "process/template/template_server.hpp"
+#include "process/template/template_wire.hpp"
 
 namespace drover::test {
 namespace {
@@ -46,7 +48,7 @@ class StandIn {
     ::sigaddset(&blocked, SIGUSR1);
     ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
     static_cast<void>(std::signal(SIGINT, SIG_IGN));
-    server_.say_ready("a note");
+    server_.say_ready(first_word());
     while (is_open_ || !children_.empty()) serve_some();
     ::_exit(0);
   }
@@ -54,8 +56,38 @@ class StandIn {
  private:
   struct Child {
     Fd socket;
-    bool is_told = false;
+    bool is_reported = false;
   };
+
+  std::string first_word() {
+    if (!manner_.starts_with("waits")) return "a note";
+    const auto patience = std::chrono::milliseconds(manner_.ends_with("moment") ? 10 : 600'000);
+    try {
+      if (auto word = server_.await_word(Deadline::after(patience))) return *word;
+    } catch (const Error&) {
+      ::_exit(0);  // nobody is left to tell one
+    }
+    ::_exit(0);
+  }
+
+  // A process that becomes the child of the next order; returns its socket.
+  static std::pair<pid_t, Fd> await_elsewhere() {
+    auto [ours, theirs] = process::message_sockets();
+    const pid_t parent = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid != 0) return {pid, std::move(ours)};
+    ours.reset();
+    const process::TemplateServer server(theirs.get());
+    for (;;) {
+      pollfd news{.fd = theirs.get(), .events = POLLIN, .revents = 0};
+      ::poll(&news, 1, -1);
+      auto order = server.take();
+      if (!order) continue;
+      static_cast<void>(theirs.release());  // become closes it
+      order->become(parent);
+      run_shell(order->arguments().at(0));
+    }
+  }
 
   // Looks often instead of being woken; it is a stand-in.
   void serve_some() {
@@ -78,6 +110,11 @@ class StandIn {
   void fork_for(process::TemplateOrderTaken& order) {
     if (manner_ == "dies at an order") ::_exit(1);
     if (manner_ == "stops at an order") std::raise(SIGSTOP);
+    if (manner_ == "hands over") {
+      auto [pid, socket] = await_elsewhere();
+      if (order.forward(socket.get())) children_[pid].socket = Fd(order.take_socket());
+      return;
+    }
     if (manner_ == "refuses") return order.refuse("not in the mood");
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
@@ -99,13 +136,13 @@ class StandIn {
     siginfo_t info{};
     const bool has_ended =
         ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT | WNOHANG) == 0 && info.si_pid == pid;
-    if (has_ended && !child.is_told) {
-      child.is_told = true;
+    if (has_ended && !child.is_reported) {
+      child.is_reported = true;
       const process::remote_status::EndedMessage message{.code = info.si_code, .status = info.si_status};
       [[maybe_unused]] const auto sent = ::send(child.socket.get(), &message, sizeof message, MSG_NOSIGNAL);
     }
-    std::array<char, 1> told{};
-    if (::recv(child.socket.get(), told.data(), told.size(), MSG_DONTWAIT) < 0) return false;
+    std::array<char, 1> byte{};
+    if (::recv(child.socket.get(), byte.data(), byte.size(), MSG_DONTWAIT) < 0) return false;
     ::waitpid(pid, nullptr, 0);
     return true;
   }

@@ -157,7 +157,7 @@ TEST_F(TemplateTest, child_has_our_own_standard_streams) {
   EXPECT_EQ(::pread(file.get(), text.data(), text.size(), 0), 5);
 }
 
-TEST_F(TemplateTest, child_has_environment_folder_and_mask_of_the_moment) {
+TEST_F(TemplateTest, child_has_environment_directory_and_mask_of_the_moment) {
   use("serves");
   ASSERT_TRUE(used().wait_ready(Deadline::after(60s)));
   const test::ScopedEnvironment changed("TEMPLATE_TEST_LATE", "late");

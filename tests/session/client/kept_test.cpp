@@ -47,7 +47,7 @@ TEST_F(KeptSession, what_is_kept_outlives_every_participant) {
     ASSERT_EQ(recalled.leases.size(), 2U);
     for (const Lease& lease : recalled.leases) EXPECT_EQ(read_mark(session, lease), 77U);
     session.drop("weights");
-    EXPECT_EQ(read_mark(session, recalled.leases[1]), 77U) << "who recalled it has it";
+    EXPECT_EQ(read_mark(session, recalled.leases[1]), 77U) << "the process that recalled it has it";
   }
   EXPECT_TRUE(eventually([] { return describe_session("kept").slab_count == 0; })) << "its memory is given back";
 }

@@ -115,7 +115,7 @@ TEST_F(NamedSession, name_that_is_none_is_refused) {
   test::expect_error(Errc::invalid_argument, [] { end_session("a b", true); });
 }
 
-TEST_F(NamedSession, folder_that_is_not_private_is_refused) {
+TEST_F(NamedSession, directory_that_is_not_private_is_refused) {
   std::filesystem::create_directory(folder_.path());
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0777), 0);
   test::expect_error(Errc::permission_denied, [] { static_cast<void>(Session::open("x")); }, {"open to others"});
@@ -200,7 +200,7 @@ TEST_F(NamedSession, ends_after_its_idle_limit_and_not_before) {
   EXPECT_TRUE(folder_.is_empty());
 }
 
-TEST_F(NamedSession, listing_sessions_creates_no_folder) {
+TEST_F(NamedSession, listing_sessions_creates_no_directory) {
   EXPECT_TRUE(list_sessions().empty());
   test::expect_error(Errc::not_found, [] { static_cast<void>(describe_session("none")); });
   test::expect_error(Errc::not_found, [] { end_session("none", true); });
@@ -221,7 +221,7 @@ TEST_F(NamedSession, listing_shows_the_maker_of_each_kept_entry) {
   EXPECT_EQ(info.keeper_pid, one.keeper_pid());
   EXPECT_GE(info.age.count(), 0);
   EXPECT_EQ(info.idle_limit, 90s);
-  EXPECT_EQ(info.population.present, 1U) << "who lists takes no part";
+  EXPECT_EQ(info.population.present, 1U) << "a process that lists sessions takes no part";
   EXPECT_EQ(info.objects, 1U);
   EXPECT_GT(info.object_bytes, 0U);
   EXPECT_EQ(info.slab_bytes, 8192U);

@@ -65,10 +65,10 @@ inline bool is_running(pid_t pid) {
   return end != std::string::npos && text.at(end + 2) != 'Z' && text.at(end + 2) != 'X';
 }
 
-/// A folder of sessions for one test, seen by the keepers and peers that it starts.
+/// A directory of sessions for one test, seen by the keepers and peers that it starts.
 class OwnRuntimeFolder {
  public:
-  /// The folder itself.
+  /// The directory itself.
   [[nodiscard]] std::filesystem::path path() const { return folder_.path() / "drover"; }
   /// Whether no session has left anything.
   [[nodiscard]] bool is_empty() const {

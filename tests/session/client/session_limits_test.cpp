@@ -209,7 +209,7 @@ DROVER_PEER_BODY(visitor_of_another_user) {
   Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const int connected = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   if (peer.parameter("can_connect") == "no") {
-    EXPECT_NE(connected, 0) << "the folder keeps others out";
+    EXPECT_NE(connected, 0) << "the directory keeps others out";
     return;
   }
   ASSERT_EQ(connected, 0);
@@ -233,7 +233,7 @@ TEST(SessionLimits, named_session_of_another_user_is_out_of_reach) {
     group.expect_success();
   };
   visit("no");
-  // Even if the folder is opened to others, the keeper checks the user of each connection.
+  // Even if the directory is opened to others, the keeper checks the user of each connection.
   ASSERT_EQ(::chmod(folder.path().parent_path().c_str(), 0755), 0);
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
   ASSERT_EQ(::chmod(path.c_str(), 0777), 0);

@@ -48,7 +48,7 @@ class FakeKeeper {
     return std::make_shared<SessionState>(std::move(connection_), "test", 20s);
   }
   // The requests without a reply, once the participant has ended.
-  [[nodiscard]] const std::vector<Request>& told() const { return told_; }
+  [[nodiscard]] const std::vector<Request>& without_reply() const { return without_reply_; }
   void wait() {
     connection_.reset();
     if (thread_.joinable()) thread_.join();
@@ -67,7 +67,7 @@ class FakeKeeper {
     while (channel_.receive(message, Deadline::never()) == ReceiveResult::message) {
       const Request request = parse_request(std::as_bytes(std::span(message.bytes.data(), message.bytes.size())));
       if (!has_reply(request.type)) {
-        told_.push_back(request);
+        without_reply_.push_back(request);
         continue;
       }
       const Said said = answer(request);
@@ -90,7 +90,7 @@ class FakeKeeper {
   ParticipantTable participants_;
   Channel channel_;
   Fd connection_;
-  std::vector<Request> told_;
+  std::vector<Request> without_reply_;
   std::thread thread_;
 };
 
@@ -155,8 +155,8 @@ TEST(SessionState, object_that_does_not_lie_in_its_memory_file_is_corrupt_and_gi
   }
   state.reset();
   keeper.wait();
-  ASSERT_EQ(keeper.told().size(), offsets.size());
-  for (const auto& request : keeper.told()) EXPECT_EQ(request.type, RequestType::close);
+  ASSERT_EQ(keeper.without_reply().size(), offsets.size());
+  for (const auto& request : keeper.without_reply()) EXPECT_EQ(request.type, RequestType::close);
 }
 
 TEST(SessionState, object_without_a_memory_file_is_corrupt) {
@@ -195,13 +195,13 @@ TEST(SessionState, missing_file_is_corrupt_and_an_empty_one_is_not_sent) {
                      {"empty descriptor"});
 }
 
-TEST(SessionState, closing_what_is_not_open_is_ignored) {
+TEST(SessionState, closing_an_object_that_is_not_open_is_ignored) {
   FakeKeeper keeper([](const Request& request) { return say(reply_to(request)); });
   auto state = keeper.join();
   state->close({.kind = ObjectKind::event, .slab = 9, .offset = 0, .generation = 9});
   state.reset();
   keeper.wait();
-  EXPECT_TRUE(keeper.told().empty());
+  EXPECT_TRUE(keeper.without_reply().empty());
 }
 
 }  // namespace

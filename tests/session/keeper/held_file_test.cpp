@@ -95,7 +95,7 @@ TEST(HeldFile, is_held_by_the_keeper_until_the_last_closing) {
   test::expect_error(Errc::not_found, [&] { static_cast<void>(self->file_of(made.handle)); },
                      {made.handle.to_string(), "does not exist"});
   EXPECT_EQ(count_held(session.keeper_pid(), "held slab"), 0U);
-  EXPECT_EQ(mark_of(got), 5) << "who has a descriptor has the bytes";
+  EXPECT_EQ(mark_of(got), 5) << "a descriptor keeps the bytes";
 }
 
 TEST(HeldFile, wrong_use_is_an_error) {

@@ -165,7 +165,7 @@ TEST(Keeper, invitation_counts_as_starting_until_it_is_used_or_closed) {
   unused.reset();
   EXPECT_TRUE(test::eventually([&] { return host->population().starting == 0; }));
   guest.reset();
-  EXPECT_EQ(host->population().present, 1U) << "who leaves is gone when leave returns";
+  EXPECT_EQ(host->population().present, 1U) << "a participant is gone when its leave returns";
   EXPECT_EQ(host->population().departed, 1U);
 }
 

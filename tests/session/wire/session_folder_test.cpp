@@ -40,7 +40,7 @@ TEST(SessionName, error_has_the_rules) {
   test::expect_error(Errc::invalid_argument, [] { check_session_name(std::string(64, 'x')); }, {"1 to 63"});
 }
 
-TEST_F(SessionFolderTest, is_made_private_in_the_runtime_folder) {
+TEST_F(SessionFolderTest, is_made_private_in_the_runtime_directory) {
   const auto folder = SessionFolder::open();
   EXPECT_EQ(folder.path(), path());
   struct stat facts{};
@@ -49,7 +49,7 @@ TEST_F(SessionFolderTest, is_made_private_in_the_runtime_folder) {
   EXPECT_TRUE(folder.names().empty());
 }
 
-TEST_F(SessionFolderTest, runtime_folder_that_is_not_ours_is_not_used) {
+TEST_F(SessionFolderTest, runtime_directory_that_is_not_ours_is_not_used) {
   const std::string own = "/tmp/drover-" + std::to_string(::geteuid());
   for (const char* const elsewhere : {"/nonexistent", "relative", "/proc/self/exe"}) {
     const test::ScopedEnvironment other("XDG_RUNTIME_DIR", elsewhere);
@@ -59,7 +59,7 @@ TEST_F(SessionFolderTest, runtime_folder_that_is_not_ours_is_not_used) {
   EXPECT_EQ(SessionFolder::open().path(), own);
 }
 
-TEST_F(SessionFolderTest, folder_open_to_others_is_refused) {
+TEST_F(SessionFolderTest, directory_open_to_others_is_refused) {
   fs::create_directory(path());
   ASSERT_EQ(::chmod(path().c_str(), 0750), 0);
   test::expect_error(Errc::permission_denied, [] { static_cast<void>(SessionFolder::open()); },
@@ -77,8 +77,8 @@ TEST_F(SessionFolderTest, link_or_file_in_its_place_is_refused) {
                      {"is a link or a file"});
 }
 
-TEST_F(SessionFolderTest, folder_of_another_user_is_refused) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder to another user";
+TEST_F(SessionFolderTest, directory_of_another_user_is_refused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to another user";
   fs::create_directory(path());
   ASSERT_EQ(::chmod(path().c_str(), 0700), 0);
   ASSERT_EQ(::chown(path().c_str(), 65534, 65534), 0);
@@ -86,7 +86,7 @@ TEST_F(SessionFolderTest, folder_of_another_user_is_refused) {
                      {"belongs to user 65534, not to user 0"});
 }
 
-TEST_F(SessionFolderTest, failing_calls_are_errors_that_name_the_folder) {
+TEST_F(SessionFolderTest, failing_calls_are_errors_that_name_the_directory) {
   for (const auto& [call, error] :
        {std::pair("mkdir", ENOSPC), std::pair("open", EMFILE), std::pair("fstat", EMFILE)}) {
     SCOPED_TRACE(call);
@@ -211,7 +211,7 @@ TEST_F(SessionFolderTest, failing_calls_of_a_name_are_errors_that_name_it) {
   folder.remove("x");
 }
 
-// Longer than the address of a socket can be; the sessions of a deep folder work all the same.
+// Longer than the address of a socket can be; the sessions of a deep directory work all the same.
 TEST(SessionFolderPath, length_does_not_matter) {
   const test::TemporaryFolder top;
   const fs::path deep = top.path() / std::string(100, 'a') / std::string(100, 'b');

@@ -57,15 +57,15 @@ TEST(Entries, late_and_invalid_entries_are_refused) {
 }
 
 TEST(WorkerArguments, text_and_back_is_the_same) {
-  const WorkerArguments told{
+  const WorkerArguments sent{
       .entry = "sum", .name = "worker 1", .parent = 4711, .arguments = {"", "--name=x", "a b", "--", "\n"}};
-  auto texts = to_arguments(told);
+  auto texts = to_arguments(sent);
   texts.insert(texts.begin(), "program");
   const auto back = parsed(texts);
-  EXPECT_EQ(back.entry, told.entry);
-  EXPECT_EQ(back.name, told.name);
-  EXPECT_EQ(back.parent, told.parent);
-  EXPECT_EQ(back.arguments, told.arguments);
+  EXPECT_EQ(back.entry, sent.entry);
+  EXPECT_EQ(back.name, sent.name);
+  EXPECT_EQ(back.parent, sent.parent);
+  EXPECT_EQ(back.arguments, sent.arguments);
 }
 
 TEST(WorkerArguments, others_are_refused) {

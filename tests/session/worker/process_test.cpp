@@ -60,7 +60,7 @@ const auto tell = entry("process_test.tell", [](Worker& worker) {
 const auto tell_place = entry("process_test.tell_place", [](Worker&) {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
-  fmt::print("folder={} files={} nice={} gone={} leads={} input={}\n", std::filesystem::current_path().string(),
+  fmt::print("directory={} files={} nice={} gone={} leads={} input={}\n", std::filesystem::current_path().string(),
              files.rlim_cur, ::getpriority(PRIO_PROCESS, 0), text_or_none("DROVER_TEST_GONE"),
              ::getsid(0) == ::getpid(), ::getchar() == EOF);
 });
@@ -149,7 +149,7 @@ TEST_F(ProcessTest, worker_is_placed_as_asked_and_has_no_input) {
   ProcessOptions options{.entry = tell_place, .name = "p", .unset = {"DROVER_TEST_GONE"}};
   options.placement = {
       .cpus = {}, .limits = {{.resource = RLIMIT_NOFILE, .soft = 200, .hard = {}}}, .niceness = 3, .folder = "/"};
-  EXPECT_EQ(output_of(session_, options), "[p] folder=/ files=200 nice=3 gone=none leads=true input=true\n");
+  EXPECT_EQ(output_of(session_, options), "[p] directory=/ files=200 nice=3 gone=none leads=true input=true\n");
 }
 
 TEST_F(ProcessTest, one_wait_for_workers_and_queues) {

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "device/cuda/api_types.hpp"
@@ -60,9 +62,20 @@ int current_device() { return static_cast<int>(reinterpret_cast<std::uintptr_t>(
 void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 CUdeviceptr address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-int make_file(std::size_t bytes) {
-  const int file = ::memfd_create("fake-cuda", MFD_CLOEXEC);
+// The name of a file tells on which device its memory lies, also to processes that import it.
+constexpr std::string_view kFileName = "fake-cuda-";
+
+int make_file(std::size_t bytes, int device) {
+  const int file = ::memfd_create((std::string(kFileName) + std::to_string(device)).c_str(), MFD_CLOEXEC);
   return file >= 0 && ::ftruncate(file, static_cast<off_t>(bytes)) == 0 ? file : -1;
+}
+
+int device_of(int file) {
+  std::array<char, 64> name{};
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  if (::readlink(link.c_str(), name.data(), name.size() - 1) < 0) return 0;
+  const char* const found = std::strstr(name.data(), kFileName.data());
+  return found == nullptr ? 0 : static_cast<int>(std::strtol(found + kFileName.size(), nullptr, 10));
 }
 
 std::uint64_t inode_of(int file) {
@@ -91,11 +104,12 @@ std::map<CUdeviceptr, Piece>::iterator piece_at(CUdeviceptr where) {
 CUresult allocate(CUdeviceptr* where, std::size_t bytes, MemoryKind kind) {
   if (bytes > kGpuMemory) return kOutOfMemory;
   const std::lock_guard lock(mutex);
-  const int file = make_file(bytes);
+  const int device = current == nullptr ? 0 : current_device();
+  const int file = make_file(bytes, device);
   *where = map_file(file, bytes);
   pieces[*where] = {.bytes = bytes,
                     .kind = kind,
-                    .device = current == nullptr ? 0 : current_device(),
+                    .device = device,
                     .file = file,
                     .number = ++last_number,
                     .reservation = 0,
@@ -174,6 +188,17 @@ CUresult stream_destroy(CUstream stream) {
   return kSuccess;
 }
 CUresult stream_done(CUstream /*stream*/) { return if_not_captured(); }
+// All work is done at once, so there is nothing to record.
+CUresult event_create(CUevent* event, unsigned /*flags*/) {
+  *event = reinterpret_cast<CUevent>(new int());
+  return kSuccess;
+}
+CUresult event_destroy(CUevent event) {
+  delete reinterpret_cast<int*>(event);
+  return kSuccess;
+}
+CUresult event_record(CUevent /*event*/, CUstream /*stream*/) { return kSuccess; }
+CUresult stream_wait_event(CUstream /*stream*/, CUevent /*event*/, unsigned /*flags*/) { return kSuccess; }
 CUresult stream_is_capturing(CUstream /*stream*/, int* status) {
   *status = number("FAKE_CAPTURE", 0) == 2 ? 1 : kCaptureNone;
   return kSuccess;
@@ -190,10 +215,15 @@ CUresult granularity(std::size_t* bytes, const CUmemAllocationProp* /*properties
 CUresult physical_create(CUmemHandle* handle, std::size_t bytes, const CUmemAllocationProp* properties,
                          unsigned long long /*flags*/) {
   const std::lock_guard lock(mutex);
+  std::size_t used = bytes;
+  for (const auto& [other, physical] : physicals) {
+    if (physical.device == properties->location.id) used += physical.bytes;
+  }
+  if (bytes > kGpuMemory || used > kGpuMemory) return kOutOfMemory;
   *handle = ++last_number;
   physicals[*handle] = {.bytes = bytes,
                         .device = properties->location.id,
-                        .file = make_file(bytes),
+                        .file = make_file(bytes, properties->location.id),
                         .references = 1,
                         .is_shareable = (properties->requested_handle_types & kHandlePosixFd) != 0};
   return kSuccess;
@@ -227,8 +257,11 @@ CUresult physical_import(CUmemHandle* handle, void* file, int /*type*/) {
   const std::lock_guard lock(mutex);
   const int number = static_cast<int>(reinterpret_cast<std::intptr_t>(file));
   *handle = ++last_number;
-  physicals[*handle] = {
-      .bytes = size_of(number), .device = 0, .file = ::dup(number), .references = 1, .is_shareable = true};
+  physicals[*handle] = {.bytes = size_of(number),
+                        .device = device_of(number),
+                        .file = ::dup(number),
+                        .references = 1,
+                        .is_shareable = true};
   return kSuccess;
 }
 
@@ -385,6 +418,10 @@ void* memory_entry(const char* name) {
       entry("cuStreamSynchronize", stream_done),
       entry("cuStreamGetCtx", stream_context),
       entry("cuStreamIsCapturing", stream_is_capturing),
+      entry("cuEventCreate", event_create),
+      entry("cuEventDestroy", event_destroy),
+      entry("cuEventRecord", event_record),
+      entry("cuStreamWaitEvent", stream_wait_event),
       entry("cuMemGetAllocationGranularity", granularity),
       entry("cuMemCreate", physical_create),
       entry("cuMemRelease", physical_release),

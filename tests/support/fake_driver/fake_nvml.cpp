@@ -66,8 +66,8 @@ const char* nvmlErrorString(int code) {
 }
 
 int nvmlSystemGetDriverVersion(char* version, unsigned length) {
-  const char* const told = std::getenv("FAKE_DRIVER_VERSION");
-  write_text(version, length, told == nullptr ? "580.1.2" : told);
+  const char* const chosen = std::getenv("FAKE_DRIVER_VERSION");
+  write_text(version, length, chosen == nullptr ? "580.1.2" : chosen);
   return kSuccess;
 }
 

@@ -112,9 +112,9 @@ TEST_F(NpyFiles, data_can_be_modified_and_moved) {
   EXPECT_TRUE(file.data().empty());  // NOLINT(bugprone-use-after-move,hicpp-invalid-access-moved): that is the test
 }
 
-TEST_F(NpyFiles, missing_files_and_folders_throw) {
+TEST_F(NpyFiles, missing_files_and_directories_throw) {
   expect_error(Errc::not_found, [&] { static_cast<void>(read_npy(path())); }, {path().string()});
-  expect_error(Errc::invalid_argument, [&] { static_cast<void>(read_npy(folder())); }, {"is a folder"});
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(read_npy(folder())); }, {"is a directory"});
   expect_error(Errc::invalid_argument, [] { static_cast<void>(read_npy("/dev/null")); }, {"device or pipe"});
   ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
   expect_error(Errc::invalid_argument, [&] { static_cast<void>(read_npy(path())); }, {"device or pipe"});
@@ -176,8 +176,8 @@ TEST_F(NpyFiles, existing_temporary_files_are_skipped) {
 }
 
 TEST_F(NpyFiles, writing_to_an_invalid_path_throws) {
-  expect_error(Errc::invalid_argument, [&] { write_npy(folder(), matrix(), memory()); }, {"is a folder"});
-  expect_error(Errc::invalid_argument, [&] { write_npy("", matrix(), memory()); }, {"is a folder"});
+  expect_error(Errc::invalid_argument, [&] { write_npy(folder(), matrix(), memory()); }, {"is a directory"});
+  expect_error(Errc::invalid_argument, [&] { write_npy("", matrix(), memory()); }, {"is a directory"});
   expect_error(Errc::not_found, [&] { write_npy(folder() / "no" / "x.npy", matrix(), memory()); }, {"no"});
   expect_error(Errc::unsupported,
                [&] { write_npy(path(), TensorLayout::contiguous(DType::bfloat16, {2}), memory()); }, {"float32"});

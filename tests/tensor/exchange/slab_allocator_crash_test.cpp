@@ -1,7 +1,9 @@
 // Memory that a library allocated in slabs, between processes that are killed.
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -122,6 +124,67 @@ TEST_P(SlabAllocatorCrash, memory_is_reused_after_its_consumer_is_killed_but_not
   EXPECT_EQ(allocator.allocate(place().index, kBytes, stream->native()), held);
 }
 
+// Arrays of a library that divides its memory, which frees each as soon as nobody uses it.
+class DividedSlabs : public SlabAllocatorCrash {
+ protected:
+  void SetUp() override {
+    SlabAllocatorCrash::SetUp();
+    if (IsSkipped()) return;
+    allocator_.emplace(memory_,
+                       SlabAllocatorOptions{.backend = place().backend, .cached_bytes = {}, .is_divided = true});
+    segment_ = allocator_->allocate(place().index, 2 * kBytes, 0);
+  }
+  [[nodiscard]] Tensor array(std::uint64_t number) {
+    std::vector<std::int32_t> numbers(kCount);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    const DevicePtr ptr = segment_ + number * kBytes;
+    backend_of(place().backend).open(place().index).upload(ptr, numbers.data(), kBytes);
+    ++kept_;
+    const DlpackArray array{.layout = TensorLayout::contiguous(DType::int32, {kCount}),
+                            .place = place(),
+                            .base = ptr,
+                            .keep_alive = std::shared_ptr<void>(nullptr, [this](void*) { --kept_; })};
+    return import_tensor(memory_, array).tensor;
+  }
+  [[nodiscard]] bool are_kept(int count) {
+    return eventually([&] {
+      memory_.trim();
+      return kept_ == count;
+    });
+  }
+
+  int kept_ = 0;
+  DevicePtr segment_;
+  std::optional<SlabAllocator> allocator_;
+};
+
+TEST_P(DividedSlabs, an_array_is_released_after_its_consumer_is_killed_but_not_before) {
+  Queue other(session_);
+  ASSERT_EQ(put(queue_, array(0)), PutResult::put);
+  ASSERT_EQ(put(other, array(1)), PutResult::put);
+  auto victim = peer("slab_consumer");
+  start(victim, "got");
+  memory_.trim();
+  EXPECT_EQ(kept_, 2);
+  kill(victim);
+  EXPECT_TRUE(are_kept(1)) << "only a message has the other one";
+  EXPECT_EQ(sum(receive_tensor(memory_, other)), kSum);
+  EXPECT_TRUE(are_kept(0));
+}
+
+TEST_P(DividedSlabs, an_array_that_the_session_keeps_is_held_until_it_is_dropped) {
+  keep("numbers", array(0));
+  memory_.trim();
+  EXPECT_EQ(kept_, 1);
+  EXPECT_EQ(sum(recall(memory_, "numbers")), kSum);
+  memory_.trim();
+  EXPECT_EQ(kept_, 1);
+  const std::shared_ptr<Membership> membership = session_;
+  membership->drop("numbers");
+  EXPECT_TRUE(are_kept(0));
+}
+
 DROVER_INSTANTIATE_ON_DEVICES(SlabAllocatorCrash);
+DROVER_INSTANTIATE_ON_DEVICES(DividedSlabs);
 
 }  // namespace drover::test

@@ -1,9 +1,11 @@
 // Device memory by address, for allocators of other libraries.
 #include "drover/tensor/slab_allocator.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <set>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -58,10 +60,28 @@ class SlabAllocatorOn : public PlaceTest {
     EXPECT_EQ(get(there_queue_, there_, tensor, Deadline::after(std::chrono::seconds(10))), GetResult::got);
     return tensor;
   }
+  // As the library of an allocator that divides its memory makes one: counted as long as it is kept.
+  [[nodiscard]] DlpackArray kept_array_at(DevicePtr ptr, std::int64_t count) {
+    DlpackArray array = array_at(ptr, count);
+    ++kept_;
+    array.keep_alive = std::shared_ptr<void>(nullptr, [this](void*) { --kept_; });
+    return array;
+  }
+  [[nodiscard]] SlabAllocatorOptions divided(std::uint64_t cached = 0) const {
+    return {.backend = place().backend, .cached_bytes = cached, .is_divided = true};
+  }
+  // Allows time for the end of work on arrays.
+  [[nodiscard]] bool are_kept(int count) {
+    return eventually([&] {
+      here_.trim();
+      return kept_ == count;
+    });
+  }
   void write(DevicePtr ptr, const std::vector<std::int32_t>& numbers) const {
     device_->upload(ptr, numbers.data(), numbers.size() * sizeof(numbers[0]));
   }
 
+  std::atomic<int> kept_{0};
   Device* device_ = nullptr;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Stream> other_stream_;
@@ -312,6 +332,107 @@ TEST_P(SlabAllocatorOn, threads_can_share_an_allocator) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(allocator.usage().blocks, 0U);
+}
+
+TEST_P(SlabAllocatorOn, arrays_in_divided_memory_are_kept_one_by_one) {
+  SlabAllocator allocator(here_, divided());
+  const DevicePtr segment = allocator.allocate(0, 2 * kMiB, stream());
+  write(segment, std::vector<std::int32_t>(1000, 5));
+  write(segment + kMiB, std::vector<std::int32_t>(1000, 6));
+  for (const DevicePtr ptr : {segment, segment + kMiB}) {
+    const Imported imported = import_tensor(here_, kept_array_at(ptr, 1000), {.stream = stream()});
+    EXPECT_EQ(imported.way, ImportWay::own);
+    EXPECT_EQ(imported.tensor.device_ptr(), ptr);
+    ASSERT_EQ(put(queue_, imported.tensor), PutResult::put);
+  }
+  here_.trim();
+  EXPECT_EQ(kept_, 2) << "messages hold them";
+  Tensor first = received();
+  Tensor second = received();
+  here_.trim();
+  EXPECT_EQ(kept_, 2);
+  EXPECT_EQ(sum(first), 5000);
+  first = Tensor();
+  EXPECT_TRUE(are_kept(1));
+  EXPECT_EQ(sum(second), 6000);
+  const Tensor slice = second.select(0, 3);
+  second = Tensor();
+  here_.trim();
+  EXPECT_EQ(kept_, 1) << "a view is enough";
+  EXPECT_EQ(sum(slice), 6);
+}
+
+TEST_P(SlabAllocatorOn, an_array_that_is_sent_on_stays_kept) {
+  SlabAllocator allocator(here_, divided());
+  const DevicePtr segment = allocator.allocate(0, 2 * kMiB, stream());
+  write(segment, std::vector<std::int32_t>(1000, 5));
+  ASSERT_EQ(put(queue_, import_tensor(here_, kept_array_at(segment, 1000)).tensor), PutResult::put);
+  ASSERT_EQ(put(there_queue_, received()), PutResult::put);
+  here_.trim();
+  EXPECT_EQ(kept_, 1);
+  EXPECT_EQ(sum(received()), 5000);
+  EXPECT_TRUE(are_kept(0));
+}
+
+TEST_P(SlabAllocatorOn, an_array_that_nobody_was_sent_is_not_kept) {
+  SlabAllocator allocator(here_, divided());
+  const DevicePtr segment = allocator.allocate(0, 2 * kMiB, stream());
+  static_cast<void>(import_tensor(here_, kept_array_at(segment, 1000)));
+  EXPECT_TRUE(are_kept(0));
+  EXPECT_TRUE(find_tensor(here_, array_at(segment, 1000), std::nullopt).has_value());
+  EXPECT_EQ(kept_, 0);
+}
+
+TEST_P(SlabAllocatorOn, divided_memory_that_is_freed_too_early_is_not_reused) {
+  SlabAllocator allocator(here_, divided(kPlenty));
+  const DevicePtr segment = allocator.allocate(0, 2 * kMiB, stream());
+  write(segment, std::vector<std::int32_t>(1000, 5));
+  ASSERT_EQ(put(queue_, import_tensor(here_, kept_array_at(segment, 1000)).tensor), PutResult::put);
+  EXPECT_EQ(allocator.device_of(segment), 0);
+  allocator.free_unused(segment);
+  EXPECT_EQ(allocator.device_of(segment), std::nullopt);
+  const DevicePtr next = allocator.allocate(0, 2 * kMiB, stream());
+  EXPECT_NE(next, segment);
+  EXPECT_EQ(sum(received()), 5000);
+  EXPECT_TRUE(are_kept(0));
+  allocator.free_unused(next);
+  EXPECT_EQ(allocator.usage().cached_blocks, 1U);
+  EXPECT_EQ(allocator.allocate(0, 2 * kMiB, stream()), next);
+}
+
+// A library may hold a lock that its deleters need while it allocates and frees.
+TEST_P(SlabAllocatorOn, arrays_are_not_released_inside_of_calls_of_their_library) {
+  Memory limited(sender_, {.slab_bytes = 2 * kMiB, .budgets = {{place(), 4 * kMiB}}});
+  SlabAllocator allocator(limited, divided());
+  const DevicePtr segment = allocator.allocate(0, kMiB, stream());
+  ASSERT_EQ(put(queue_, import_tensor(limited, kept_array_at(segment, 1000)).tensor), PutResult::put);
+  received() = Tensor();
+  const DevicePtr other = allocator.allocate(0, kMiB, stream());
+  allocator.free_unused(other);
+  expect_error(Errc::limit_reached, [&] { static_cast<void>(allocator.allocate(0, 8 * kMiB, stream())); });
+  allocator.empty_cache();
+  EXPECT_EQ(kept_, 1);
+  EXPECT_TRUE(eventually([&] {
+    limited.trim();
+    return kept_ == 0;
+  }));
+}
+
+TEST_P(SlabAllocatorOn, threads_can_share_divided_memory) {
+  SlabAllocator allocator(here_, divided());
+  const DevicePtr segment = allocator.allocate(0, 2 * kMiB, stream());
+  std::vector<std::thread> threads;
+  for (std::uint64_t number = 0; number < 4; ++number) {
+    threads.emplace_back([&, number] {
+      for (int round = 0; round < 100; ++round) {
+        const auto imported = import_tensor(here_, kept_array_at(segment + number * 4096, 1000));
+        EXPECT_EQ(imported.way, ImportWay::own);
+        EXPECT_EQ(pack_all(std::span(&imported.tensor, 1)).leases.size(), 1U);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_TRUE(are_kept(0));
 }
 
 DROVER_INSTANTIATE_ON_DEVICES(SlabAllocatorOn);

@@ -1,6 +1,6 @@
 """The interpreter's own test package, and behind it what `make setup` unpacked of Debian's for the same version.
 
-With this folder's parent in PYTHONPATH, children find the same tests by the same name.
+With this directory's parent in PYTHONPATH, children find the same tests by the same name.
 """
 
 import os

@@ -1,0 +1,53 @@
+#include "tensor/memory/held_parts.hpp"
+
+#include <algorithm>
+
+#include "ipc/ledger/open_ledger.hpp"
+
+namespace drover::tensor {
+namespace {
+
+// Unique among the parts of a block unless one of them is held while 2^32 others are made. 0 is the whole block.
+std::uint32_t next_part() noexcept {
+  static std::atomic<std::uint32_t> last{0};
+  std::uint32_t part = ++last;
+  while (part == 0) part = ++last;
+  return part;
+}
+
+}  // namespace
+
+// The lease exists before the part is held: a check in between must not find a part without leases.
+Lease HeldParts::hold(const Lease& whole, std::shared_ptr<void> keep_alive) {
+  const std::uint32_t part = next_part();
+  Lease lease = ipc::OpenLedger::share_part(whole, part);
+  Lease anchor = ipc::OpenLedger::share_part(whole, 0);
+  const MutexLock lock(mutex_);
+  Divided& block = blocks_[{whole.slab().generation, whole.offset()}];
+  if (!block.anchor.is_open()) block.anchor = std::move(anchor);
+  block.parts.insert_or_assign(part, std::move(keep_alive));
+  ++count_;
+  return lease;
+}
+
+std::vector<std::shared_ptr<void>> HeldParts::take_unused() {
+  if (!has_any()) return {};
+  std::vector<std::shared_ptr<void>> unused;
+  const MutexLock lock(mutex_);
+  for (auto at = blocks_.begin(); at != blocks_.end();) {
+    Divided& block = at->second;
+    const auto used = ipc::OpenLedger::parts_of(block.anchor);
+    if (used) {
+      std::erase_if(block.parts, [&](auto& part) {
+        if (std::ranges::binary_search(*used, part.first)) return false;
+        unused.push_back(std::move(part.second));
+        return true;
+      });
+    }
+    at = block.parts.empty() ? blocks_.erase(at) : std::next(at);
+  }
+  count_ -= unused.size();
+  return unused;
+}
+
+}  // namespace drover::tensor
