@@ -113,8 +113,7 @@ void bind_session(nb::module_& module) {
       .def(
           "end", [](PySession& self) { self.session.end(); }, nb::call_guard<Released>(),
           "End the session for all participants.")
-      .def(
-          "keep", &keep_tensors, nb::arg("name"), nb::arg("tensors"), "Keep tensors together under a name.")
+      .def("keep", &keep_tensors, nb::arg("name"), nb::arg("tensors"), "Keep tensors together under a name.")
       .def("recall", &recall_tensors, nb::arg("name"), "Return the tensors kept under a name.")
       .def(
           "kept", [](const PySession& self) { return describe_all(self.session.kept()); },

@@ -325,7 +325,7 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
 
 
 def _goes_torchs_way(storage: UntypedStorage) -> bool:
-    """Return whether a CPU storage outside of drover's memory is shared in torch's way, which ends with its processes."""
+    """Return whether a CPU storage outside of drover's memory is shared in torch's way, ending with its processes."""
     return not _objects.is_lasting() and (_objects.is_by_reference() or storage.is_shared())
 
 

@@ -123,8 +123,8 @@ Tensor unpack_message(const Memory& memory, Message& message) {
   return std::move(unpack_all(memory, message.bytes(), leases).front());
 }
 
-// What is kept under a name. A record of several tensors may be too large for an entry, so it lies in a block of its own,
-// the index: the first of several leases, which the entry's record describes.
+// What is kept under a name. A record of several tensors may be too large for an entry, so it lies in a block of its
+// own, the index: the first of several leases, which the entry's record describes.
 struct KeptTensors {
   PackedTensors packed;
   std::string description;
@@ -289,7 +289,8 @@ std::vector<Tensor> recall_all(const Memory& memory, std::string_view name) {
   auto first = unpack_all(memory, recalled.record, leases.first(1));
   if (leases.size() == 1) return first;
   const auto index = first.front().element_bytes();
-  const std::vector<std::byte> record(index.begin(), index.end());  // which nobody changes while it is checked and used
+  const std::vector<std::byte> record(index.begin(),
+                                      index.end());  // which nobody changes while it is checked and used
   return unpack_all(memory, record, leases.subspan(1));
 }
 
