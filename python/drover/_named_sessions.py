@@ -12,8 +12,8 @@ from drover._errors import Busy, InvalidArgument, NotFound
 
 __all__ = ["Session"]
 
-# Under a name lie tensors, which are kept and replaced together: one of bytes, with a header and the pickle, and those
-# of the arrays in it.
+# Under a name lie tensors, which are kept and replaced together: one of bytes, with a header and the pickle, and one
+# for each of the arrays in it.
 _MAGIC = b"drover.py\x02\x00\x00"
 _HEAD = struct.Struct("<12sI")  # the magic, and the number of further tensors
 _MOST_NAME_BYTES = 100
