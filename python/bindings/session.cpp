@@ -54,6 +54,20 @@ PySession open(const std::string& name, const std::string& participant_name) {
   return PySession(Session::open(name, options_of(participant_name)));
 }
 
+void keep_tensors(const PySession&, const std::string& name, nb::handle sequence) {
+  const auto tensors = to_tensors(sequence);
+  const Released free;
+  keep_all(name, tensors);
+}
+
+nb::object recall_tensors(const PySession& self, const std::string& name) {
+  auto tensors = [&] {
+    const Released free;
+    return recall_all(self.memory, name);
+  }();
+  return from_tensors(std::move(tensors));
+}
+
 PySession inherited() {
   const Released free;
   return PySession(Session::inherited());
@@ -99,18 +113,14 @@ void bind_session(nb::module_& module) {
       .def(
           "end", [](PySession& self) { self.session.end(); }, nb::call_guard<Released>(),
           "End the session for all participants.")
-      .def(
-          "keep", [](PySession&, const std::string& name, const Tensor& tensor) { keep(name, tensor); },
-          nb::arg("name"), nb::arg("tensor"), nb::call_guard<Released>(), "Keep a tensor under a name.")
-      .def(
-          "recall", [](PySession& self, const std::string& name) { return recall(self.memory, name); },
-          nb::arg("name"), nb::call_guard<Released>(), "Return a kept tensor.")
+      .def("keep", &keep_tensors, nb::arg("name"), nb::arg("tensors"), "Keep tensors together under a name.")
+      .def("recall", &recall_tensors, nb::arg("name"), "Return the tensors kept under a name.")
       .def(
           "kept", [](const PySession& self) { return describe_all(self.session.kept()); },
-          "A description of each kept tensor.")
+          "A description of what is kept under each name.")
       .def(
           "drop", [](PySession& self, const std::string& name) { self.session.drop(name); }, nb::arg("name"),
-          nb::call_guard<Released>(), "Stop keeping a tensor.");
+          nb::call_guard<Released>(), "Stop keeping what has this name.");
 }
 
 }  // namespace drover::python

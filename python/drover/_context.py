@@ -46,7 +46,15 @@ class DroverContext(context.BaseContext):
     def _check_available(self) -> None:
         """Do nothing: the start method is always available."""
 
-    def Lock(self) -> _synchronize.Lock:  # noqa: N802 (here and below: multiprocessing's names)
+    def Manager(self) -> Any:  # noqa: N802 (here and below: multiprocessing's names)
+        """Start a process that holds Python objects for others, and return its manager."""
+        from multiprocessing.managers import SyncManager  # noqa: PLC0415 (imported only if needed)
+
+        manager = SyncManager(serializer="drover", ctx=self)
+        manager.start()
+        return manager
+
+    def Lock(self) -> _synchronize.Lock:  # noqa: N802
         """Create a lock."""
         return _synchronize.Lock()
 

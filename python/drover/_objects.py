@@ -25,6 +25,7 @@ __all__ = [
     "if_discarded",
     "is_by_reference",
     "is_inline",
+    "is_lasting",
     "loads",
     "reducers",
     "send_mode",
@@ -34,6 +35,8 @@ __all__ = [
 
 PROTOCOL = 5
 INLINE = 16 * 1024  # smaller buffers are copied into the pickle, which costs less than a block of shared memory
+NONE_INLINE = 0
+ALL_INLINE = sys.maxsize
 _SPARED = 64 * 1024  # picklers that wrote more than this are dropped: their memo tables have grown large
 _MOST_INLINE = 1 << 20  # a longer pickle of a message with arrays becomes an array itself
 # First byte of a payload that is not just a pickle; a pickle of this protocol begins with neither.
@@ -163,6 +166,11 @@ def is_inline(size: int) -> bool:
     return size < _local.state.inline
 
 
+def is_lasting() -> bool:
+    """Return whether the pickle that this thread is writing must not depend on memory of other libraries."""
+    return _local.state.inline == NONE_INLINE
+
+
 def send_mode() -> str:
     """Return how messages carry arrays of other libraries: by "value" or by "reference"."""
     if "mode" not in _settings:
@@ -279,7 +287,9 @@ def dumps(thing: Any, inline: int = INLINE, by_reference: bool = False) -> tuple
     """Return an object as bytes and tensors. Raises what pickling raises.
 
     Arrays outside of shared memory are copied, so that the message is a value of this moment and survives this
-    process; with `by_reference` they are shared, if their library permits it.
+    process; with `by_reference` they are shared, if their library permits it. Those smaller than `inline` are copied
+    into the bytes. With `NONE_INLINE` all lie in drover's memory, whatever the mode, so that the object lasts as long
+    as the tensors.
     """
     state = _local.state
     if _core.is_plain(thing):
@@ -287,7 +297,8 @@ def dumps(thing: Any, inline: int = INLINE, by_reference: bool = False) -> tuple
         return pickle.dumps(thing, PROTOCOL), ()
     _tables.refresh()
     before = state.by_reference, state.inline
-    state.by_reference, state.inline = by_reference or send_mode() == "reference", inline
+    state.by_reference = inline != NONE_INLINE and (by_reference or send_mode() == "reference")
+    state.inline = inline
     outer, state.undo = state.undo, []
     try:
         if (add := alone.get(type(thing))) is not None and add(thing, collector := _core.Arrays()):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
+import threading
 from collections.abc import Callable
+from multiprocessing import parent_process
 from typing import Any
 
 from torch.multiprocessing.spawn import ProcessContext, start_processes
@@ -24,10 +27,17 @@ class _Task:
         self._function = function
 
     def __call__(self, index: int, *args: Any) -> None:
-        # torch has asked the kernel for a SIGINT when this process's parent ends, which may be drover's template. The
-        # process ends with its session anyway.
+        # torch has asked the kernel for a SIGINT when this process's parent ends, which may be drover's template.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+        threading.Thread(target=_end_with_parent, name="drover parent", daemon=True).start()
         self._function(index, *args)
+
+
+def _end_with_parent() -> None:
+    """Do what torch asked the kernel for: interrupt this process once the one that called `spawn` has ended."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def spawn(  # noqa: PLR0913, PLR0917 (torch's parameters)
@@ -42,7 +52,7 @@ def spawn(  # noqa: PLR0913, PLR0917 (torch's parameters)
 
     The processes are those of `drover.Process`, so tensors in `args` go by reference, also on GPUs. If one of them
     fails, the others are ended, and `torch.multiprocessing.ProcessRaisedException` with the traceback, or
-    `ProcessExitedException`, is raised. An interrupt ends all of them.
+    `ProcessExitedException`, is raised. An interrupt ends all of them, and so does the end of this process.
 
     Returns None when all have ended; with `join=False` at once, torch's `ProcessContext`. `start_method` is accepted
     as torch's, and not used.

@@ -208,7 +208,7 @@ def _reduce(tensor: torch.Tensor) -> Any:
     requires_grad = tensor.requires_grad
     if requires_grad and not tensor.is_leaf:
         raise InvalidArgument(
-            "cannot send a tensor that requires grad and is not a leaf: its autograd history cannot be sent",
+            "cannot send a tensor with requires_grad that is not a leaf: its autograd history cannot be sent",
             "send tensor.detach()",
         )
     if not _is_simple(tensor):
@@ -220,7 +220,7 @@ def _reduce(tensor: torch.Tensor) -> Any:
     if not tensor.is_cuda:
         storage = tensor.untyped_storage()
         is_small = _objects.is_inline(storage.nbytes()) and not _is_in_slab(storage)
-        if is_small or storage.is_shared() or _objects.is_by_reference():
+        if is_small or _goes_torchs_way(storage):
             return _reduce_by_storage(tensor)
     return _open, (_add(tensor, _objects.arrays()), requires_grad)
 
@@ -236,7 +236,7 @@ def _add_alone(tensor: torch.Tensor, arrays: _core.Arrays) -> bool:
         return False
     if tensor.numel() == 0 or tensor.dtype not in _NAMES:
         return False
-    if not tensor.is_cuda and (_objects.is_inline(tensor.nbytes) or tensor.is_shared() or _objects.is_by_reference()):
+    if not tensor.is_cuda and (_objects.is_inline(tensor.nbytes) or _goes_torchs_way(tensor.untyped_storage())):
         return False
     _add(tensor, arrays)
     return True
@@ -316,7 +316,7 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
     if storage.nbytes() == 0:
         return _empty_storage, (str(storage.device),)
     is_in_slab = kind == "cpu" and _is_in_slab(storage)
-    if kind == "cpu" and not is_in_slab and (storage.is_shared() or _objects.is_by_reference()):
+    if kind == "cpu" and not is_in_slab and _goes_torchs_way(storage):
         return _reduce_shared(storage)
     if kind == "cpu" and not is_in_slab and _objects.is_inline(storage.nbytes()):
         return _copied_storage, (pickle.PickleBuffer(_bytes_of(storage)),)
@@ -324,15 +324,21 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
     return _open_storage, (_add(whole, _objects.arrays()),)
 
 
+def _goes_torchs_way(storage: UntypedStorage) -> bool:
+    """Return whether a CPU storage outside of drover's memory is shared in torch's way, ending with its processes."""
+    return not _objects.is_lasting() and (_objects.is_by_reference() or storage.is_shared())
+
+
 def _reduce_shared(storage: UntypedStorage) -> Any:
     """Reduce a CPU storage in torch's own shared memory, into which it is moved first if it lies elsewhere."""
-    from torch.multiprocessing import get_sharing_strategy  # noqa: PLC0415 (imported only if needed)
-    from torch.multiprocessing.reductions import rebuild_storage_fd, reduce_storage  # noqa: PLC0415
+    from torch.multiprocessing import get_sharing_strategy, reductions  # noqa: PLC0415 (imported only if needed)
 
     if get_sharing_strategy() != "file_descriptor":
-        return reduce_storage(storage)
+        return reductions.reduce_storage(storage)
     fd, size = storage._share_fd_cpu_()  # which stays the storage's
-    return rebuild_storage_fd, (UntypedStorage, _descriptors.ticket_for(fd), size)
+    # If this process receives it again, torch finds this storage here.
+    reductions.shared_cache[reductions.fd_id(fd)] = reductions.StorageWeakRef(storage)
+    return reductions.rebuild_storage_fd, (UntypedStorage, _descriptors.ticket_for(fd), size)
 
 
 def _bytes_of(storage: UntypedStorage) -> Any:

@@ -151,3 +151,28 @@ def test_interrupt_ends_all() -> None:
         program.signal(signal.SIGINT)
         assert program.wait() == 0
         assert program.lines()[-1] == "interrupted []"
+
+
+def test_processes_end_with_the_one_that_spawned_them() -> None:
+    """Even if it is killed while the session goes on."""
+    text = run(
+        PROGRAM
+        + """
+    def nest(pids):
+        context = drover.torch.spawn(wait, (pids,), nprocs=2, join=False)
+        while not pids.all():
+            time.sleep(0.01)
+        kill()
+
+    if __name__ == "__main__":
+        pids = drover.torch.zeros(2, dtype=torch.int64)
+        parent = drover.Process(target=nest, args=(pids,))
+        parent.start()
+        parent.join()
+        until = time.monotonic() + 30.0
+        while any(is_alive(pid) for pid in pids.tolist()) and time.monotonic() < until:
+            time.sleep(0.05)
+        print(parent.exitcode, [pid for pid in pids.tolist() if is_alive(pid)])
+    """
+    )
+    assert text == ["-9 []"]

@@ -61,7 +61,7 @@ inline constexpr std::size_t kMostKept = 4096;                 ///< most names i
 inline constexpr std::size_t kMostKeptNameBytes = 128;         ///< longest name
 inline constexpr std::size_t kMostKeptDescriptionBytes = 256;  ///< longest description
 inline constexpr std::size_t kMostKeptRecordBytes = 1024;      ///< largest record
-inline constexpr std::size_t kMostKeptLeases = 32;             ///< most leases under a name
+inline constexpr std::size_t kMostKeptLeases = 1024;           ///< most leases under a name
 
 /// An entry that the session keeps, for display.
 struct KeptInfo {

@@ -52,8 +52,16 @@ GetResult receive(Pipe& pipe, const Memory& memory, Tensor& into, Deadline deadl
 /// `Errc::unsupported` for memory of another library that was imported by its handle.
 void keep(std::string_view name, const Tensor& tensor);
 
+/// Keeps any number of tensors together under a name, as `keep` does one: all of them are kept, or none, and a
+/// process that recalls them while they are replaced gets all old or all new ones. Throws as `keep`,
+/// `Errc::invalid_argument` if there are none, and `Errc::limit_reached` if they lie in `kMostKeptLeases` blocks or
+/// more.
+void keep_all(std::string_view name, std::span<const Tensor> tensors);
+
 /// A kept tensor, which stays kept; copies nothing. Throws `Errc::not_found`, with kept names, if there is none;
 /// `Errc::invalid_argument` if the kept object is not a tensor; and as `Memory::open`.
 [[nodiscard]] Tensor recall(const Memory& memory, std::string_view name);
+/// The tensors of `keep_all`, or the one of `keep`. Tensors of one block share a storage. Throws as `recall`.
+[[nodiscard]] std::vector<Tensor> recall_all(const Memory& memory, std::string_view name);
 
 }  // namespace drover

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -122,6 +123,45 @@ Tensor unpack_message(const Memory& memory, Message& message) {
   return std::move(unpack_all(memory, message.bytes(), leases).front());
 }
 
+// What is kept under a name. A record of several tensors may be too large for an entry, so it lies in a block of its
+// own, the index: the first of several leases, which the entry's record describes.
+struct KeptTensors {
+  PackedTensors packed;
+  std::string description;
+};
+
+std::string describe_place(const Tensor& tensor) {
+  return fmt::format("{} at {}", to_string(tensor.layout()), to_string(tensor.place()));
+}
+
+KeptTensors pack_one(const Tensor& tensor) {
+  return {.packed = pack_all({&tensor, 1}), .description = describe_place(tensor)};
+}
+
+KeptTensors pack_with_index(std::string_view name, const Memory& memory, std::span<const Tensor> tensors) {
+  PackedTensors all = pack_all(tensors);
+  if (all.leases.size() >= kMostKeptLeases) {
+    throw Error(Errc::limit_reached,
+                fmt::format("cannot keep {} tensors in {} blocks under '{}': the limit is {} blocks", tensors.size(),
+                            all.leases.size(), name, kMostKeptLeases - 1),
+                "keep them under several names");
+  }
+  const Tensor index = from_values<std::uint8_t>(
+      memory, {reinterpret_cast<const std::uint8_t*>(all.record.data()), all.record.size()});
+  KeptTensors kept{.packed = pack_all({&index, 1}), .description = {}};
+  std::ranges::move(all.leases, std::back_inserter(kept.packed.leases));
+  kept.description = fmt::format("{} tensors, first {}", tensors.size(), describe_place(tensors.front()));
+  return kept;
+}
+
+void require_outlives_its_process(std::string_view name, const Tensor& tensor) {
+  if (!tensor::TensorAccess::storage(tensor)->dies_with_its_process()) return;
+  throw Error(
+      Errc::unsupported,
+      fmt::format("'{}' cannot be kept: its memory belongs to another library and dies with its process", name),
+      "keep tensor.copy()");
+}
+
 // Closes the tensor only if it was put.
 template <class Put>
 PutResult put_and_close(Tensor& tensor, const Put& put) {
@@ -215,28 +255,43 @@ GetResult receive(Pipe& pipe, const Memory& memory, Tensor& into, Deadline deadl
   return result;
 }
 
-// Waits: the owner of a pending timeline could be gone when the tensor is recalled.
-void keep(std::string_view name, const Tensor& tensor) {
-  if (tensor::TensorAccess::storage(tensor)->dies_with_its_process()) {
-    throw Error(
-        Errc::unsupported,
-        fmt::format("'{}' cannot be kept: its memory belongs to another library and dies with its process", name),
-        "keep tensor.copy()");
+void keep(std::string_view name, const Tensor& tensor) { keep_all(name, {&tensor, 1}); }
+
+// Waits: the owners of pending timelines could be gone when the tensors are recalled.
+void keep_all(std::string_view name, std::span<const Tensor> tensors) {
+  require(!tensors.empty(), "there is no tensor to keep", "keep one or more");
+  for (const Tensor& tensor : tensors) {
+    require_outlives_its_process(name, tensor);
+    tensor.synchronize();
   }
-  tensor.synchronize();
-  PackedTensors packed = pack_all({&tensor, 1});
-  const auto description = fmt::format("{} at {}", to_string(tensor.layout()), to_string(tensor.place()));
-  tensor::TensorAccess::membership(tensor.memory())
-      .keep(name, packed.record, description.substr(0, kMostKeptDescriptionBytes), packed.leases);
+  const Memory memory = tensors.front().memory();
+  KeptTensors kept = tensors.size() == 1 ? pack_one(tensors.front()) : pack_with_index(name, memory, tensors);
+  tensor::TensorAccess::membership(memory).keep(
+      name, kept.packed.record, kept.description.substr(0, kMostKeptDescriptionBytes), kept.packed.leases);
 }
 
 Tensor recall(const Memory& memory, std::string_view name) {
   Recalled recalled = tensor::TensorAccess::membership(memory).recall(name);
   if (!is_tensor(recalled.leases.size(), recalled.record)) {
     throw Error(Errc::invalid_argument, fmt::format("the object kept under '{}' is not a tensor", name),
-                "recall it with Membership::recall, or drop it");
+                "recall it with recall_all or Membership::recall, or drop it");
   }
   return std::move(unpack_all(memory, recalled.record, recalled.leases).front());
+}
+
+std::vector<Tensor> recall_all(const Memory& memory, std::string_view name) {
+  Recalled recalled = tensor::TensorAccess::membership(memory).recall(name);
+  if (recalled.leases.empty() || recalled.record.size() != record_bytes(1, 1)) {
+    throw Error(Errc::invalid_argument, fmt::format("the object kept under '{}' is not made of tensors", name),
+                "recall it with Membership::recall, or drop it");
+  }
+  const std::span leases(recalled.leases);
+  auto first = unpack_all(memory, recalled.record, leases.first(1));
+  if (leases.size() == 1) return first;
+  const auto index = first.front().element_bytes();
+  const std::vector<std::byte> record(index.begin(),
+                                      index.end());  // which nobody changes while it is checked and used
+  return unpack_all(memory, record, leases.subspan(1));
 }
 
 }  // namespace drover

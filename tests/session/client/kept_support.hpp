@@ -16,7 +16,7 @@
 
 namespace drover::test {
 
-inline constexpr std::uint64_t kKeptSlabBytes = 256 * 1024;
+inline constexpr std::uint64_t kKeptSlabBytes = 16 * 1024 * 1024;
 inline constexpr std::uint64_t kKeptBlockBytes = 4096;
 
 inline std::shared_ptr<Membership> membership_of(const Session& session) { return session; }

@@ -2,6 +2,7 @@
 #include "drover/tensor/send.hpp"
 
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -92,6 +93,62 @@ TEST_P(KeptTensor, recalling_other_objects_throws) {
                {"'notes' is not a tensor"});
   expect_error(Errc::invalid_argument, [&] { keep("nothing", Tensor()); });
   expect_error(Errc::invalid_argument, [&] { keep("", zeros(memory, DType::int8, {1}, place())); });
+}
+
+// They lie in three blocks: two are views of one.
+TEST_P(KeptTensor, tensors_kept_together_come_back_together) {
+  Session session = Session::open("training");
+  const Memory memory(session);
+  const Tensor weights = make_weights(memory, place());
+  const std::vector<Tensor> mine = {weights, weights.transpose(0, 1), zeros(memory, DType::int32, {1000}, place()),
+                                    full(memory, DType::uint8, {5}, 7)};
+  keep_all("state", mine);
+  mine.at(2).fill(3);
+  mine.at(2).synchronize();
+  const auto recalled = recall_all(memory, "state");
+  ASSERT_EQ(recalled.size(), mine.size());
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    EXPECT_EQ(recalled.at(i).layout(), mine.at(i).layout());
+    EXPECT_EQ(recalled.at(i).place(), mine.at(i).place());
+    EXPECT_TRUE(equal(recalled.at(i), mine.at(i))) << i;
+  }
+  ASSERT_EQ(session.kept().size(), 1U);
+  EXPECT_EQ(session.kept()[0].leases, 4U) << "and one for the index";
+  EXPECT_TRUE(session.kept()[0].description.starts_with("4 tensors, first float32[50000, 100] at "));
+  session.drop("state");
+  expect_error(Errc::not_found, [&] { static_cast<void>(recall_all(memory, "state")); });
+}
+
+TEST_P(KeptTensor, one_tensor_is_kept_alike_by_both) {
+  const Session session = Session::open("training");
+  const Memory memory(session);
+  const Tensor mine = full(memory, DType::int32, {10}, 4, place());
+  keep_all("one", {&mine, 1});
+  EXPECT_EQ(sum(recall(memory, "one")), 40.0);
+  keep("one", mine);
+  const auto recalled = recall_all(memory, "one");
+  ASSERT_EQ(recalled.size(), 1U);
+  EXPECT_EQ(sum(recalled.front()), 40.0);
+}
+
+TEST_P(KeptTensor, what_cannot_be_kept_or_recalled_together_throws) {
+  const Session session = Session::open("training");
+  const Memory memory(session);
+  std::shared_ptr<Membership> member = session;
+  expect_error(Errc::invalid_argument, [&] { keep_all("nothing", {}); }, {"no tensor"});
+  expect_error(Errc::invalid_argument, [&] { keep_all("nothing", std::vector<Tensor>(2)); }, {"no memory"});
+  member->keep("notes", {}, "", {});
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(recall_all(memory, "notes")); },
+               {"'notes' is not made of tensors"});
+  keep_all("two", std::vector<Tensor>(2, zeros(memory, DType::int8, {1}, place())));
+  expect_error(Errc::invalid_argument, [&] { static_cast<void>(recall(memory, "two")); },
+               {"'two' is not a tensor", "recall_all"});
+  std::vector<Tensor> many;
+  for (std::size_t i = 0; i < kMostKeptLeases; ++i) many.push_back(zeros(memory, DType::int8, {1}));
+  expect_error(Errc::limit_reached, [&] { keep_all("many", many); }, {"1024 blocks", "'many'", "several names"});
+  many.pop_back();
+  keep_all("many", many);
+  EXPECT_EQ(recall_all(memory, "many").size(), kMostKeptLeases - 1);
 }
 
 DROVER_INSTANTIATE_AT_PLACES(KeptTensor);
