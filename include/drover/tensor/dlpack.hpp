@@ -138,8 +138,9 @@ using DlpackStream = std::intptr_t;
 /// `Tensor::begin_use`, and `Errc::invalid_argument` for an invalid stream.
 [[nodiscard]] DlpackArray to_dlpack(const Tensor& tensor, DlpackStream stream = 1);
 
-/// Orders later work of `stream` after the work on all these tensors at once. As long as the result exists, `to_dlpack`
-/// of each for the same stream costs little. Requires: the tensors lie at one place. Throws as `to_dlpack`.
+/// Orders later work of `stream` after the work on all these tensors at once. As long as the result exists,
+/// `to_dlpack` of each for the same stream costs little. Requires: the tensors lie at one place. Throws as
+/// `to_dlpack`.
 [[nodiscard]] std::shared_ptr<void> begin_exports(std::span<const Tensor> tensors, DlpackStream stream);
 
 /// An array that somebody else keeps alive; `keep_alive` is empty. Throws as `import_dlpack`.
@@ -213,8 +214,8 @@ struct ImportRequest {
 [[nodiscard]] Imported import_tensor(const Memory& memory, const DlpackArray& array,
                                      const ImportOptions& options = {});
 
-/// Like import_tensor, for many arrays, in order. Copies all of one place and stream at once. Small arrays share blocks
-/// of up to 32 MiB; of those, arrays that overlap still do.
+/// Like import_tensor, for many arrays, in order. Copies all of one place and stream at once. Small arrays share
+/// blocks of up to 32 MiB; of those, arrays that overlap still do.
 [[nodiscard]] std::vector<Imported> import_tensors(const Memory& memory, std::span<const ImportRequest> requests);
 
 /// Like import_tensor, for an array that is `own`; nullopt for any other. Needs only an address: no driver is

@@ -221,7 +221,8 @@ class ExportedTensor {
 
 // The stream of another library that is to use tensors at a place; null if there is none to order.
 std::shared_ptr<Stream> borrow(const Tensor& tensor, DlpackStream stream) {
-  if (tensor.place().backend != BackendKind::cuda || !tensor.place().is_device || stream == kUnordered) return nullptr;
+  if (tensor.place().backend != BackendKind::cuda || !tensor.place().is_device || stream == kUnordered)
+    return nullptr;
   if (stream <= 0) {
     throw Error(Errc::invalid_argument, fmt::format("{} does not name a stream for a DLPack export", stream),
                 "pass 1 for the default stream, 2 for the per-thread default stream, the address of a CUstream, or "
