@@ -20,7 +20,7 @@ const ExchangeApi& api_of(nb::handle type) {
 }
 
 DlpackArray in_host_memory(std::span<const std::byte> bytes, std::shared_ptr<void> keep_alive) {
-  const std::int64_t count = static_cast<std::int64_t>(bytes.size());
+  const auto count = static_cast<std::int64_t>(bytes.size());
   return {.layout = TensorLayout::contiguous(DType::uint8, std::span(&count, 1)),
           .place = Place::cpu(),
           .base = {reinterpret_cast<std::uint64_t>(bytes.data())},
@@ -107,13 +107,13 @@ std::size_t Arrays::add(ImportRequest request) {
 
 std::size_t Arrays::add(nb::handle array) {
   const ExchangeApi& api = api_of(array.type());
-  dlpack::DLTensor described{};
+  dlpack::DLTensor described{.device = {.device_type = dlpack::kDLCPU}};
   if (api.describe(array.ptr(), &described) != 0) throw nb::python_error();
   return add(array, api, describe_dlpack(described));
 }
 
 std::optional<std::size_t> Arrays::add_from_device(nb::handle array, const ExchangeApi& api) {
-  dlpack::DLTensor described{};
+  dlpack::DLTensor described{.device = {.device_type = dlpack::kDLCPU}};
   if (api.describe(array.ptr(), &described) != 0) {
     PyErr_Clear();
     return std::nullopt;

@@ -327,7 +327,7 @@ DlpackArray to_dlpack(const Tensor& tensor, DlpackStream stream) {
 std::shared_ptr<void> begin_exports(std::span<const Tensor> tensors, DlpackStream stream) {
   auto exports = std::make_shared<std::vector<std::shared_ptr<void>>>();
   if (tensors.empty()) return exports;
-  const auto borrowed = borrow(tensors.front(), stream);
+  auto borrowed = borrow(tensors.front(), stream);
   if (borrowed == nullptr) return exports;
   begin_use(tensors, *borrowed);
   exports->reserve(tensors.size());
