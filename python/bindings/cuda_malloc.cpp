@@ -108,16 +108,15 @@ void route_cuda_malloc(const std::string& library) {
   const std::scoped_lock lock(mutex);
   if (is_routed) return;
   const auto table = ImportTable::find(library);
-  const bool has_both = table && table->has("cudaMalloc") && table->has("cudaFree");
   Runtime found;
-  if (has_both) {
+  if (table && table->has("cudaMalloc") && table->has("cudaFree")) {
     look_up(*table, "cudaMalloc", found.malloc);
     look_up(*table, "cudaFree", found.free);
     look_up(*table, "cudaGetDevice", found.get_device);
     look_up(*table, "cudaSetDevice", found.set_device);
     look_up(*table, "cudaDeviceSynchronize", found.synchronize);
   }
-  if (!found.is_complete()) {
+  if (!table || !found.is_complete()) {
     throw Error(Errc::unsupported,
                 fmt::format("{} does not call the CUDA runtime through its import table, so its memory cannot be "
                             "allocated in slabs",

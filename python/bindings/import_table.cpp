@@ -57,7 +57,9 @@ struct ImportTableReader {
   void read(const ElfW(Dyn) * dynamic) {
     std::map<std::uint64_t, std::uint64_t> values;
     for (; dynamic->d_tag != DT_NULL; ++dynamic) {
-      values.insert_or_assign(static_cast<std::uint64_t>(dynamic->d_tag), dynamic->d_un.d_val);
+      values.insert_or_assign(
+          static_cast<std::uint64_t>(dynamic->d_tag),
+          dynamic->d_un.d_val);  // NOLINT(cppcoreguidelines-pro-type-union-access): of the C library
     }
     symbols = at<ElfW(Sym)>(loaded(values[DT_SYMTAB]));
     names = at<char>(loaded(values[DT_STRTAB]));

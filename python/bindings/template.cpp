@@ -97,8 +97,6 @@ void bind_server(nb::module_& module) {
   module.attr("template_application") = process::kTemplateApplication;
 }
 
-}  // namespace
-
 void bind_early(nb::module_& module) {
   nb::class_<PyEarlyTemplate>(module, "EarlyTemplate",
                               "A template process that is nobody's child and has no user yet.")
@@ -117,6 +115,8 @@ void bind_early(nb::module_& module) {
           "has_ended", [](const PyEarlyTemplate& self) { return self.running()->has_ended(); },
           "Whether it has ended.");
 }
+
+}  // namespace
 
 void bind_template(nb::module_& module) {
   bind_early(module);

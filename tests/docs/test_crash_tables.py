@@ -12,7 +12,8 @@ _ROW = re.compile(r"^\|.*\|([^|]*)\|$")
 
 def test_names_of_tests_exist() -> None:
     """The last cell of a row names tests, with or without their suite; so do long words in the text."""
-    sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("*.[ch]pp")))
+    files = (path for pattern in ("*.[ch]pp", "test_*.py") for path in sorted((ROOT / "tests").rglob(pattern)))
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in files)
     known = set(re.findall(r"\w+", sources))
     wrong = []
     count = 0

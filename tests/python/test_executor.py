@@ -293,12 +293,14 @@ def test_futures_can_be_awaited_in_asyncio() -> None:
             with drover.Executor(2) as executor:
                 print(await asyncio.wrap_future(executor.submit(abs, -1)))
                 print(await asyncio.gather(*(loop.run_in_executor(executor, abs, -x) for x in range(5))))
-                busy = [executor.submit(time.sleep, 0.3) for _ in range(2)]
+                opened = drover.Event()
+                busy = [executor.submit(opened.wait) for _ in range(2)]
                 late = executor.submit(abs, 1)
                 try:
                     await asyncio.wait_for(asyncio.wrap_future(late), 0.01)
                 except asyncio.TimeoutError:
-                    print("late", late.cancelled() or late.done())
+                    print("late", late.cancelled())
+                opened.set()
 
         if __name__ == "__main__":
             asyncio.run(main())

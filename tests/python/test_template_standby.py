@@ -199,8 +199,15 @@ print("=", standbys(), len(use(1)))
 def test_module_that_fails_or_leaves_a_file_open_has_no_standbys(begin: str, tmp_path: Path) -> None:
     """Each worker imports it for itself, as without standbys."""
     (tmp_path / "leaves_thread.py").write_text(MODULE + "file = open(__file__)\n")
-    lines = run(f'{begin}\nprint("=", len(use(1)))\ntime.sleep(2)\nprint("=", standbys(), len(use(1)))')
-    assert shown(lines) == ["1", "[] 1"], lines
+    lines = run(
+        f"""{begin}
+print("=", len(use(1)))
+until(lambda: len(importers()) == 4 and not standbys())  # the program, the worker, and two standbys that failed
+time.sleep(1.5)
+print("=", standbys(), len(importers()), len(use(1)))
+"""
+    )
+    assert shown(lines) == ["1", "[] 4 1"], lines
 
 
 def test_killed_template_ends_its_standbys(begin: str) -> None:

@@ -7,12 +7,14 @@
 #include <map>
 #include <mutex>
 
+// NOLINTBEGIN(readability-identifier-naming): the names of the CUDA runtime
 extern "C" {
 int cudaMalloc(void** ptr, std::size_t bytes);
 int cudaFree(void* ptr);
 int cudaGetDevice(int* device);
 int cudaSetDevice(int device);
 }
+// NOLINTEND(readability-identifier-naming)
 
 namespace {
 

@@ -15,6 +15,7 @@ thread_local int current = 0;
 
 extern "C" {
 
+// NOLINTBEGIN(readability-identifier-naming): the names of the CUDA runtime
 int cudaMalloc(void** ptr, std::size_t bytes) {
   *ptr = std::malloc(bytes);
   ++allocations;
@@ -41,6 +42,7 @@ int cudaDeviceSynchronize() {
   ++synchronizations;
   return 0;
 }
+// NOLINTEND(readability-identifier-naming)
 
 /// Allocations of cudaMalloc that were not freed.
 int fake_cudart_allocations() { return allocations; }
