@@ -4,6 +4,7 @@
 #include "drover/base/version.hpp"
 #include "drover/tensor/send.hpp"
 #include "session/worker/program.hpp"
+#include "session/worker/session_tie.hpp"
 #include "support.hpp"
 
 namespace drover::python {
@@ -109,6 +110,9 @@ void bind_session(nb::module_& module) {
           "A description of each participant.")
       .def(
           "check", [](const PySession& self) { self.session.check(); }, "Raise PeerLost if the session has ended.")
+      .def(
+          "tie", [](const PySession& self) { session::tie_to_session(self.session); }, nb::call_guard<Released>(),
+          "End this process when the keeper of the session or the process that started it has ended.")
       .def("invite", &invite, nb::arg("participant_name"), "Return a descriptor by which a child joins.")
       .def(
           "end", [](PySession& self) { self.session.end(); }, nb::call_guard<Released>(),

@@ -36,7 +36,9 @@ def _run(handle: str, parent: int) -> int:
 
 
 def _open(handle: str) -> _core.Queue:
+    """Join the session, end with it from now on, and open the queue that has the work."""
     try:
+        _session.current().tie()
         return _core.Queue.open(_session.current(), handle)
     except (drover.PeerLost, drover.NotFound):
         raise SystemExit(_ENDED) from None

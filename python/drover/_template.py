@@ -42,7 +42,6 @@ SAFE = ("numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "numba", "torch", "
 # Modules that leave a thread when they are imported, which a fork would lose: standbys import them, not the template.
 _UNFORKABLE = ("tensorflow", "keras")
 _VARIABLE = "DROVER_TEMPLATE"
-_LONGEST_LOAD = 120.0  # seconds
 # OpenBLAS would start its threads on import; children set their own number.
 _ENVIRONMENT = [("OPENBLAS_NUM_THREADS", "1")]
 # Modules of the standard library whose import has side effects.
@@ -112,7 +111,7 @@ def warm_up(*modules: str, timeout: float | None = None) -> bool:
         set_preload(modules)
     prepare()
     template = _state.current
-    if template is None or not _is_on() or not template.wait_ready(timeout):
+    if template is None or not _is_on() or template.wait_ready(timeout) != _core.Readiness.ready:
         return False
     _warn(template)
     return True
@@ -163,9 +162,9 @@ def prepare() -> None:
 
 
 def await_ready() -> None:
-    """Wait until the prepared template is ready or has failed; Ctrl-C interrupts the wait."""
+    """Wait until the prepared template is ready or never will be; Ctrl-C interrupts the wait."""
     if _is_on() and _state.current is not None:
-        _state.current.wait_ready(_LONGEST_LOAD)
+        _state.current.wait_ready(None)
 
 
 def _is_on() -> bool:
