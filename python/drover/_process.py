@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from multiprocessing import context, popen_spawn_posix, process, resource_tracker, spawn, util
 from typing import Any
 
-from drover import _core, _main_module, _objects, _session, _template
+from drover import _core, _main_module, _objects, _session, _start_methods, _template
 
 __all__ = ["Popen", "Process", "preparation_of"]
 
@@ -117,12 +117,14 @@ def _method() -> str | None:
 def preparation_of(name: str) -> dict[str, Any]:
     """Return multiprocessing's preparation data for a child, without a main module that it must not import."""
     standard = context._default_context
-    is_chosen = standard.get_start_method(allow_none=True) is not None
-    preparation = spawn.get_preparation_data(name)
-    if not is_chosen:
+    chosen = standard.get_start_method(allow_none=True)
+    preparation = _start_methods.without_foreign_method(spawn.get_preparation_data(name))
+    if chosen == _start_methods.NAME:
+        preparation["start_method"] = chosen  # which our processes know
+    elif chosen is None:
         # Reading the standard library's start method has fixed it, and the program may still want to set it.
         standard._actual_context = None
-        del preparation["start_method"]
+        preparation.pop("start_method", None)
     if not _main_module.is_imported_by_children():
         preparation.pop("init_main_from_path", None)
         preparation.pop("init_main_from_name", None)
