@@ -345,18 +345,21 @@ class Traffic:
             self.consumers.add(self._start_consumer())
 
     def _remove_dead_producers(self) -> int:
-        dead = [one for one in self.producers if one[1].exitcode in self.deaths]
+        dead = [one for one in self.producers if self._is_killed(one[1])]
         self.killed_producers.update(name for name, _ in dead)
         self.producers.difference_update(dead)
-        assert all(process.exitcode in (None, 0) for _, process in self.producers)
         return len(dead)
 
     def _remove_dead_consumers(self) -> int:
-        dead = [process for process in self.consumers if process.exitcode in self.deaths]
+        dead = [process for process in self.consumers if self._is_killed(process)]
         self.killed_consumers += len(dead)
         self.consumers.difference_update(dead)
-        assert all(process.exitcode in (None, 0) for process in self.consumers)
         return len(dead)
+
+    def _is_killed(self, process: drover.Process) -> bool:
+        status = process.exitcode
+        assert status in {None, 0, *self.deaths}, f"{process.name} ended with {status}"
+        return status in self.deaths
 
     def finish(self) -> None:
         """End all processes, which may still be killed, and take the remaining messages."""

@@ -79,7 +79,12 @@ class Program:
     def _role(self, pid: int, command: str) -> str:
         if pid == self.pid:
             return "program"
-        roles = {"--drover-role=keeper": "keeper", "--drover-role=worker": "worker", "_template_main": "template"}
+        roles = {
+            "--drover-role=keeper": "keeper",
+            "--drover-role=worker": "worker",
+            "_template_main": "template",
+            "resource_tracker": "tracker",  # multiprocessing's own
+        }
         return next((role for text, role in roles.items() if text in command), "child")
 
     def delay(self, since: float) -> tuple[float, str]:
