@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from drover import _core, _main_module, _session
+from drover import _core, _main_module, _session, _unsendable
 from drover._errors import InvalidArgument
 
 __all__ = [
@@ -226,7 +226,8 @@ class _Tables:
         if seen == self._seen:
             return
         _ask_libraries()
-        self.plain = {**copyreg.dispatch_table, **ForkingPickler._extra_reducers, **reducers}
+        standard = {**_unsendable.reducers(), **copyreg.dispatch_table, **ForkingPickler._extra_reducers}
+        self.plain = {**standard, **reducers}
         self.by_value = {}
         self._seen = seen
 

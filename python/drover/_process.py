@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from multiprocessing import context, popen_spawn_posix, process, resource_tracker, spawn, util
 from typing import Any
 
-from drover import _core, _main_module, _objects, _session, _start_methods, _template
+from drover import _core, _main_module, _nesting, _objects, _session, _start_methods, _template
 
 __all__ = ["Popen", "Process", "preparation_of"]
 
@@ -128,6 +128,7 @@ def preparation_of(name: str) -> dict[str, Any]:
     if not _main_module.is_imported_by_children():
         preparation.pop("init_main_from_path", None)
         preparation.pop("init_main_from_name", None)
+    _nesting.add_to(preparation)
     return preparation
 
 
