@@ -10,8 +10,8 @@ namespace drover::python {
 namespace {
 
 bool wait_event(Event& self, const Timeout& timeout) {
-  const WaitResult result = await(
-      timeout, [&](Deadline deadline) { return self.wait(deadline); },
+  const WaitResult result = await_others(
+      self, timeout, [&](Deadline deadline) { return self.wait(deadline); },
       [](WaitResult got) { return got != WaitResult::timed_out; });
   return result == WaitResult::done;
 }
@@ -22,7 +22,7 @@ BarrierResult wait_free(Barrier& barrier, Deadline deadline) {
 }
 
 // A timed-out wait breaks a barrier for all, so the wait cannot be sliced: on the main thread, which must handle
-// signals, another thread waits. A handler that raises breaks the barrier.
+// signals, another thread waits. A handler that raises breaks the barrier, and so does being left alone.
 BarrierResult wait_beside(Barrier& barrier, Deadline deadline) {
   auto waiting = std::async(std::launch::async, [&] { return barrier.wait(deadline); });
   const auto is_done = [&] {
@@ -32,6 +32,7 @@ BarrierResult wait_beside(Barrier& barrier, Deadline deadline) {
   while (!is_done()) {
     try {
       handle_signals();
+      if (deadline.is_never() && is_left_alone(barrier)) barrier.abort();
     } catch (...) {
       barrier.abort();
       throw;

@@ -26,8 +26,8 @@ LockResult acquire_lock(Lock& self, const Timeout& timeout) {
 }
 
 bool acquire_semaphore(Semaphore& self, const Timeout& timeout) {
-  const WaitResult result = await(
-      timeout, [&](Deadline deadline) { return self.acquire(deadline); },
+  const WaitResult result = await_others(
+      self, timeout, [&](Deadline deadline) { return self.acquire(deadline); },
       [](WaitResult got) { return got != WaitResult::timed_out; });
   return result == WaitResult::done;
 }
@@ -38,15 +38,17 @@ bool wait_condition(Condition& self, const Timeout& timeout) {
   const Deadline deadline = to_deadline(timeout);
   const bool handles_signals = is_main_thread();
   std::exception_ptr raised;
+  bool is_alone = false;
   const auto is_interrupted = [&] {
     if (!handles_signals) return false;
     const nb::gil_scoped_acquire held;
     try {
       handle_signals();
+      is_alone = !timeout && is_left_alone(self);
     } catch (...) {
       raised = std::current_exception();
     }
-    return raised != nullptr;
+    return raised != nullptr || is_alone;
   };
   ConditionResult result;
   {
@@ -54,6 +56,7 @@ bool wait_condition(Condition& self, const Timeout& timeout) {
     result = self.wait_interruptibly(deadline, is_interrupted);
   }
   if (raised != nullptr) std::rethrow_exception(raised);
+  if (is_alone && result.wait == WaitResult::timed_out) ipc::fail_left_alone(ipc::ObjectAccess::of(self));
   return result.wait == WaitResult::done;
 }
 

@@ -115,6 +115,10 @@ void handle_signals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
+bool can_python_end_wait() {
+  return nb::cast<bool>(nb::module_::import_("drover._waiting").attr("can_be_ended_here")());
+}
+
 Bytes::Bytes(nb::handle object) {
   if (PyBytes_Check(object.ptr())) {
     char* data = nullptr;

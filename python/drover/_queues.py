@@ -378,10 +378,17 @@ class JoinableQueue(Queue):
                 self._condition.notify_all()
 
     def join(self) -> None:
-        """Wait until all objects are finished."""
+        """Wait until all objects are finished. Raises PeerLost if no process is left that could finish them."""
         with self._condition:
             while self._unfinished.get_value() != 0:
-                self._condition.wait()
+                self._wait_for_change()
+
+    def _wait_for_change(self) -> None:
+        try:
+            self._condition.wait()
+        except PeerLost as error:
+            count = self._unfinished.get_value()
+            raise PeerLost(f"{count} objects of the queue are unfinished: {error.message}", error.remedy) from None
 
 
 class SimpleQueue(Queue):

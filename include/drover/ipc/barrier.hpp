@@ -9,6 +9,10 @@
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
 
+namespace drover::ipc {
+struct ObjectAccess;
+}  // namespace drover::ipc
+
 namespace drover {
 
 /// How a wait at a barrier ended.
@@ -17,7 +21,7 @@ struct [[nodiscard]] BarrierResult {
   enum class Kind {
     passed,     ///< all parties arrived
     timed_out,  ///< the deadline passed first, which has broken the barrier
-    broken,     ///< a party died, timed out, or called `abort` or `reset`
+    broken,     ///< a party died, timed out, or called `abort` or `reset`; or nobody is left to arrive
   };
   Kind kind = Kind::passed;  ///< the outcome
   std::uint32_t index = 0;   ///< if passed: order of arrival in the round, from 0
@@ -47,7 +51,8 @@ class Barrier {
   Barrier& operator=(Barrier&& other) noexcept;
   ~Barrier();
 
-  /// Waits until all parties have arrived. Throws `Errc::peer_lost` when the session is over.
+  /// Waits until all parties have arrived. Throws `Errc::peer_lost` when the session is over. Without a deadline it
+  /// breaks the barrier once nobody is left who could arrive (see Event::wait).
   BarrierResult wait(Deadline deadline = Deadline::never());
   /// Starts a new round and repairs a broken barrier. Current waits return `broken`.
   void reset();
@@ -66,7 +71,11 @@ class Barrier {
   [[nodiscard]] const ObjectHandle& handle() const noexcept;
 
  private:
+  friend struct ipc::ObjectAccess;
   struct State;
+
+  [[nodiscard]] const SharedObject& object() const noexcept;
+
   std::unique_ptr<State> state_;
 };
 

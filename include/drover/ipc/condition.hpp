@@ -13,6 +13,7 @@
 namespace drover::ipc {
 class ConditionCore;
 class ConditionPlace;
+struct ObjectAccess;
 class Patience;
 }  // namespace drover::ipc
 
@@ -66,7 +67,8 @@ class Condition {
 
   /// Releases the lock, however often acquired, waits for a notification, and reacquires the lock to the same depth,
   /// beyond the deadline if necessary. Throws `Errc::invalid_argument` if this thread does not hold the lock,
-  /// `Errc::limit_reached` if `kMostWaiters` wait, and `Errc::peer_lost`, without the lock, when the session is over.
+  /// `Errc::limit_reached` if `kMostWaiters` wait, and `Errc::peer_lost`: without the lock when the session is over,
+  /// and with it if there is no deadline and nobody is left who could notify (see Event::wait).
   ConditionResult wait(Deadline deadline = Deadline::never());
   /// Like `wait`, but also times out when `is_interrupted()`, called without the lock about ten times a second, is
   /// true. For hosts that handle signals during a wait: unlike a series of short waits it misses no notification in
@@ -111,6 +113,8 @@ class Condition {
   template <class LockType>
   ConditionResult wait_with(LockType& lock, const ipc::ConditionPlace& place, Deadline deadline,
                             const std::function<bool()>& is_interrupted);
+
+  friend struct ipc::ObjectAccess;
 
   SharedObject object_;
   AnyLock lock_;

@@ -9,6 +9,7 @@
 namespace drover::ipc {
 struct Bell;
 struct EventLayout;
+struct ObjectAccess;
 class Patience;
 }  // namespace drover::ipc
 
@@ -35,7 +36,9 @@ class Event {
   /// Whether it is set.
   [[nodiscard]] bool is_set() const noexcept;
   /// Waits until the flag is set, or has been set since the call began. Throws `Errc::peer_lost` when the session is
-  /// over.
+  /// over, and if there is no deadline and nobody is left who could set it: a participant has departed, and the
+  /// session has no other one, nor one that is starting. A thread or a signal handler of this program, a pool, and a
+  /// named session, which anybody may join, could always do so.
   WaitResult wait(Deadline deadline = Deadline::never());
 
   /// The name by which others open it.
@@ -43,6 +46,7 @@ class Event {
 
  private:
   friend class WaitSource;  // wait() sleeps on the bells of all its sources
+  friend struct ipc::ObjectAccess;
 
   [[nodiscard]] ipc::Bell& bell() const noexcept;
   [[nodiscard]] ipc::EventLayout& layout() const noexcept;

@@ -137,6 +137,8 @@ class Membership {
   virtual void check() const = 0;
   /// The current number of participants.
   [[nodiscard]] virtual Population population() const noexcept = 0;
+  /// Whether processes may join unannounced, as they do a named session.
+  [[nodiscard]] virtual bool is_open_to_all() const noexcept { return false; }
 
  protected:
   /// Has no number before `set_self`.

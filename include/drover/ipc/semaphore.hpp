@@ -9,6 +9,7 @@
 
 namespace drover::ipc {
 struct Bell;
+struct ObjectAccess;
 }  // namespace drover::ipc
 
 namespace drover {
@@ -45,7 +46,8 @@ class Semaphore {
   Semaphore& operator=(Semaphore&& other) noexcept;
   ~Semaphore();
 
-  /// Waits for a permit and takes it. Throws `Errc::peer_lost` when the session is over.
+  /// Waits for a permit and takes it. Throws `Errc::peer_lost` when the session is over, and if there is no deadline
+  /// and nobody is left who could release one (see Event::wait).
   WaitResult acquire(Deadline deadline = Deadline::never());
   /// Takes a permit if there is one.
   [[nodiscard]] bool try_acquire();
@@ -67,9 +69,11 @@ class Semaphore {
 
  private:
   friend class WaitSource;  // wait() sleeps on the bells of all its sources
+  friend struct ipc::ObjectAccess;
   struct State;
 
   [[nodiscard]] ipc::Bell& bell() const noexcept;
+  [[nodiscard]] const SharedObject& object() const noexcept;
 
   std::unique_ptr<State> state_;
 };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
+#include "ipc/object/left_alone.hpp"
 #include "ipc/object/nested_handle.hpp"
 #include "ipc/sync/condition_layout.hpp"
 #include "ipc/wake/bell.hpp"
@@ -108,7 +109,16 @@ ConditionResult Condition::wait_interruptibly(Deadline deadline, const std::func
   require_lock("waits on");
   const auto place = core().take_place(object_.self());
   if (!place) fail_crowded(handle());
-  return std::visit([&](auto& lock) { return wait_with(lock, *place, deadline, is_interrupted); }, lock_);
+  bool is_alone = false;
+  const auto is_over = [&] {
+    if (is_interrupted()) return true;
+    is_alone = deadline.is_never() && ipc::is_left_alone(object_);
+    return is_alone;
+  };
+  const ConditionResult result =
+      std::visit([&](auto& lock) { return wait_with(lock, *place, deadline, is_over); }, lock_);
+  if (is_alone && result.wait == WaitResult::timed_out) ipc::fail_left_alone(object_);
+  return result;
 }
 
 template <class LockType>

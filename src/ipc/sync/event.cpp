@@ -60,7 +60,7 @@ bool Event::is_set() const noexcept { return (layout().state.load() & kSet) != 0
 WaitResult Event::wait(Deadline deadline) {
   static_cast<void>(object_.self());
   const std::uint64_t before = layout().state.load() & ~kSet;
-  const bool is_done = ipc::wait_on([] { return "event"; }, bell(), object_.membership(), deadline, *patience_,
+  const bool is_done = ipc::wait_on([] { return "event"; }, bell(), object_, deadline, *patience_,
                                     [&] {
                                       const std::uint64_t seen = layout().state.load();
                                       return (seen & kSet) != 0 || seen != before;

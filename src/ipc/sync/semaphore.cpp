@@ -51,10 +51,12 @@ Semaphore::~Semaphore() = default;
 
 ipc::Bell& Semaphore::bell() const noexcept { return state_->core.bell(); }
 
+const SharedObject& Semaphore::object() const noexcept { return state_->object; }
+
 WaitResult Semaphore::acquire(Deadline deadline) {
   const Owner self = state_->object.self();
-  const bool is_done = ipc::wait_on([] { return "semaphore"; }, bell(), state_->object.membership(), deadline,
-                                    state_->patience, [&] { return state_->core.take(self); });
+  const bool is_done = ipc::wait_on([] { return "semaphore"; }, bell(), state_->object, deadline, state_->patience,
+                                    [&] { return state_->core.take(self); });
   return is_done ? WaitResult::done : WaitResult::timed_out;
 }
 

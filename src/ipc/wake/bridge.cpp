@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include "base/own_thread.hpp"
 #include "base/sys.hpp"
 #include "drover/base/error.hpp"
 #include "ipc/wake/sleep_on_many.hpp"
@@ -133,6 +134,7 @@ void Bridge::restart() noexcept { wake_always(turn_); }
 bool Bridge::is_this_thread() noexcept { return is_bridge; }
 
 void Bridge::run() {
+  const OwnThread own;
   is_bridge = true;
   for (;;) pass();
 }

@@ -1,11 +1,13 @@
 #include "pool/run/pool_core.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
+#include "ipc/object/left_alone.hpp"
 #include "pool/plan/machine.hpp"
 #include "pool/run/callback_thread.hpp"
 #include "pool/run/ctrl_c.hpp"
@@ -25,7 +27,8 @@ PoolCore::~PoolCore() { end(std::chrono::seconds(1)); }
 
 void PoolCore::start() {
   collecting_ = std::thread([this] { collector_.run(); });
-  watching_ = std::thread([this] { processes_.run(); });
+  // It replaces workers as long as it runs, so a program that waits for one of them is not alone in between.
+  watching_ = std::thread([this, expected = std::make_unique<ipc::ExpectedPeers>()] { processes_.run(); });
   if (options().handles_interrupts) ctrl_c::add(shared_.wake.get());
 }
 

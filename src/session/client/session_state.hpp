@@ -45,6 +45,7 @@ class SessionState final : public Membership, public std::enable_shared_from_thi
   void drop(std::string_view name) override;
   void check() const override;
   [[nodiscard]] Population population() const noexcept override { return page_.population(); }
+  [[nodiscard]] bool is_open_to_all() const noexcept override { return !name_.empty(); }
 
   /// Takes over the keeper, a child of this process, to reap it when the session has ended.
   void own_keeper(ChildProcess keeper);
