@@ -91,8 +91,7 @@ void bind_lock_types(nb::module_& module) {
   make(rlock);
   rlock.def("acquire", &acquire<RLock>, nb::arg("timeout").none())
       .def("release", &RLock::release, "Undo one acquisition.")
-      .def("is_held", &RLock::is_held, "Whether the lock is held.")
-      .def("is_own", &RLock::is_own, "Whether this thread holds the lock.");
+      .def("is_held", &RLock::is_held, "Whether the lock is held.");
 }
 
 void bind_condition(nb::module_& module) {
@@ -108,7 +107,6 @@ void bind_condition(nb::module_& module) {
           nb::arg("session"), nb::arg("lock"), "Create a condition over an RLock.")
       .def("acquire", &acquire<Condition>, nb::arg("timeout").none(), "Acquire the lock.")
       .def("release", &Condition::release, "Release the lock.")
-      .def("is_own", &Condition::is_own, "Whether this thread holds the lock.")
       .def("wait", &wait_condition, nb::arg("timeout").none(), "Wait for a notification; False at the timeout.")
       .def("notify", &Condition::notify, nb::arg("count") = 1, "Wake at most this many waiters; return how many.")
       .def("notify_all", &Condition::notify_all, "Wake all waiters; return how many.")

@@ -145,7 +145,6 @@ void bind_options(nb::module_& module) {
       .def_rw("name", &PoolOptions::name)
       .def_rw("opens_device", &PoolOptions::opens_device)
       .def_rw("recycle_after", &PoolOptions::recycle_after)
-      .def_rw("recycle_memory", &PoolOptions::recycle_memory)
       .def(
           "set_limits",
           [](PoolOptions& self, double start, double idle, double stall) {

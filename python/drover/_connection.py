@@ -130,7 +130,7 @@ class PipeConnection(connection.Connection):
             else:
                 self._put(payload, tensors, _OBJECT)
         except BaseException:
-            _objects.unsent()
+            _objects.unsent(payload)
             raise
 
     def recv(self) -> Any:

@@ -174,7 +174,7 @@ class Queue(SharedHandle):
         try:
             self._put(payload, tensors, block, timeout)
         except BaseException:
-            _objects.unsent()
+            _objects.unsent(payload)
             raise
 
     def _put(self, payload: bytes, tensors: Any, block: bool, timeout: float | None) -> None:
@@ -252,7 +252,11 @@ class Queue(SharedHandle):
         self._check_open()
         payload, tensors = _objects.dumps(obj)
         coroutines = self._coroutines()
-        await coroutines.put(self._turns, lambda: self._put(payload, tensors, False, None))
+        try:
+            await coroutines.put(self._turns, lambda: self._put(payload, tensors, False, None))
+        except BaseException:
+            _objects.unsent(payload)
+            raise
 
     def _coroutines(self) -> Any:
         from drover import _async_queues  # noqa: PLC0415 (imports asyncio, which few programs need)
