@@ -2,7 +2,9 @@
 #include "drover/ipc/event.hpp"
 
 #include <future>
+#include <system_error>
 
+#include "drover/base/error.hpp"
 #include "drover/ipc/barrier.hpp"
 #include "support.hpp"
 
@@ -21,10 +23,18 @@ BarrierResult wait_free(Barrier& barrier, Deadline deadline) {
   return barrier.wait(deadline);
 }
 
+std::future<BarrierResult> start_waiting(Barrier& barrier, Deadline deadline) {
+  try {
+    return std::async(std::launch::async, [&barrier, deadline] { return barrier.wait(deadline); });
+  } catch (const std::system_error& error) {
+    throw error_from_errno(error.code().value(), "pthread_create", "a wait for a barrier");
+  }
+}
+
 // A timed-out wait breaks a barrier for all, so the wait cannot be sliced: on the main thread, which must handle
 // signals, another thread waits. A handler that raises breaks the barrier, and so does being left alone.
 BarrierResult wait_beside(Barrier& barrier, Deadline deadline) {
-  auto waiting = std::async(std::launch::async, [&] { return barrier.wait(deadline); });
+  auto waiting = start_waiting(barrier, deadline);
   const auto is_done = [&] {
     const Released free;
     return waiting.wait_for(kSlice) == std::future_status::ready;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "drover/base/checked.hpp"
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
 
@@ -45,7 +46,7 @@ class Barrier {
   Barrier(std::shared_ptr<Membership> membership, std::uint32_t parties);
   /// Opens one.
   Barrier(std::shared_ptr<Membership> membership, const ObjectHandle& handle);
-  /// Takes over the opening; `other` may only be destroyed or assigned to.
+  /// Takes over the opening; use of `other` then throws `Errc::invalid_argument`.
   Barrier(Barrier&& other) noexcept;
   /// Closes what was open, then takes over the opening.
   Barrier& operator=(Barrier&& other) noexcept;
@@ -59,24 +60,24 @@ class Barrier {
   /// Breaks it.
   void abort();
   /// Whether it is broken.
-  [[nodiscard]] bool is_broken() const noexcept;
+  [[nodiscard]] bool is_broken() const;
   /// The number of parties.
-  [[nodiscard]] std::uint32_t parties() const noexcept;
+  [[nodiscard]] std::uint32_t parties() const;
   /// Parties that have arrived in this round.
-  [[nodiscard]] std::uint32_t waiting() const noexcept;
+  [[nodiscard]] std::uint32_t waiting() const;
   /// The last process that died with the barrier open; 0 if none did. Set shortly after the barrier breaks.
-  [[nodiscard]] pid_t last_lost() const noexcept;
+  [[nodiscard]] pid_t last_lost() const;
 
   /// The name by which others open it.
-  [[nodiscard]] const ObjectHandle& handle() const noexcept;
+  [[nodiscard]] const ObjectHandle& handle() const;
 
  private:
   friend struct ipc::ObjectAccess;
   struct State;
 
-  [[nodiscard]] const SharedObject& object() const noexcept;
+  [[nodiscard]] const SharedObject& object() const;
 
-  std::unique_ptr<State> state_;
+  detail::Checked<std::unique_ptr<State>> state_;
 };
 
 }  // namespace drover

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "drover/base/checked.hpp"
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
 
@@ -40,7 +41,7 @@ class Semaphore {
   Semaphore(std::shared_ptr<Membership> membership, std::uint64_t initial);
   /// Opens one, bounded or not; a bounded one stays bounded.
   Semaphore(std::shared_ptr<Membership> membership, const ObjectHandle& handle);
-  /// Takes over the opening; `other` may only be destroyed or assigned to.
+  /// Takes over the opening; use of `other` then throws `Errc::invalid_argument`.
   Semaphore(Semaphore&& other) noexcept;
   /// Closes what was open, then takes over the opening.
   Semaphore& operator=(Semaphore&& other) noexcept;
@@ -56,12 +57,12 @@ class Semaphore {
   /// `count` above `kMostPermits` at once.
   void release(std::uint64_t count = 1);
   /// Free permits; approximate while others work.
-  [[nodiscard]] std::uint64_t value() const noexcept;
+  [[nodiscard]] std::uint64_t value() const;
   /// Whether an excess release is an error.
-  [[nodiscard]] bool is_bounded() const noexcept;
+  [[nodiscard]] bool is_bounded() const;
 
   /// The name by which others open it.
-  [[nodiscard]] const ObjectHandle& handle() const noexcept;
+  [[nodiscard]] const ObjectHandle& handle() const;
 
  protected:
   /// Makes either kind.
@@ -72,10 +73,10 @@ class Semaphore {
   friend struct ipc::ObjectAccess;
   struct State;
 
-  [[nodiscard]] ipc::Bell& bell() const noexcept;
-  [[nodiscard]] const SharedObject& object() const noexcept;
+  [[nodiscard]] ipc::Bell& bell() const;
+  [[nodiscard]] const SharedObject& object() const;
 
-  std::unique_ptr<State> state_;
+  detail::Checked<std::unique_ptr<State>> state_;
 };
 
 /// A semaphore that never has more than its initial permits: an excess release is an error.

@@ -108,7 +108,7 @@ Barrier::Barrier(Barrier&&) noexcept = default;
 Barrier& Barrier::operator=(Barrier&&) noexcept = default;
 Barrier::~Barrier() = default;
 
-const SharedObject& Barrier::object() const noexcept { return state_->object; }
+const SharedObject& Barrier::object() const { return state_->object; }
 
 // A party that died before it opened the barrier did not break it, so a waiter that is left alone does.
 BarrierResult Barrier::wait(Deadline deadline) {
@@ -142,19 +142,19 @@ void Barrier::abort() {
   state_->break_it();
 }
 
-bool Barrier::is_broken() const noexcept { return state_->now().is_broken; }
+bool Barrier::is_broken() const { return state_->now().is_broken; }
 
-std::uint32_t Barrier::parties() const noexcept { return state_->parties; }
+std::uint32_t Barrier::parties() const { return state_->parties; }
 
-std::uint32_t Barrier::waiting() const noexcept {
+std::uint32_t Barrier::waiting() const {
   const ipc::BarrierWord now = state_->now();
   return now.is_broken ? 0 : now.arrived;
 }
 
-pid_t Barrier::last_lost() const noexcept {
+pid_t Barrier::last_lost() const {
   return static_cast<pid_t>(ipc::header_of(state_->object.data()).last_lost.load());
 }
 
-const ObjectHandle& Barrier::handle() const noexcept { return state_->object.handle(); }
+const ObjectHandle& Barrier::handle() const { return state_->object.handle(); }
 
 }  // namespace drover

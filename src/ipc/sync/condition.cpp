@@ -62,7 +62,7 @@ Condition::AnyLock Condition::open_lock(const SharedObject& condition) {
   return AnyLock(RLock(condition.shared_membership(), lock));
 }
 
-ipc::ConditionCore Condition::core() const noexcept { return ipc::ConditionCore(object_.layout()); }
+ipc::ConditionCore Condition::core() const { return ipc::ConditionCore(object_.layout()); }
 
 // self() throws in a forked child.
 void Condition::require_lock(const char* what) const {
@@ -93,11 +93,11 @@ bool Condition::release_if_own() noexcept {
   return std::visit([](auto& lock) { return lock.release_if_own(); }, lock_);
 }
 
-bool Condition::is_own() const noexcept {
+bool Condition::is_own() const {
   return std::visit([](const auto& lock) { return lock.is_own(); }, lock_);
 }
 
-const ObjectHandle& Condition::lock_handle() const noexcept {
+const ObjectHandle& Condition::lock_handle() const {
   return std::visit([](const auto& lock) -> const ObjectHandle& { return lock.handle(); }, lock_);
 }
 
@@ -151,6 +151,6 @@ std::uint32_t Condition::notify_all() {
   return core().notify_all();
 }
 
-std::uint32_t Condition::waiting() const noexcept { return core().waiting(); }
+std::uint32_t Condition::waiting() const { return core().waiting(); }
 
 }  // namespace drover

@@ -36,9 +36,9 @@ Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
 Event::~Event() = default;
 
-ipc::EventLayout& Event::layout() const noexcept { return event_at(object_.layout()); }
+ipc::EventLayout& Event::layout() const { return event_at(object_.layout()); }
 
-ipc::Bell& Event::bell() const noexcept { return layout().bell; }
+ipc::Bell& Event::bell() const { return layout().bell; }
 
 void Event::set() {
   static_cast<void>(object_.self());  // throws in a forked child
@@ -55,7 +55,7 @@ void Event::clear() {
   layout().state.fetch_and(~kSet);
 }
 
-bool Event::is_set() const noexcept { return (layout().state.load() & kSet) != 0; }
+bool Event::is_set() const { return (layout().state.load() & kSet) != 0; }
 
 WaitResult Event::wait(Deadline deadline) {
   static_cast<void>(object_.self());

@@ -8,6 +8,7 @@
 
 #include "base/own_thread.hpp"
 #include "base/signals_blocked.hpp"
+#include "base/thread.hpp"
 #include "drover/base/log.hpp"
 
 namespace drover::tensor {
@@ -69,7 +70,7 @@ void BackoffPoller::start() noexcept {
   try {
     if (thread_.joinable()) thread_.join();  // it has ended, or is about to
     const SignalsBlocked blocked;
-    thread_ = std::thread([state = state_] {
+    thread_ = start_thread("the thread that gives memory back", [state = state_] {
       const OwnThread own;
       state->run();
     });
