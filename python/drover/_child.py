@@ -7,7 +7,7 @@ from multiprocessing import process, resource_tracker, spawn
 from typing import Any
 
 import drover
-from drover import _core, _objects, _session
+from drover import _core, _namespaces, _objects, _session
 
 __all__ = ["main"]
 
@@ -28,6 +28,7 @@ def _run(handle: str, parent: int) -> int:
         preparation = _take(mailbox)
         drover.set_start_method(preparation.pop("drover_method"), force=True)
         spawn.prepare(preparation)
+        _namespaces.follow(preparation)
         own = _take(mailbox)
     finally:
         del process.current_process()._inheriting

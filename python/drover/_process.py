@@ -128,6 +128,7 @@ def preparation_of(name: str) -> dict[str, Any]:
     if not _main_module.is_imported_by_children():
         preparation.pop("init_main_from_path", None)
         preparation.pop("init_main_from_name", None)
+    preparation["drover_parent"] = _main_module.own_id()
     return preparation
 
 
