@@ -293,14 +293,14 @@ def _make(thing: Any) -> _Made:
 
 
 def _make_by_value(thing: Any) -> _Made:
-    import cloudpickle  # noqa: PLC0415 (imported only if needed)
+    from drover._by_value import Pickler  # noqa: PLC0415 (imports cloudpickle, only if needed)
 
     state = _local.state
     outer = state.maker
-    maker = _Maker(cloudpickle.Pickler)
+    maker = _Maker(Pickler)
     try:
         state.write_with(maker)
-        return maker.make(thing, _tables.with_cloudpickle(cloudpickle.Pickler._dispatch_table))
+        return maker.make(thing, _tables.with_cloudpickle(Pickler._dispatch_table))
     finally:
         state.write_with(outer)
 
@@ -344,15 +344,22 @@ def unsent(payload: bytes) -> None:
 
 def _make_by_either(thing: Any) -> _Made:
     """Pickle by reference if possible, otherwise by value."""
+    is_second_best = False
     try:
         made = _make(thing)
-        if b"__main__" not in made[0] or _main_module.is_imported_by_children():
+        if b"__main__" not in made[0] or _main_module.are_known_to_children(made[0]):
             return made
         made[1].clear()
+        is_second_best = _main_module.is_imported_by_children()
     except (pickle.PicklingError, AttributeError, TypeError):
         pass
     _discard(_local.state)
-    return _make_by_value(thing)
+    try:
+        return _make_by_value(thing)
+    except Exception:
+        if not is_second_best:
+            raise
+        return _make(thing)  # what the children lack may be a value that they do not use
 
 
 def _discard(state: _State) -> None:

@@ -130,6 +130,7 @@ def preparation_of(name: str) -> dict[str, Any]:
         preparation.pop("init_main_from_path", None)
         preparation.pop("init_main_from_name", None)
     _nesting.add_to(preparation)
+    preparation["drover_parent"] = _main_module.own_id()
     return preparation
 
 
