@@ -173,26 +173,31 @@ def _move_optimizer(walk: Any, optimizer: torch.optim.Optimizer) -> torch.optim.
 
 def extend_torch() -> None:
     """Make torch's own methods move tensors on GPUs, where they do nothing by themselves; as before on the CPU."""
-    _sharing.movers.update(
-        {
-            torch.Tensor: _move_tensor,
-            torch.nn.Module: _move_module,
-            torch.optim.Optimizer: _move_optimizer,
-        }
+    movers = {
+        torch.Tensor: _move_tensor,
+        torch.nn.Module: _move_module,
+        torch.optim.Optimizer: _move_optimizer,
+    }
+    methods = (
+        (torch.Tensor, "share_memory_", _share_tensor),
+        (torch.nn.Module, "share_memory", _share_module),
+        (torch.Tensor, "is_shared", _is_tensor_shared),
     )
-    _extend(torch.Tensor, "share_memory_", _share_tensor)
-    _extend(torch.nn.Module, "share_memory", _share_module)
-    _extend(torch.Tensor, "is_shared", _is_tensor_shared)
+    extended = [(kind, name, _extended(getattr(kind, name), ours)) for kind, name, ours in methods]
+    for kind, name, method in extended:
+        setattr(kind, name, method)
+    _sharing.movers.update(movers)
 
 
-def _extend(kind: type, name: str, ours: Any) -> None:
-    original = getattr(kind, name)
+def _extended(original: Any, ours: Any) -> Any:
+    original = getattr(original, "_drover_original", original)  # extended before, if this module is imported again
 
     @functools.wraps(original)
     def extended(self: Any) -> Any:
         return ours(self, original)
 
-    setattr(kind, name, extended)
+    extended._drover_original = original  # type: ignore[attr-defined]
+    return extended
 
 
 def _is_ours(tensor: torch.Tensor) -> bool:

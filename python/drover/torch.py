@@ -35,6 +35,8 @@ _HAS_EXCHANGE_API = _core.has_exchange_api(torch.Tensor)  # since torch 2.10
 def _notice_captures(graph: Any) -> None:
     """Notify drover while torch captures a graph, since unmapping memory would break the capture."""
     begin, end = graph.capture_begin, graph.capture_end
+    if hasattr(begin, "_drover_original"):
+        return  # this module is imported again
 
     @functools.wraps(begin)
     def capture_begin(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -48,11 +50,8 @@ def _notice_captures(graph: Any) -> None:
         finally:
             self._drover_notice = None
 
+    capture_begin._drover_original = begin  # type: ignore[attr-defined]
     graph.capture_begin, graph.capture_end = capture_begin, capture_end
-
-
-_notice_captures(torch.cuda.CUDAGraph)
-extend_torch()
 
 
 def empty(*size: Any, dtype: torch.dtype | None = None, device: Any = "cpu") -> torch.Tensor:
@@ -396,3 +395,8 @@ def _stream(device: int) -> int:
     """Return torch's current stream on a GPU; 0 is the legacy default stream."""
     initialize()
     return torch._C._cuda_getCurrentRawStream(device)
+
+
+# Last, so that an import that fails changes nothing in torch.
+extend_torch()
+_notice_captures(torch.cuda.CUDAGraph)
