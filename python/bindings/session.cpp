@@ -3,6 +3,7 @@
 
 #include "drover/base/version.hpp"
 #include "drover/tensor/send.hpp"
+#include "session/wire/session_folder.hpp"
 #include "session/worker/program.hpp"
 #include "session/worker/session_tie.hpp"
 #include "support.hpp"
@@ -92,6 +93,9 @@ void bind_program(nb::module_& module) {
 }  // namespace
 
 void bind_session(nb::module_& module) {
+  module.def(
+      "private_folder", [] { return session::SessionFolder::open().path(); },
+      "The directory for sockets of this user, which no other user can enter; made if it is missing.");
   bind_program(module);
   nb::class_<PySession>(module, "Session", "This process as a participant of a session.")
       .def_static("start", &start, nb::arg("participant_name") = "", "Start a session without a name.")

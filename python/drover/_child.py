@@ -7,7 +7,7 @@ from multiprocessing import process, resource_tracker, spawn
 from typing import Any
 
 import drover
-from drover import _core, _nesting, _objects, _session
+from drover import _core, _namespaces, _nesting, _objects, _session
 
 __all__ = ["main"]
 
@@ -29,6 +29,7 @@ def _run(handle: str, parent: int) -> int:
         drover.set_start_method(preparation.pop("drover_method"), force=True)
         _nesting.adopt(preparation)
         spawn.prepare(preparation)
+        _namespaces.follow(preparation)
         own = _take(mailbox)
     finally:
         del process.current_process()._inheriting

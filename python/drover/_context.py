@@ -5,23 +5,27 @@ from __future__ import annotations
 from multiprocessing import context
 from typing import Any
 
-from drover import _connection, _pool, _process, _queues, _sharedctypes, _synchronize, _template
+from drover import _connection, _pool, _process, _queues, _sharedctypes, _start_methods, _synchronize, _template
 
 __all__ = ["DroverContext", "default"]
 
-_METHODS = ("drover", "spawn", "forkserver", "fork")
+_METHODS = (_start_methods.NAME, *_start_methods.STANDARD)
 
 
 class DroverContext(context.BaseContext):
     """A multiprocessing context whose processes, queues and locks are drover's."""
 
-    _name = "drover"
+    _name = _start_methods.NAME
     _chosen: str | None = None
     Process = _process.Process
 
-    def get_context(self, method: str | None = None) -> Any:
-        """Return this context, or the standard one of the given name."""
-        return self if method in (None, "drover") else context._default_context.get_context(method)
+    def get_context(self, method: str | None = None) -> DroverContext:
+        """Return this context, for every start method: processes are fresh interpreters, also for "fork".
+
+        The standard contexts are those of `multiprocessing.get_context`. Raises ValueError for an unknown name.
+        """
+        _check_method(method)
+        return self
 
     def get_start_method(self, allow_none: bool = False) -> str | None:
         """Return the name that was set, or "drover"."""
@@ -31,13 +35,12 @@ class DroverContext(context.BaseContext):
         """Remember the name of a start method; it does not change how processes are started."""
         if self._chosen is not None and not force:
             raise RuntimeError("context has already been set")
-        if method not in (None, *_METHODS):
-            raise ValueError(f"cannot find context for {method!r}")
+        _check_method(method)
         self._chosen = method
 
     def get_all_start_methods(self) -> list[str]:
-        """Return the one start method, "drover"."""
-        return [self._name]
+        """Return the names that `get_context` accepts, first "drover"; all of them start processes alike."""
+        return list(_METHODS)
 
     def set_forkserver_preload(self, module_names: list[str]) -> None:
         """Set the modules that the template imports; multiprocessing's name for `drover.set_preload`."""
@@ -126,6 +129,10 @@ class DroverContext(context.BaseContext):
         return _pool.Pool(processes, initializer, initargs, maxtasksperchild, **options)
 
 
+def _check_method(method: str | None) -> None:
+    if method not in (None, *_METHODS):
+        raise ValueError(f"cannot find context for {method!r}")
+
+
 default = DroverContext()
-# Lets multiprocessing find the context by name: set_start_method("drover").
-context._concrete_contexts["drover"] = default
+_start_methods.register(default)

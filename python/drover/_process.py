@@ -8,7 +8,17 @@ from contextlib import ExitStack
 from multiprocessing import context, popen_spawn_posix, process, resource_tracker, spawn, util
 from typing import Any
 
-from drover import _core, _main_module, _nesting, _objects, _session, _template, _torch_loader
+from drover import (
+    _core,
+    _interpreter,
+    _main_module,
+    _nesting,
+    _objects,
+    _session,
+    _start_methods,
+    _template,
+    _torch_loader,
+)
 
 __all__ = ["Popen", "Process", "preparation_of"]
 
@@ -50,6 +60,7 @@ class Popen:
         self._start(session, process_obj._name, mailbox.handle)
 
     def _start(self, session: _core.Session, name: str, mailbox: str) -> None:
+        executable = _interpreter.path()
         tracker = resource_tracker.getfd()
         _torch_loader.install()
         _template.prepare()
@@ -60,7 +71,7 @@ class Popen:
             parent = os.pidfd_open(os.getpid())
             at_end.callback(os.close, parent)
             self._child = _core.Child(
-                executable=os.fsdecode(spawn.get_executable()),
+                executable=executable,
                 arguments=[
                     *util._args_from_interpreter_flags(),
                     "-c",
@@ -118,16 +129,19 @@ def _method() -> str | None:
 def preparation_of(name: str) -> dict[str, Any]:
     """Return multiprocessing's preparation data for a child, without a main module that it must not import."""
     standard = context._default_context
-    is_chosen = standard.get_start_method(allow_none=True) is not None
-    preparation = spawn.get_preparation_data(name)
-    if not is_chosen:
+    chosen = standard.get_start_method(allow_none=True)
+    preparation = _start_methods.without_foreign_method(spawn.get_preparation_data(name))
+    if chosen == _start_methods.NAME:
+        preparation["start_method"] = chosen  # which our processes know
+    elif chosen is None:
         # Reading the standard library's start method has fixed it, and the program may still want to set it.
         standard._actual_context = None
-        del preparation["start_method"]
+        preparation.pop("start_method", None)
     if not _main_module.is_imported_by_children():
         preparation.pop("init_main_from_path", None)
         preparation.pop("init_main_from_name", None)
     _nesting.add_to(preparation)
+    preparation["drover_parent"] = _main_module.own_id()
     return preparation
 
 

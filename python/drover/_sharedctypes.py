@@ -158,7 +158,7 @@ def _reduce(obj: Any) -> Any:
 
 def _check(kind: type[Any]) -> None:
     """Raise if the receiver could not import the type: ctypes types cannot be sent by value."""
-    if kind.__module__ == "__main__" and not _main_module.is_imported_by_children():
+    if kind.__module__ == "__main__" and not _main_module.is_known_to_children(kind):
         raise InvalidArgument(
             f"cannot send a shared {kind.__name__}: its class is in a main module that children do not import",
             "define the class in another module, or put the start of the program below `if __name__ == '__main__':`",

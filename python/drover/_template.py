@@ -9,11 +9,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
-from multiprocessing import spawn, util
+from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
-from drover import _ahead, _core
+from drover import _ahead, _core, _interpreter
 from drover._errors import InvalidArgument
 
 __all__ = [
@@ -123,7 +123,7 @@ def begin(module: str | None, idle_s: float, may_start: bool) -> None:
     It ends if no process is started for `idle_s` seconds. Imports begin one at most; the first shared object, for
     which no module is given, begins one unless a process was started before.
     """
-    if not _is_on() or "/" not in os.fsdecode(spawn.get_executable()) or not _state.guard.acquire(blocking=False):
+    if not _is_on() or not _interpreter.is_certain() or not _state.guard.acquire(blocking=False):
         return
     try:
         names = _modules_so_far(module)
@@ -134,7 +134,7 @@ def begin(module: str | None, idle_s: float, may_start: bool) -> None:
         elif may_start and not (_state.is_begun if module else _state.current):
             _state.early_key, _state.early_names, _state.is_begun = _key_of_process(), names, True
             _state.early = _core.EarlyTemplate(
-                executable=os.fsdecode(spawn.get_executable()),
+                executable=_interpreter.path(),
                 arguments=[*util._args_from_interpreter_flags(), "-c", _TEMPLATE, json.dumps(settings)],
                 environment=_ENVIRONMENT,
             )
@@ -145,7 +145,7 @@ def begin(module: str | None, idle_s: float, may_start: bool) -> None:
 
 def prepare() -> None:
     """Make the template fit the modules and settings of the program. Called before a process is started."""
-    if not _is_on() or "/" not in os.fsdecode(spawn.get_executable()):
+    if not _is_on() or _interpreter.find() is None:
         _core.Template.use_none()
         return
     with _state.guard:
@@ -181,7 +181,7 @@ def _key() -> tuple[object, ...]:
 
 
 def _key_of_process() -> tuple[object, ...]:
-    return (os.getpid(), os.fsdecode(spawn.get_executable()), *util._args_from_interpreter_flags())
+    return (os.getpid(), _interpreter.path(), *util._args_from_interpreter_flags())
 
 
 def _large_modules() -> Iterator[str]:
@@ -251,7 +251,7 @@ def _replace(key: tuple[object, ...], wanted: frozenset[str]) -> None:
         _state.current.retire()
         _state.retired.append(_state.current)
     _state.current = _core.Template(
-        executable=os.fsdecode(spawn.get_executable()),
+        executable=_interpreter.path(),
         arguments=[*flags, "-c", _TEMPLATE, json.dumps(settings)],
         environment=_ENVIRONMENT,
         starts=starts,

@@ -12,7 +12,7 @@ from multiprocessing import process, resource_tracker, spawn
 from multiprocessing.pool import ExceptionWithTraceback, MaybeEncodingError
 from typing import Any
 
-from drover import _core, _functions, _nesting, _objects, _session
+from drover import _core, _functions, _namespaces, _nesting, _objects, _session
 
 __all__ = ["start"]
 
@@ -45,10 +45,13 @@ def start(payload: bytes, tensors: Sequence[_core.Tensor]) -> None:
     own._inheriting = True
     try:
         spawn.prepare(preparation)
+        _namespaces.follow(preparation)
         initializer, initargs = _objects.loads(initializer_call, tensors)
     finally:
         del own._inheriting
     if initializer is not None:
+        for thing in (initializer, *initargs):  # an executor's initializer is an argument of ours
+            _namespaces.note(thing)
         initializer(*initargs)
 
 

@@ -12,6 +12,7 @@ import textwrap
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 __all__ = ["Program", "run", "run_tests_of_cpython"]
 
@@ -24,8 +25,10 @@ _SUITE_LIMIT_S = 600.0
 class Program:
     """A running Python program with its descendants. At the end of the `with` block, none of them may be left."""
 
-    def __init__(self, source: str, *arguments: str, from_stdin: bool = False) -> None:
-        """Start the program from a file, or from standard input."""
+    def __init__(
+        self, source: str, *arguments: str, from_stdin: bool = False, start: tuple[str, ...] = (), cwd: Any = None
+    ) -> None:
+        """Start the program from a file, from standard input, or as arguments of the interpreter say."""
         self._folder = tempfile.TemporaryDirectory(prefix="drover_test_")
         self._mark = uuid.uuid4().hex
         path = Path(self._folder.name, "program.py")
@@ -33,7 +36,8 @@ class Program:
         self._out = path.with_name("out").open("w+b")
         with path.open("rb") if from_stdin else contextlib.nullcontext(subprocess.DEVNULL) as stdin:
             self._process = subprocess.Popen(
-                [sys.executable, "-" if from_stdin else str(path), *arguments],
+                [sys.executable, *(start or ("-" if from_stdin else str(path),)), *arguments],
+                cwd=cwd,
                 stdin=stdin,
                 stdout=self._out,
                 stderr=subprocess.STDOUT,
@@ -117,9 +121,9 @@ class Program:
         return left
 
 
-def run(source: str, *arguments: str, from_stdin: bool = False, status: int = 0) -> list[str]:
-    """Run a program, check its exit status, and return the lines that it wrote."""
-    with Program(source, *arguments, from_stdin=from_stdin) as program:
+def run(source: str, *arguments: str, status: int = 0, **options: Any) -> list[str]:
+    """Run a program, check its exit status, and return the lines that it wrote; the options are those of Program."""
+    with Program(source, *arguments, **options) as program:
         found = program.wait()
         assert found == status, f"exit status {found}:\n{program.output}"
         return program.lines()

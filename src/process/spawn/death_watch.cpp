@@ -14,7 +14,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/signals_blocked.hpp"
 #include "base/sys.hpp"
+#include "base/thread.hpp"
 #include "drover/base/clock.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
@@ -94,12 +96,8 @@ DeathWatch::DeathWatch(std::function<void(const std::string& reason)> last_words
   state_->last_words = std::move(last_words);
   state_->epoll = Fd(sys::call("epoll_create1", ::epoll_create1, int{EPOLL_CLOEXEC}));
   if (!state_->epoll.is_open()) throw_errno("epoll_create1", "the thread that watches the parent");
-  sigset_t all{};
-  sigset_t before{};
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([state = state_] { state->run(); }).detach();
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const SignalsBlocked blocked;  // inherited by the thread
+  start_thread("the thread that watches the parent", [state = state_] { state->run(); }).detach();
 }
 
 void DeathWatch::depend_on(Fd pidfd, std::string reason, LogLevel level) {
