@@ -20,6 +20,7 @@ from multiprocessing import (
     util,
 )
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from drover import _core, _early, _errors, _guard, _import_hooks, _session
 from drover._errors import *  # noqa: F403 (all of its __all__)
@@ -75,11 +76,22 @@ _LAZY_MODULES = frozenset(
 )
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import a submodule on first use, such as `drover.connection` in `drover.connection.wait`."""
-    if name in _LAZY_MODULES:
-        return importlib.import_module(f"drover.{name}")
-    raise AttributeError(f"module 'drover' has no attribute {name!r}")
+if TYPE_CHECKING:
+    from drover import connection as connection
+    from drover import dummy as dummy
+    from drover import managers as managers
+    from drover import pool as pool
+    from drover import queues as queues
+    from drover import shared_memory as shared_memory
+    from drover import sharedctypes as sharedctypes
+    from drover import synchronize as synchronize
+else:
+
+    def __getattr__(name: str) -> ModuleType:
+        """Import a submodule on first use, such as `drover.connection` in `drover.connection.wait`."""
+        if name in _LAZY_MODULES:
+            return importlib.import_module(f"drover.{name}")
+        raise AttributeError(f"module 'drover' has no attribute {name!r}")
 
 
 __all__ = [
