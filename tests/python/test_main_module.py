@@ -191,6 +191,7 @@ def test_value_that_cannot_be_sent_hinders_no_function() -> None:
 GUARD = 'if __name__ == "__main__": '
 SOURCES = {
     "x = 1": None,
+    'if __name__ != "__main__":\n    raise ImportError\nx = 1': None,
     GUARD + "run()": set(),
     "def f(): pass\n" + GUARD + "f()": set(),
     "def f(): return a\ndef g(): return f()\ndef h(a): return a\n" + GUARD + "a = 1": {"a", "f", "g"},
