@@ -16,6 +16,8 @@ KILLS ?= 100000
 SEED ?=
 # How many processes `make torture-python` kills.
 PYTHON_KILLS ?= 500
+# Minutes that `make torture-mixed` runs.
+MINUTES ?= 60
 # Seconds that `make fuzz` runs each fuzzer.
 FUZZ_SECONDS ?= 600
 # The workload that `make bench` runs; by default each directory of benchmarks/. The workload `python` is not
@@ -126,6 +128,11 @@ torture: packages ## kill KILLS (100000) producers, consumers and lock holders a
 torture-python: build ## kill PYTHON_KILLS (500) processes of Python programs at random moments; SEED=n repeats a run
 	$(call step,torture python,DROVER_PYTHON_KILLS=$(PYTHON_KILLS) DROVER_PYTHON_SEED=$(or $(SEED),0) \
 	  .venv/bin/pytest -q -s tests/python/test_kills.py)
+
+.PHONY: torture-mixed
+torture-mixed: build ## kill and stop all processes of programs that use everything for MINUTES (60); SEED=n repeats a run
+	$(call step,torture mixed,PYTHONPATH=build/dev/python .venv/bin/python tests/python/mixed_storm.py \
+	  --minutes $(MINUTES) --seed $(or $(SEED),0))
 
 .PHONY: lint
 lint: setup ## run the static gates: format, tidy, layers, sizes, documentation, commits

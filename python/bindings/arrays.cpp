@@ -62,12 +62,15 @@ nb::tuple import_array(const PySession& session, nb::handle capsule, std::option
   return nb::make_tuple(imported.tensor, to_string(imported.way));
 }
 
-// What keeps the elements of an array allocated. Where torch allocates in slabs it is the storage: a tensor may get
-// another one while receivers have the old one.
-nb::object storage_of(nb::handle array, const Place& place) {
-  constexpr const char* kStorage = "untyped_storage";
-  const bool may_change = place.is_device && find_allocator(true) != nullptr && nb::hasattr(array, kStorage);
-  return may_change ? nb::object(array.attr(kStorage)()) : nb::borrow(array);
+// What keeps the elements of an array allocated. For tensors of torch it is the storage: a tensor may get another one
+// before the elements are copied, or while receivers have the old one.
+nb::object storage_of(nb::handle array) {
+  static const nb::object& name = *new nb::object(nb::steal(PyUnicode_InternFromString("untyped_storage")));
+  nb::object storage = nb::steal(PyObject_CallMethodNoArgs(array.ptr(), name.ptr()));
+  if (storage.is_valid()) return storage;
+  if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  return nb::borrow(array);
 }
 
 }  // namespace
@@ -124,14 +127,15 @@ std::optional<std::size_t> Arrays::add_from_device(nb::handle array, const Excha
     if (found.layout.element_count() == 0) return std::nullopt;
     return add(array, api, std::move(found));
   } catch (const Error& error) {
-    if (error.code() != Errc::unsupported) throw;
+    // Corrupt: the storage of the tensor was freed, which its library can say better.
+    if (error.code() != Errc::unsupported && error.code() != Errc::corrupt) throw;
     return std::nullopt;
   }
 }
 
 std::size_t Arrays::add(nb::handle array, const ExchangeApi& api, DlpackArray described) {
   ImportRequest request{.array = std::move(described), .options = {.is_known = true}};
-  request.array.keep_alive = dropped_with_lock(storage_of(array, request.array.place));
+  request.array.keep_alive = dropped_with_lock(storage_of(array));
   request.options.stream = stream_of(api, request.array.place);
   return add(std::move(request));
 }

@@ -2,7 +2,9 @@
 #include "drover/ipc/event.hpp"
 
 #include <future>
+#include <system_error>
 
+#include "drover/base/error.hpp"
 #include "drover/ipc/barrier.hpp"
 #include "support.hpp"
 
@@ -10,8 +12,8 @@ namespace drover::python {
 namespace {
 
 bool wait_event(Event& self, const Timeout& timeout) {
-  const WaitResult result = await(
-      timeout, [&](Deadline deadline) { return self.wait(deadline); },
+  const WaitResult result = await_others(
+      self, timeout, [&](Deadline deadline) { return self.wait(deadline); },
       [](WaitResult got) { return got != WaitResult::timed_out; });
   return result == WaitResult::done;
 }
@@ -21,10 +23,18 @@ BarrierResult wait_free(Barrier& barrier, Deadline deadline) {
   return barrier.wait(deadline);
 }
 
+std::future<BarrierResult> start_waiting(Barrier& barrier, Deadline deadline) {
+  try {
+    return std::async(std::launch::async, [&barrier, deadline] { return barrier.wait(deadline); });
+  } catch (const std::system_error& error) {
+    throw error_from_errno(error.code().value(), "pthread_create", "a wait for a barrier");
+  }
+}
+
 // A timed-out wait breaks a barrier for all, so the wait cannot be sliced: on the main thread, which must handle
-// signals, another thread waits. A handler that raises breaks the barrier.
+// signals, another thread waits. A handler that raises breaks the barrier, and so does being left alone.
 BarrierResult wait_beside(Barrier& barrier, Deadline deadline) {
-  auto waiting = std::async(std::launch::async, [&] { return barrier.wait(deadline); });
+  auto waiting = start_waiting(barrier, deadline);
   const auto is_done = [&] {
     const Released free;
     return waiting.wait_for(kSlice) == std::future_status::ready;
@@ -32,6 +42,7 @@ BarrierResult wait_beside(Barrier& barrier, Deadline deadline) {
   while (!is_done()) {
     try {
       handle_signals();
+      if (deadline.is_never() && is_left_alone(barrier)) barrier.abort();
     } catch (...) {
       barrier.abort();
       throw;

@@ -26,8 +26,8 @@ LockResult acquire_lock(Lock& self, const Timeout& timeout) {
 }
 
 bool acquire_semaphore(Semaphore& self, const Timeout& timeout) {
-  const WaitResult result = await(
-      timeout, [&](Deadline deadline) { return self.acquire(deadline); },
+  const WaitResult result = await_others(
+      self, timeout, [&](Deadline deadline) { return self.acquire(deadline); },
       [](WaitResult got) { return got != WaitResult::timed_out; });
   return result == WaitResult::done;
 }
@@ -38,15 +38,17 @@ bool wait_condition(Condition& self, const Timeout& timeout) {
   const Deadline deadline = to_deadline(timeout);
   const bool handles_signals = is_main_thread();
   std::exception_ptr raised;
+  bool is_alone = false;
   const auto is_interrupted = [&] {
     if (!handles_signals) return false;
     const nb::gil_scoped_acquire held;
     try {
       handle_signals();
+      is_alone = !timeout && is_left_alone(self);
     } catch (...) {
       raised = std::current_exception();
     }
-    return raised != nullptr;
+    return raised != nullptr || is_alone;
   };
   ConditionResult result;
   {
@@ -54,6 +56,7 @@ bool wait_condition(Condition& self, const Timeout& timeout) {
     result = self.wait_interruptibly(deadline, is_interrupted);
   }
   if (raised != nullptr) std::rethrow_exception(raised);
+  if (is_alone && result.wait == WaitResult::timed_out) ipc::fail_left_alone(ipc::ObjectAccess::of(self));
   return result.wait == WaitResult::done;
 }
 
@@ -88,8 +91,7 @@ void bind_lock_types(nb::module_& module) {
   make(rlock);
   rlock.def("acquire", &acquire<RLock>, nb::arg("timeout").none())
       .def("release", &RLock::release, "Undo one acquisition.")
-      .def("is_held", &RLock::is_held, "Whether the lock is held.")
-      .def("is_own", &RLock::is_own, "Whether this thread holds the lock.");
+      .def("is_held", &RLock::is_held, "Whether the lock is held.");
 }
 
 void bind_condition(nb::module_& module) {
@@ -105,7 +107,6 @@ void bind_condition(nb::module_& module) {
           nb::arg("session"), nb::arg("lock"), "Create a condition over an RLock.")
       .def("acquire", &acquire<Condition>, nb::arg("timeout").none(), "Acquire the lock.")
       .def("release", &Condition::release, "Release the lock.")
-      .def("is_own", &Condition::is_own, "Whether this thread holds the lock.")
       .def("wait", &wait_condition, nb::arg("timeout").none(), "Wait for a notification; False at the timeout.")
       .def("notify", &Condition::notify, nb::arg("count") = 1, "Wake at most this many waiters; return how many.")
       .def("notify_all", &Condition::notify_all, "Wake all waiters; return how many.")

@@ -93,20 +93,21 @@ class Incoming {
   std::vector<std::shared_ptr<void>> exports_;
 };
 
-// The messages that this thread writes and reads; null outside of one.
+// The messages that this thread writes and reads; null outside of one. Shared with an `open` in progress: it may run
+// Python code, such as a finalizer, that reads another message.
 thread_local Arrays* writing = nullptr;
-thread_local std::unique_ptr<Incoming> reading;
+thread_local std::shared_ptr<Incoming> reading;
 
 void set_writing(Arrays* arrays) noexcept { writing = arrays; }
 
-void set_reading(nb::handle tensors) { reading = tensors.is_none() ? nullptr : std::make_unique<Incoming>(tensors); }
+void set_reading(nb::handle tensors) { reading = tensors.is_none() ? nullptr : std::make_shared<Incoming>(tensors); }
 
-Incoming& message() {
+std::shared_ptr<Incoming> message() {
   if (reading == nullptr) {
     throw Error(Errc::invalid_argument, "cannot unpickle a tensor in shared memory outside of its message",
                 "send it through a drover queue, pipe or task");
   }
-  return *reading;
+  return reading;
 }
 
 // The index of the tensor in the message; nullopt if its library must look at it.
@@ -134,7 +135,7 @@ void bind_message_tensors(nb::module_& module) {
   module.def("set_writing", &set_writing, nb::arg("arrays").none(), "Set the arrays of the pickle in progress.");
   module.def("set_reading", &set_reading, nb::arg("tensors").none(), "Set the tensors of the message being read.");
   module.def(
-      "open_tensor", [](std::size_t index) { return message().open(index); }, nb::arg("index"),
+      "open_tensor", [](std::size_t index) { return message()->open(index); }, nb::arg("index"),
       "The tensor of the message being read as one of torch.");
   module.def("tensor_reducer", &reducer, nb::arg("open"), nb::arg("otherwise"), "A reducer for tensors of torch.");
 }

@@ -1,9 +1,15 @@
 // The compiled half of the Python package: mechanics only. The interface of Python programs is in python/drover.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "base/config.hpp"
 #include "support.hpp"
 
 NB_MODULE(_core, module) {
   using namespace drover::python;
   module.doc() = "The compiled half of drover, for the package's own modules.";
+  module.def("environment_path", &drover::environment_path, nb::arg("name"),
+             "The value of a variable that names a file; None in a program with more rights than its caller.");
   bind_errors(module);
   bind_plain(module);
   bind_tensor(module);

@@ -2,7 +2,6 @@
 #include "drover/pool/pool.hpp"
 
 #include <chrono>
-#include <cmath>
 
 #include "calls.hpp"
 #include "drover/base/clock.hpp"
@@ -13,21 +12,15 @@
 namespace drover::python {
 namespace {
 
-std::chrono::milliseconds to_milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(std::llround(seconds * 1e3)));
-}
-
-std::chrono::nanoseconds to_nanoseconds(double seconds) {
-  return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
-}
+Duration to_duration(double seconds) { return std::chrono::duration<double>(seconds); }
 
 TaskOptions task_options(int priority, std::optional<int> retry, double timeout, double grace,
                          std::optional<std::size_t> worker) {
   TaskOptions options;
   options.priority = priority;
   if (retry) options.retry = *retry < 0 ? Retry::never() : Retry::times(*retry);
-  options.timeout = to_nanoseconds(timeout);
-  options.grace = to_nanoseconds(grace);
+  options.timeout = to_duration(timeout);
+  options.grace = to_duration(grace);
   options.worker = worker;
   return options;
 }
@@ -145,13 +138,12 @@ void bind_options(nb::module_& module) {
       .def_rw("name", &PoolOptions::name)
       .def_rw("opens_device", &PoolOptions::opens_device)
       .def_rw("recycle_after", &PoolOptions::recycle_after)
-      .def_rw("recycle_memory", &PoolOptions::recycle_memory)
       .def(
           "set_limits",
           [](PoolOptions& self, double start, double idle, double stall) {
-            self.start_limit = to_milliseconds(start);
-            self.idle_limit = to_milliseconds(idle);
-            self.stall_report_after = to_milliseconds(stall);
+            self.start_limit = to_duration(start);
+            self.idle_limit = to_duration(idle);
+            self.stall_report_after = to_duration(stall);
           },
           nb::arg("start"), nb::arg("idle"), nb::arg("stall"))
       .def(
@@ -201,7 +193,7 @@ void bind_pool(nb::module_& module) {
       [](const std::string& title, std::uint64_t done, std::uint64_t total, double seconds, bool is_over,
          std::size_t columns) {
         const auto now = Clock::now();
-        const auto began = now - std::chrono::duration_cast<Clock::duration>(to_nanoseconds(seconds));
+        const auto began = now - std::min(to_duration(seconds), Duration(now.time_since_epoch()));
         return describe_progress(title, {.done = done, .total = total, .began = began, .is_over = is_over}, now,
                                  columns);
       },
@@ -233,7 +225,7 @@ void bind_pool(nb::module_& module) {
       .def("join", &join, nb::arg("timeout").none(),
            "Wait until all tasks are done, then end the workers; False at the timeout.")
       .def(
-          "end", [](PyPool& self, double grace) { self.pool().end(to_milliseconds(grace)); }, nb::arg("grace"),
+          "end", [](PyPool& self, double grace) { self.pool().end(to_duration(grace)); }, nb::arg("grace"),
           nb::call_guard<Released>(), "End the pool now.")
       .def(
           "resize", [](PyPool& self, std::size_t workers) { self.pool().resize(workers); }, nb::arg("workers"),

@@ -168,8 +168,6 @@ void bind_queue(nb::module_& module) {
       .def("get", &PyQueue::get, nb::arg("timeout").none(), "(payload, tensors), or a GetResult.")
       .def(
           "close", [](PyQueue& self) { self.queue().close(); }, "Refuse puts by all processes.")
-      .def_prop_ro(
-          "is_closed", [](PyQueue& self) { return self.queue().is_closed(); }, "Whether close was called.")
       .def(
           "size", [](PyQueue& self) { return self.queue().size(); }, "The approximate number of messages.")
       .def_prop_ro(

@@ -3,7 +3,9 @@
 
 #include "drover/base/version.hpp"
 #include "drover/tensor/send.hpp"
+#include "session/wire/session_folder.hpp"
 #include "session/worker/program.hpp"
+#include "session/worker/session_tie.hpp"
 #include "support.hpp"
 
 namespace drover::python {
@@ -91,6 +93,9 @@ void bind_program(nb::module_& module) {
 }  // namespace
 
 void bind_session(nb::module_& module) {
+  module.def(
+      "private_folder", [] { return session::SessionFolder::open().path(); },
+      "The directory for sockets of this user, which no other user can enter; made if it is missing.");
   bind_program(module);
   nb::class_<PySession>(module, "Session", "This process as a participant of a session.")
       .def_static("start", &start, nb::arg("participant_name") = "", "Start a session without a name.")
@@ -109,6 +114,9 @@ void bind_session(nb::module_& module) {
           "A description of each participant.")
       .def(
           "check", [](const PySession& self) { self.session.check(); }, "Raise PeerLost if the session has ended.")
+      .def(
+          "tie", [](const PySession& self) { session::tie_to_session(self.session); }, nb::call_guard<Released>(),
+          "End this process when the keeper of the session or the process that started it has ended.")
       .def("invite", &invite, nb::arg("participant_name"), "Return a descriptor by which a child joins.")
       .def(
           "end", [](PySession& self) { self.session.end(); }, nb::call_guard<Released>(),

@@ -84,7 +84,7 @@ std::shared_ptr<void> dropped_with_lock(nb::object content) {
 Deadline to_deadline(const Timeout& timeout) {
   if (!timeout || !(*timeout < kLongest)) return Deadline::never();
   const double seconds = std::max(0.0, *timeout);
-  return Deadline::after(std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));
+  return Deadline::after(std::chrono::duration<double>(seconds));
 }
 
 bool is_main_thread() noexcept {
@@ -113,6 +113,10 @@ void close_for_threads() {
 
 void handle_signals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+bool can_python_end_wait() {
+  return nb::cast<bool>(nb::module_::import_("drover._waiting").attr("can_be_ended_here")());
 }
 
 Bytes::Bytes(nb::handle object) {

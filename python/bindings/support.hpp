@@ -19,6 +19,8 @@
 #include "drover/session/session.hpp"
 #include "drover/tensor/memory.hpp"
 #include "drover/tensor/tensor.hpp"
+#include "ipc/object/left_alone.hpp"
+#include "ipc/sync/object_access.hpp"
 
 namespace drover::python {
 
@@ -87,6 +89,31 @@ auto await(const Timeout& timeout, Attempt attempt, IsOver is_over) {
     if (in_slices) handle_signals();
   }
   return result;
+}
+
+/// Whether another Python thread, or a Python handler of a signal, could end a wait of the calling thread. Requires
+/// the GIL.
+[[nodiscard]] bool can_python_end_wait();
+
+/// Whether a wait without a timeout on `object`, a primitive of drover/ipc, would never end. A host of its own:
+/// unlike the library's rule it does not count threads that run no Python. Requires the GIL.
+template <class Object>
+[[nodiscard]] bool is_left_alone(const Object& object) {
+  return ipc::are_others_gone(ipc::ObjectAccess::of(object)) && !can_python_end_wait();
+}
+
+/// Like `await`, but throws `Errc::peer_lost` if there is no timeout and nobody is left who could end the wait.
+template <class Object, class Attempt, class IsOver>
+auto await_others(const Object& object, const Timeout& timeout, Attempt attempt, IsOver is_over) {
+  if (timeout || !is_main_thread()) return await(timeout, attempt, is_over);
+  for (;;) {
+    auto result = await(std::chrono::duration<double>(kSlice).count(), attempt, is_over);
+    if (is_over(result)) return result;
+    if (!is_left_alone(object)) continue;
+    result = attempt(Deadline::after(std::chrono::seconds(0)));  // what the departed did is visible by now
+    if (is_over(result)) return result;
+    ipc::fail_left_alone(ipc::ObjectAccess::of(object));
+  }
 }
 
 /// Payloads of at least this size are passed to Python as a view instead of a copy.

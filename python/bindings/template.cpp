@@ -46,10 +46,10 @@ class PyEarlyTemplate {
   std::shared_ptr<process::RunningTemplate> running_;
 };
 
-bool wait_ready(PyTemplate& self, const Timeout& timeout) {
+process::Readiness wait_ready(PyTemplate& self, const Timeout& timeout) {
   return await(
       timeout, [&](Deadline deadline) { return self.made().wait_ready(deadline); },
-      [](bool is_ready) { return is_ready; });
+      [](process::Readiness found) { return found != process::Readiness::loading; });
 }
 
 nb::list variables_of(const process::TemplateOrderTaken& self) {
@@ -119,6 +119,10 @@ void bind_early(nb::module_& module) {
 }  // namespace
 
 void bind_template(nb::module_& module) {
+  nb::enum_<process::Readiness>(module, "Readiness", "Whether a template can fork children.")
+      .value("ready", process::Readiness::ready, "Now.")
+      .value("loading", process::Readiness::loading, "Not yet.")
+      .value("unavailable", process::Readiness::unavailable, "Never.");
   bind_early(module);
   nb::class_<PyTemplate>(module, "Template", "A process that forks children.")
       .def(nb::init<const std::string&, const std::vector<std::string>&,
@@ -134,7 +138,8 @@ void bind_template(nb::module_& module) {
       .def(
           "start", [](PyTemplate& self) { self.made().start(); }, nb::call_guard<Released>(),
           "Start the template if it is not running.")
-      .def("wait_ready", &wait_ready, nb::arg("timeout").none(), "Start the template and wait until it is ready.")
+      .def("wait_ready", &wait_ready, nb::arg("timeout").none(),
+           "Start the template and wait until it is ready or never will be.")
       .def(
           "retire", [](PyTemplate& self) { self.made().retire(); }, "End the template once its children have ended.")
       .def(

@@ -64,9 +64,7 @@ set_start_method = default.set_start_method
 
 # Importing drover.joblib registers the backend.
 _import_hooks.call_once_imported("joblib.parallel", lambda: importlib.import_module("drover.joblib"))
-_import_hooks.call_once_imported(
-    "multiprocessing.managers", lambda: importlib.import_module("drover._managers").register()
-)
+_import_hooks.call_once_imported("multiprocessing.managers", lambda: importlib.import_module("drover._managers"))
 
 # Modules of multiprocessing that are imported anyway. The others are files of this package, imported on first use.
 for _module in (context, process, reduction, resource_tracker, spawn, util):

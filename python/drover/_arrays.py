@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -98,11 +99,37 @@ def _reduce(array: numpy.ndarray) -> Any:
     flags = array.flags
     if array.nbytes == 0 or array.dtype.hasobject:
         return array.__reduce_ex__(_objects.PROTOCOL)
+    if array.base is not None and (storage := _shared_storage_of(array)) is not None:
+        offset = array.ctypes.data - storage.data_ptr()
+        return _view_of_storage, (storage, _type(array.dtype), array.shape, array.strides, offset)
     if flags.c_contiguous:
         return _rebuild, (_buffer(array), _type(array.dtype), array.shape)
     if flags.f_contiguous:
         return _rebuild, (_buffer(array.T), _type(array.dtype), array.shape, None, 0)
     return _reduce_strided(array)
+
+
+def _owner_of(array: numpy.ndarray) -> numpy.ndarray:
+    owner = array
+    while isinstance(owner.base, type(array)):
+        owner = owner.base
+    return owner
+
+
+def _shared_storage_of(array: numpy.ndarray) -> Any:
+    """Return the storage of the torch tensor that the array is a view of, if it lies in torch's shared memory."""
+    base, kind = _owner_of(array).base, getattr(sys.modules.get("torch"), "Tensor", None)
+    if kind is None or not isinstance(base, kind):
+        return None
+    storage = base.untyped_storage()
+    return storage if storage.is_shared() else None
+
+
+def _view_of_storage(storage: Any, dtype: Any, shape: tuple[int, ...], strides: Any, offset: int) -> numpy.ndarray:
+    import torch  # noqa: PLC0415 (the sender had it too)
+
+    flat = torch.empty(0, dtype=torch.uint8).set_(storage)
+    return _numpy().ndarray(shape, dtype, flat.numpy(), offset, strides)
 
 
 def _type(dtype: numpy.dtype) -> Any:
@@ -126,9 +153,7 @@ def _reduce_strided(array: numpy.ndarray) -> Any:
 
 def _span(array: numpy.ndarray) -> tuple[numpy.ndarray | None, int]:
     """Return the bytes from the first to the last element, and the offset of the array in them."""
-    owner = array
-    while isinstance(owner.base, type(array)):
-        owner = owner.base
+    owner = _owner_of(array)
     if not owner.flags.c_contiguous or owner.dtype.hasobject:
         return None, 0
     flat = owner.reshape(-1).view("u1")

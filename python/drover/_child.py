@@ -7,7 +7,7 @@ from multiprocessing import process, resource_tracker, spawn
 from typing import Any
 
 import drover
-from drover import _core, _namespaces, _objects, _session
+from drover import _core, _namespaces, _nesting, _objects, _session
 
 __all__ = ["main"]
 
@@ -27,6 +27,7 @@ def _run(handle: str, parent: int) -> int:
     try:
         preparation = _take(mailbox)
         drover.set_start_method(preparation.pop("drover_method"), force=True)
+        _nesting.adopt(preparation)
         spawn.prepare(preparation)
         _namespaces.follow(preparation)
         own = _take(mailbox)
@@ -37,7 +38,9 @@ def _run(handle: str, parent: int) -> int:
 
 
 def _open(handle: str) -> _core.Queue:
+    """Join the session, end with it from now on, and open the queue that has the work."""
     try:
+        _session.current().tie()
         return _core.Queue.open(_session.current(), handle)
     except (drover.PeerLost, drover.NotFound):
         raise SystemExit(_ENDED) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import math
 import os
 import pickle
 import select
@@ -19,6 +18,7 @@ from typing import Any
 from drover import _core, _objects, _session
 from drover._descriptors import ticket_for
 from drover._errors import Corrupt
+from drover._queue_reader import poll_milliseconds
 from drover._synchronize import Lock
 
 __all__ = ["Pipe", "PipeConnection"]
@@ -130,7 +130,7 @@ class PipeConnection(connection.Connection):
             else:
                 self._put(payload, tensors, _OBJECT)
         except BaseException:
-            _objects.unsent()
+            _objects.unsent(payload)
             raise
 
     def recv(self) -> Any:
@@ -221,7 +221,7 @@ def _waited(fd: int, events: int, timeout: float | None) -> list[tuple[int, int]
     """Wait for events or hang-up on a descriptor; unlike select, this works beyond descriptor 1023."""
     waiting = select.poll()
     waiting.register(fd, events)
-    return waiting.poll(None if timeout is None else max(0, math.ceil(timeout * 1e3)))
+    return waiting.poll(None if timeout is None else poll_milliseconds(timeout))
 
 
 def _rebuild(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import secrets
 import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from multiprocessing import context
+from pathlib import Path
 from typing import Any
 
-from drover import _objects
+from drover import _core, _objects
 from drover._errors import PeerLost, Unsupported
 from drover._exit_hooks import call_at_exit
 
@@ -21,6 +24,7 @@ __all__ = ["Offer", "Standing", "Ticket", "ticket_for"]
 
 _CREDENTIALS = struct.Struct("3i")  # the kernel's struct ucred: process, user, group
 _KEY_BYTES = 16
+_PREFIX = "descriptors-"  # of the names of sockets in the user's folder; the pid of their server follows
 _TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
 _PAUSE = 0.05  # seconds before a retry
 _PATIENCE = 10.0  # seconds that one client may take before the next is served
@@ -29,26 +33,22 @@ _PATIENCE = 10.0  # seconds that one client may take before the next is served
 class Ticket:
     """The means to fetch an offered descriptor from any process of the same user."""
 
-    def __init__(self, address: bytes, key: bytes, owner: int) -> None:
-        """Store the address of the server, the key of the offer and the pid of its owner."""
-        self._address = address
+    def __init__(self, path: str, key: bytes, owner: int) -> None:
+        """Store the path of the server's socket, the key of the offer and the pid of its owner."""
+        self._path = path
         self._key = key
         self._owner = owner
 
     def detach(self) -> int:
         """Fetch the descriptor; the caller owns it."""
+        fds: list[int] = []
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
             client.settimeout(2 * _PATIENCE)
-            try:
-                client.connect(self._address)
-                # Another user could have bound the address after the owner ended, and send anything.
-                if _user_of(client) == os.getuid():
+            with contextlib.suppress(ConnectionError, TimeoutError, FileNotFoundError):
+                _connect(client, self._path)
+                if _user_of(client) == os.geteuid():
                     client.send(self._key)
                     _, fds, _, _ = socket.recv_fds(client, 1, 1, socket.MSG_CMSG_CLOEXEC)
-                else:
-                    fds = []
-            except (ConnectionError, TimeoutError):
-                fds = []
         if not fds:
             raise PeerLost(
                 f"cannot receive a connection from process {self._owner}: the process has ended, or another one "
@@ -115,15 +115,65 @@ def ticket_for(fd: int, kept: Any = None) -> Any:
         return offer.ticket
 
 
+@contextlib.contextmanager
+def _address_of(path: str) -> Iterator[str]:
+    """Yield an address for a socket at the path, which may be too long for one, by its directory."""
+    folder, name = os.path.split(path)
+    at = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{at}/{name}"
+    finally:
+        os.close(at)
+
+
+def _connect(client: socket.socket, path: str) -> None:
+    """Connect; while the server has too many clients, try again until the socket's timeout."""
+    end = time.monotonic() + (client.gettimeout() or 0.0)
+    with _address_of(path) as address:
+        while True:
+            try:
+                return client.connect(address)
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise TimeoutError(f"the server at {path} accepts no client") from None
+                time.sleep(_PAUSE / 10)
+
+
+@functools.cache
+def _remove_leftovers(folder: str) -> None:
+    """Remove the sockets of servers that were killed. Once in a process."""
+    for name in os.listdir(folder):
+        if name.startswith(_PREFIX) and not _is_served(os.path.join(folder, name)):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
+
+
+def _is_served(path: str) -> bool:
+    # Both, since a server does not listen for a moment, and one in another container has a pid unknown here.
+    if Path("/proc", os.path.basename(path).split("-")[1]).exists():
+        return True
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client, contextlib.suppress(BlockingIOError):
+        client.setblocking(False)
+        try:
+            with _address_of(path) as address:
+                client.connect(address)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+    return True
+
+
 class _Server:
-    """An abstract socket and the thread that serves it; it exists while anything is offered."""
+    """A socket in the user's private folder and the thread that serves it; it exists while anything is offered."""
 
     def __init__(self) -> None:
         self.offers: dict[bytes, Offer] = {}
-        self.address = b"\0drover-" + secrets.token_hex(_KEY_BYTES).encode()
+        folder = _core.private_folder()
+        _remove_leftovers(folder)
+        self.path = os.path.join(folder, f"{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.setblocking(True)  # overrides socket.setdefaulttimeout
-        self._listener.bind(self.address)
+        with _address_of(self.path) as address:
+            self._listener.bind(address)
         self._listener.listen(128)
         self._thread = threading.Thread(target=self._serve, name="drover descriptors", daemon=True)
         self._thread.start()
@@ -138,6 +188,8 @@ class _Server:
                     time.sleep(_PAUSE)
                     continue
                 self._listener.close()  # nothing is offered any more
+                with contextlib.suppress(OSError):
+                    os.unlink(self.path)
                 return
             with client:
                 _answer(client, self.offers)
@@ -166,7 +218,7 @@ def _user_of(peer: socket.socket) -> int:
 
 def _answer(client: socket.socket, offers: dict[bytes, Offer]) -> None:
     """Send the requested descriptor. Other users, and clients with an unknown key, only see the connection end."""
-    if _user_of(client) != os.getuid():
+    if _user_of(client) != os.geteuid():
         return
     client.settimeout(_PATIENCE)
     try:
@@ -183,13 +235,13 @@ _guard = threading.RLock()  # reentrant: garbage collection inside _add may with
 _server: _Server | None = None
 
 
-def _add(offer: Offer, key: bytes) -> bytes:
+def _add(offer: Offer, key: bytes) -> str:
     global _server  # noqa: PLW0603 (one for the process)
     with _guard:
         server = _server or _Server()
         server.offers[key] = offer
         _server = server
-        return server.address
+        return server.path
 
 
 def _remove(key: bytes) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -56,7 +55,7 @@ def _rebuild_registered(rebuild: Callable[[Any], Any], number: int) -> Any:
 def _device_of(address: int) -> int:
     """Return the device that owns an address. The driver is loaded, since there is device memory."""
     index = ctypes.c_int()
-    failed = ctypes.CDLL(os.environ.get("DROVER_LIBCUDA") or "libcuda.so.1").cuPointerGetAttribute(
+    failed = ctypes.CDLL(_core.environment_path("DROVER_LIBCUDA") or "libcuda.so.1").cuPointerGetAttribute(
         ctypes.byref(index), _DEVICE_ORDINAL, ctypes.c_uint64(address)
     )
     if failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -71,7 +72,8 @@ class _Watch:
     def find_spec(name: str, path: object = None, target: object = None) -> None:
         """Check whether torch is imported by now; every later import, torch's own submodules included, gets here."""
         del name, path, target
-        _remember_torch()
+        with contextlib.suppress(Exception):  # torch may be half imported, by any thread
+            _remember_torch()
 
 
 def _before_fork() -> None:

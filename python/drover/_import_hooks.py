@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.abc
-import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
@@ -17,6 +16,8 @@ __all__ = ["call_once_imported"]
 def call_once_imported(name: str, call: Callable[[], object]) -> None:
     """Call `call` once the module is imported: now if it already is. Imports nothing itself.
 
+    An import that fails, or a program that only looks for the module, does not count.
+
     Exceptions are dropped: the program that imports the module did not ask for the hook.
     """
     if name in sys.modules:
@@ -27,7 +28,7 @@ def call_once_imported(name: str, call: Callable[[], object]) -> None:
 
 
 class _Watcher(importlib.abc.MetaPathFinder):
-    """An import hook that removes itself when its module is imported."""
+    """An import hook that removes itself once its module has been imported."""
 
     def __init__(self, name: str, call: Callable[[], object]) -> None:
         self._name = name
@@ -36,32 +37,42 @@ class _Watcher(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find the module as the other finders do, and wrap its loader."""
-        del path, target
+        """Find the module as the finders behind this one do, and wrap its loader."""
         if fullname != self._name:
             return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._call)
+        finders = list(sys.meta_path)
+        behind = finders[finders.index(self) + 1 :] if self in finders else []
+        specs = (finder.find_spec(fullname, path, target) for finder in behind if hasattr(finder, "find_spec"))
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _Loader(spec.loader, self)
         return spec
+
+    def finish(self) -> None:
+        """Run the hook, unless it was run before."""
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(self)
+            with contextlib.suppress(Exception):
+                self._call()
 
 
 class _Loader(importlib.abc.Loader):
     """Loads a module with another loader, then runs the hook."""
 
-    def __init__(self, loader: Any, call: Callable[[], object]) -> None:
+    def __init__(self, loader: Any, watcher: _Watcher) -> None:
         self._loader = loader
-        self._call = call
+        self._watcher = watcher
+
+    def __getattr__(self, name: str) -> Any:
+        """Look up what programs ask of loaders, such as the source, in the original one."""
+        return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Create the module with the original loader."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the original loader on the module, load it, and run the hook."""
+        """Restore the original loader on the module, load it, and run the hook unless that fails."""
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        with contextlib.suppress(Exception):
-            self._call()
+        self._watcher.finish()

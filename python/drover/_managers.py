@@ -8,7 +8,7 @@ from typing import Any
 from drover import _core, _objects, _session
 from drover._errors import PeerLost
 
-__all__ = ["register"]
+__all__: list[str] = []
 
 _SERIALIZER = "drover"  # the name under which managers look up how they connect, as in `DroverContext.Manager`
 _ELSEWHERE = b"\x00"  # the first byte of a message that lies in a queue, whose name follows; no pickle begins with it
@@ -39,7 +39,13 @@ class _Connection:
             return
         if self._outward is None:
             self._outward = _core.Queue(_session.current(), 2, _QUEUE_BYTES)
-        self._outward.put(payload, tensors, _PATIENCE)
+        result = self._outward.put(payload, tensors, _PATIENCE)
+        if result is not _core.PutResult.put:
+            _objects.unsent(payload)
+            raise PeerLost(
+                f"a message with {len(tensors)} arrays could not be sent to a manager, or back: {result}",
+                "keep the manager, and the process that uses it, alive until the call has returned",
+            )
         self._inner.send_bytes(_ELSEWHERE + self._outward.handle.encode())
 
     def recv(self) -> Any:
@@ -66,6 +72,5 @@ def _connect(*args: Any, **kwargs: Any) -> Any:
     return _Connection(connection.Client(*args, **kwargs))
 
 
-def register() -> None:
-    """Let the standard library's managers find these connections."""
-    managers.listener_client[_SERIALIZER] = (_Listener, _connect)
+# Lets the standard library's managers find these connections; `drover` imports this module once they are imported.
+managers.listener_client[_SERIALIZER] = (_Listener, _connect)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from drover import _core, _main_module, _session
+from drover import _core, _main_module, _session, _unsendable
 from drover._errors import InvalidArgument
 
 __all__ = [
@@ -104,35 +104,42 @@ class _Maker:
             raise
         finally:
             self._pickler.clear_memo()
-        parts, large = self._parts, self._large
+        parts, collected, large = self._parts, self.arrays, self._large
         payload = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
-        if large:
-            self._large = []
-        return payload, self.arrays, large
+        if large or len(collected):
+            # They are the message's from now on: this object may write another one before they are imported.
+            self._large, self.arrays = [], _core.Arrays()
+        return payload, collected, large
 
 
 class _State:
     """The pickling state of a thread."""
 
-    __slots__ = ("by_reference", "inline", "last", "maker", "read", "spare", "undo")
+    __slots__ = ("by_reference", "inline", "maker", "read", "spare", "undo")
 
     def __init__(self) -> None:
         self.maker: _Maker | None = None  # of the pickle in progress
         self.spare: _Maker | None = None  # idle, for the next pickle
         self.read: Sequence[_core.Tensor] | None = None  # tensors of the message that is being read
         self.undo: list[Callable[[], object]] = []  # to call if the pickle in progress is discarded
-        self.last: list[Callable[[], object]] = []  # the same for the last pickle
         self.by_reference = False  # whether the pickle in progress shares arrays instead of copying them
         self.inline = INLINE  # buffers that are smaller are copied into the pickle in progress
 
     def write_with(self, maker: _Maker | None) -> None:
-        self.maker = maker
+        # First, since it keeps a pointer only: an exception of a signal handler may come in between.
         _core.set_writing(None if maker is None else maker.arrays)
+        self.maker = maker
 
     def read_from(self, tensors: Sequence[_core.Tensor] | None) -> None:
         self.read = tensors
         _core.set_reading(tensors)
+
+
+class _Undoable(bytes):
+    """A payload whose pickling had side effects. Each message has its own: sends may begin while one is waiting."""
+
+    undo: list[Callable[[], object]]
 
 
 class _Local(threading.local):
@@ -217,42 +224,57 @@ class _Tables:
 
     def __init__(self) -> None:
         self._seen: tuple[int, ...] = ()
-        self.plain: dict[type, Reducer] = {}
-        self.by_value: dict[type, Reducer] = {}
+        # The table for plain pickles, and a place for the one with cloudpickle's entries beneath. Replaced as one.
+        self._made: tuple[dict[type, Reducer], list[dict[type, Reducer]]] = {}, []
+
+    @property
+    def plain(self) -> dict[type, Reducer]:
+        return self._made[0]
 
     def refresh(self) -> None:
         """Rebuild the tables if a reducer was registered. They are replaced, not changed: other threads use them."""
+        if not _awaited.keys().isdisjoint(sys.modules):
+            _ask_libraries()
         seen = (len(sys.modules), len(copyreg.dispatch_table), len(ForkingPickler._extra_reducers), len(reducers))
-        if seen == self._seen:
-            return
-        _ask_libraries()
-        self.plain = {**copyreg.dispatch_table, **ForkingPickler._extra_reducers, **reducers}
-        self.by_value = {}
-        self._seen = seen
+        if seen != self._seen:
+            standard = {**_unsendable.reducers(), **copyreg.dispatch_table, **ForkingPickler._extra_reducers}
+            self._made = {**standard, **reducers}, []
+            self._seen = seen
 
     def with_cloudpickle(self, own: dict[type, Reducer]) -> dict[type, Reducer]:
-        if not self.by_value:
-            self.by_value = {**own, **self.plain}
-        return self.by_value
+        plain, by_value = self._made
+        if not by_value:
+            by_value.append({**own, **plain})
+        return by_value[0]
 
 
 _tables = _Tables()
 
 
 def _ask_libraries() -> None:
+    """Get the reducers of libraries that were imported. A thread that comes second waits for the first."""
     for name, module in list(_awaited.items()):
         library = sys.modules.get(name)
-        # Another thread may still be importing it.
-        if library is None or getattr(library.__spec__, "_initializing", False):
+        if library is None or _is_being_imported(library):
             continue
-        _awaited.pop(name, None)
         try:
-            reducers.update(importlib.import_module(module).reducers(name))
-        except (ImportError, AttributeError) as error:
-            warnings.warn(
-                f"arrays of {name} are pickled by the library itself, because this version is not supported: {error}",
-                stacklevel=2,
-            )
+            ours = importlib.import_module(module)
+            if _is_being_imported(ours):
+                continue  # this thread is importing it further up the stack
+            reducers.update(ours.reducers(name))
+        except Exception as error:
+            if _awaited.pop(name, None) is not None:
+                warnings.warn(
+                    f"arrays of {name} are pickled by the library itself, because this version is not supported: "
+                    f"{error}",
+                    stacklevel=2,
+                )
+        else:
+            _awaited.pop(name, None)
+
+
+def _is_being_imported(module: Any) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def _make(thing: Any) -> _Made:
@@ -260,8 +282,8 @@ def _make(thing: Any) -> _Made:
     outer = state.maker
     maker = state.spare or _Maker(pickle.Pickler)
     state.spare = None  # in use: a reducer that pickles creates another one
-    state.write_with(maker)
     try:
+        state.write_with(maker)
         made = maker.make(thing, _tables.plain)
     finally:
         state.write_with(outer)
@@ -276,8 +298,8 @@ def _make_by_value(thing: Any) -> _Made:
     state = _local.state
     outer = state.maker
     maker = _Maker(Pickler)
-    state.write_with(maker)
     try:
+        state.write_with(maker)
         return maker.make(thing, _tables.with_cloudpickle(Pickler._dispatch_table))
     finally:
         state.write_with(outer)
@@ -291,32 +313,33 @@ def dumps(thing: Any, inline: int = INLINE, by_reference: bool = False) -> tuple
     into the bytes. With `NONE_INLINE` all lie in drover's memory, whatever the mode, so that the object lasts as long
     as the tensors.
     """
-    state = _local.state
     if _core.is_plain(thing):
-        state.last = []
         return pickle.dumps(thing, PROTOCOL), ()
     _tables.refresh()
-    before = state.by_reference, state.inline
-    state.by_reference = inline != NONE_INLINE and (by_reference or send_mode() == "reference")
-    state.inline = inline
-    outer, state.undo = state.undo, []
+    is_shared = inline != NONE_INLINE and (by_reference or send_mode() == "reference")
+    state = _local.state
+    before = state.by_reference, state.inline, state.undo
     try:
+        state.by_reference, state.inline, state.undo = is_shared, inline, []
         if (add := alone.get(type(thing))) is not None and add(thing, collector := _core.Arrays()):
-            return _ALONE_TORCH, collector.take(_session.current(), state.by_reference)
-        return _with_tensors(_make_by_either(thing), state.by_reference)
+            return _ALONE_TORCH, collector.take(_session.current(), is_shared)
+        payload, tensors = _with_tensors(_make_by_either(thing), is_shared)
+        if state.undo:
+            payload = _Undoable(payload)
+            payload.undo = state.undo
+        return payload, tensors
     except BaseException:
-        _discard(state)
+        if state.undo is not before[2]:
+            _discard(state)
         raise
     finally:
-        state.by_reference, state.inline = before
-        state.last, state.undo = state.undo, outer
+        state.by_reference, state.inline, state.undo = before
 
 
-def unsent() -> None:
-    """Undo the side effects of this thread's last `dumps`, whose result was not sent after all."""
-    for call in _local.state.last:
+def unsent(payload: bytes) -> None:
+    """Undo the side effects of a `dumps` whose payload was not sent after all."""
+    for call in getattr(payload, "undo", ()):
         call()
-    _local.state.last = []
 
 
 def _make_by_either(thing: Any) -> _Made:

@@ -10,11 +10,11 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
-from multiprocessing import context, process, resource_tracker, spawn, util
+from multiprocessing import context, process, resource_tracker, util
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from drover import _core, _objects, _session, _template
+from drover import _core, _interpreter, _objects, _session, _template
 from drover._errors import Cancelled, PeerLost, Unsupported
 from drover._process import preparation_of
 from drover._results import IMapIterator
@@ -107,7 +107,7 @@ def _start_payload(initializer: Any, initargs: Iterable[Any], is_executors: bool
 
 def _set_worker_command() -> None:
     arguments = [*util._args_from_interpreter_flags(), "-c", _template.WORKER]
-    _core.init(os.fsdecode(spawn.get_executable()), arguments, _session._keeper())
+    _core.init(_interpreter.path(), arguments, _session._keeper())
     _template.prepare()
 
 
@@ -192,9 +192,9 @@ class Pool(TaskCalls):
         options.opens_device = devices is not None or bool(placement)
         options.set_limits(start_limit, idle_limit, stall_report_after)
         options.set_output(output)
+        _set_worker_command()
         payload, tensors, self._kept = _start_payload(initializer, initargs, self._is_executors)
         options.set_start(payload, tensors)
-        _set_worker_command()
         util._flush_std_streams()
         self._core = _core.Pool(_session.current(), _plan(processes, devices, placement), options)
         self._iterators: weakref.WeakSet[IMapIterator[Any]] = weakref.WeakSet()

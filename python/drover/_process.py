@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from multiprocessing import context, popen_spawn_posix, process, resource_tracker, spawn, util
 from typing import Any
 
-from drover import _core, _main_module, _objects, _session, _start_methods, _template
+from drover import _core, _interpreter, _main_module, _nesting, _objects, _session, _start_methods, _template
 
 __all__ = ["Popen", "Process", "preparation_of"]
 
@@ -50,6 +50,7 @@ class Popen:
         self._start(session, process_obj._name, mailbox.handle)
 
     def _start(self, session: _core.Session, name: str, mailbox: str) -> None:
+        executable = _interpreter.path()
         tracker = resource_tracker.getfd()
         _template.prepare()
         _template.await_ready()
@@ -59,7 +60,7 @@ class Popen:
             parent = os.pidfd_open(os.getpid())
             at_end.callback(os.close, parent)
             self._child = _core.Child(
-                executable=os.fsdecode(spawn.get_executable()),
+                executable=executable,
                 arguments=[
                     *util._args_from_interpreter_flags(),
                     "-c",
@@ -128,6 +129,7 @@ def preparation_of(name: str) -> dict[str, Any]:
     if not _main_module.is_imported_by_children():
         preparation.pop("init_main_from_path", None)
         preparation.pop("init_main_from_name", None)
+    _nesting.add_to(preparation)
     preparation["drover_parent"] = _main_module.own_id()
     return preparation
 

@@ -19,6 +19,11 @@ _SLICE = 0.1  # seconds between the thread's checks whether it is still needed
 _GOT_NOTHING_YET = _core.GetResult.timed_out
 
 
+def poll_milliseconds(timeout: float) -> int:
+    """Return the timeout for select.poll: rounded up, and -1, for ever, if it is longer than poll can wait."""
+    return -1 if timeout * 1e3 >= 2**31 else max(0, math.ceil(timeout * 1e3))
+
+
 class _Taken:
     """The messages that the thread has taken out of the queue, and an eventfd that counts them."""
 
@@ -88,7 +93,7 @@ class QueueReader:
         """Wait for a message; return whether there is one."""
         waiting = select.poll()  # unlike select, this works beyond descriptor 1023
         waiting.register(self.fileno(), select.POLLIN)
-        return bool(waiting.poll(None if timeout is None else math.ceil(timeout * 1e3)))
+        return bool(waiting.poll(None if timeout is None else poll_milliseconds(timeout)))
 
     def take(self, timeout: float | None) -> tuple[Any, Any] | None:
         """Take a message; return None at the timeout."""

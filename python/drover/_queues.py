@@ -175,7 +175,7 @@ class Queue(SharedHandle, Generic[Item]):
         try:
             self._put(payload, tensors, block, timeout)
         except BaseException:
-            _objects.unsent()
+            _objects.unsent(payload)
             raise
 
     def _put(self, payload: bytes, tensors: Any, block: bool, timeout: float | None) -> None:
@@ -253,7 +253,11 @@ class Queue(SharedHandle, Generic[Item]):
         self._check_open()
         payload, tensors = _objects.dumps(obj)
         coroutines = self._coroutines()
-        await coroutines.put(self._turns, lambda: self._put(payload, tensors, False, None))
+        try:
+            await coroutines.put(self._turns, lambda: self._put(payload, tensors, False, None))
+        except BaseException:
+            _objects.unsent(payload)
+            raise
 
     def _coroutines(self) -> Any:
         from drover import _async_queues  # noqa: PLC0415 (imports asyncio, which few programs need)
@@ -379,10 +383,17 @@ class JoinableQueue(Queue[Item]):
                 self._condition.notify_all()
 
     def join(self) -> None:
-        """Wait until all objects are finished."""
+        """Wait until all objects are finished. Raises PeerLost if no process is left that could finish them."""
         with self._condition:
             while self._unfinished.get_value() != 0:
-                self._condition.wait()
+                self._wait_for_change()
+
+    def _wait_for_change(self) -> None:
+        try:
+            self._condition.wait()
+        except PeerLost as error:
+            count = self._unfinished.get_value()
+            raise PeerLost(f"{count} objects of the queue are unfinished: {error.message}", error.remedy) from None
 
 
 class SimpleQueue(Queue[Item]):

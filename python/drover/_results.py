@@ -85,7 +85,7 @@ class AsyncResult(Generic[Result]):
 
     def _wait(self, timeout: float | None) -> bool:
         if self._called_back is not None:
-            return self._called_back.wait(timeout)
+            return self._called_back.wait(_bounded(timeout))
         return self._outcome is not None or self._calls.wait_all(_seconds(timeout))
 
     def get(self, timeout: float | None = None) -> Result:
@@ -160,7 +160,7 @@ class MapResult(AsyncResult[list[Result]]):
         if self._feeding is None or self._called_back is not None:
             return super()._wait(timeout)
         end = None if timeout is None else time.monotonic() + timeout
-        if not self._feeding.wait(timeout):
+        if not self._feeding.wait(_bounded(timeout)):
             return False
         return super()._wait(None if end is None else max(0.0, end - time.monotonic()))
 
@@ -265,7 +265,7 @@ class IMapIterator(Generic[Result]):
                 self._prepare()
                 return self._calls.take(self._wait(None))
         end = time.monotonic() + timeout
-        if not self._turn.acquire(timeout=min(_seconds(timeout), threading.TIMEOUT_MAX)):
+        if not self._turn.acquire(timeout=_bounded(timeout)):
             raise TookTooLong
         try:
             self._prepare()
@@ -291,6 +291,11 @@ class IMapIterator(Generic[Result]):
             raise TookTooLong
         self._count += 1
         return index
+
+
+def _bounded(timeout: float | None) -> float | None:
+    # Threads refuse to wait longer than TIMEOUT_MAX.
+    return None if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
 
 
 def _seconds(timeout: float | None) -> float | None:

@@ -14,6 +14,7 @@ from drover import _core, _early
 __all__ = ["current", "ends_with_this_process", "initialise", "session_variable"]
 
 session_variable = "DROVER_SESSION_FD"
+_ANY = "/proc/self/exe"  # where Python is embedded; pools replace it, or raise an error
 
 _guard = threading.Lock()
 _current: _core.Session | None = None
@@ -25,13 +26,14 @@ def _keeper() -> str:
 
 
 def _own_name() -> str:
-    script = Path(sys.argv[0]).name if sys.argv and sys.argv[0] not in ("", "-c", "-m") else ""
+    name = (getattr(sys, "argv", None) or [""])[0]  # programs that embed Python may have no arguments
+    script = Path(name).name if name not in ("", "-c", "-m") else ""
     return script or f"python{sysconfig.get_python_version()}"
 
 
 def initialise() -> None:
     """Set the commands that start workers and keepers, and register the end of this process."""
-    _core.init(sys.executable, ["-m", "drover"], _keeper())
+    _core.init(sys.executable if "/" in (sys.executable or "") else _ANY, ["-m", "drover"], _keeper())
     # The last finalizer: from then on only the main thread returns from C++ waits.
     util.Finalize(None, _core.close, exitpriority=-2000)
 

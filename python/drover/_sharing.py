@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ class _Walk:
         self._moved: dict[int, tuple[Any, Any]] = {}  # by id of the original, with the original
         self.memories: dict[Any, Any] = {}  # for movers: the new memory of each old one, by a key that they choose
         self.at_end: dict[str, Callable[[], None]] = {}  # for movers: called once after the walk, by name
+        self._changes: list[Callable[[], object]] = []  # of containers: made last, so that an error leaves them as is
 
     def move(self, thing: Any) -> Any:
         if id(thing) in self._moved:
@@ -45,16 +47,23 @@ class _Walk:
     def _move_fields(self, thing: Any) -> None:
         for field in dataclasses.fields(thing):
             if (old := getattr(thing, field.name, None)) is not (new := self.move(old)):
-                object.__setattr__(thing, field.name, new)  # frozen ones too
+                self.change(object.__setattr__, thing, field.name, new)  # frozen ones too
+
+    def change(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Change a container once everything has been moved."""
+        self._changes.append(functools.partial(call, *arguments))
+
+    def finish(self) -> None:
+        for call in (*self.at_end.values(), *self._changes):
+            call()
 
 
 def share(thing: Any) -> Any:
-    """Move all arrays in a structure into shared memory; return the structure."""
+    """Move all arrays in a structure into shared memory; return the structure, which an error leaves as it was."""
     _add_numpy()
     walk = _Walk()
     moved = walk.move(thing)
-    for end in walk.at_end.values():
-        end()
+    walk.finish()
     return moved
 
 
@@ -62,14 +71,14 @@ def _move_dict(walk: _Walk, items: dict[Any, Any]) -> dict[Any, Any]:
     for key, value in list(items.items()):
         walk.move(key)  # such as the parameters of an optimizer's state
         if (new := walk.move(value)) is not value:
-            items[key] = new
+            walk.change(items.__setitem__, key, new)
     return items
 
 
 def _move_list(walk: _Walk, items: Any) -> Any:
     for index, value in enumerate(items):
         if (new := walk.move(value)) is not value:
-            items[index] = new
+            walk.change(items.__setitem__, index, new)
     return items
 
 
@@ -106,19 +115,36 @@ def _add_numpy() -> None:
 
 
 def _move_array(walk: _Walk, array: Any) -> Any:
-    """Return a view of a shared copy of the memory that the array is a part of, so that other parts share it too."""
+    """Return an array in shared memory. Parts of one array, if the structure has several, share it again."""
     if array.nbytes == 0 or array.dtype.hasobject:
         return array
+    plain = array.view(sys.modules["numpy"].ndarray)
+    if (moved := _move_plain(walk, plain)) is plain:
+        return array
+    moved.flags.writeable = array.flags.writeable
+    if type(array) is not type(plain):
+        moved = moved.view(type(array))
+        moved.__dict__.update(array.__dict__)  # such as the mask of a masked array
+    return moved
+
+
+def _move_plain(walk: _Walk, array: Any) -> Any:
     owner = array
     while isinstance(owner.base, type(array)):
         owner = owner.base
-    if not owner.flags.c_contiguous or owner.dtype.hasobject:
+    if not owner.flags.forc or owner.dtype.hasobject:
         return _arrays.array(array)
-    flat = owner.reshape(-1).view("u1")
+    flat = (owner if owner.flags.c_contiguous else owner.T).reshape(-1).view("u1")
     if _core.find_shared(_session.current(), flat) is not None:
         return array
     key = "numpy", flat.ctypes.data, flat.nbytes
-    if key not in walk.memories:
+    is_whole = key not in walk.memories and array.nbytes == flat.nbytes
+    if is_whole:
         walk.memories[key] = _arrays.array(flat)
+    elif key not in walk.memories:
+        walk.memories[key] = _arrays.empty(flat.nbytes, "u1")  # only the parts of the structure use pages of it
     offset = array.ctypes.data - flat.ctypes.data
-    return type(array)(array.shape, array.dtype, walk.memories[key], offset, array.strides)
+    made = type(array)(array.shape, array.dtype, walk.memories[key], offset, array.strides)
+    if not is_whole:
+        made[...] = array
+    return made

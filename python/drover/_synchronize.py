@@ -122,7 +122,10 @@ class Semaphore(SharedHandle):
         self._core = _core.Semaphore.make(_session.current(), value, self._is_bounded)
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        """Take a permit; return False at the timeout, or at once if not `block` and there is none."""
+        """Take a permit; return False at the timeout, or at once if not `block` and there is none.
+
+        Without a timeout, raises PeerLost if no process or thread is left that could release one.
+        """
         return self._core.acquire(_timeout(block, timeout))
 
     def release(self) -> None:
@@ -192,7 +195,10 @@ class Condition(SharedHandle):
         self.release()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for a notification; return False at the timeout."""
+        """Wait for a notification; return False at the timeout.
+
+        Without a timeout, raises PeerLost, with the lock held, if no process or thread is left that could notify.
+        """
         return self._core.wait(_timeout(True, timeout))
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
@@ -243,7 +249,10 @@ class Event(SharedHandle):
         self._core.clear()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the flag is set; return False at the timeout."""
+        """Wait until the flag is set; return False at the timeout.
+
+        Without a timeout, raises PeerLost if no process or thread is left that could set it.
+        """
         return self._core.wait(_timeout(True, timeout))
 
     def __repr__(self) -> str:

@@ -9,11 +9,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
-from multiprocessing import spawn, util
+from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
-from drover import _ahead, _core
+from drover import _ahead, _core, _interpreter
 from drover._errors import InvalidArgument
 
 __all__ = [
@@ -42,7 +42,6 @@ SAFE = ("numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "numba", "torch", "
 # Modules that leave a thread when they are imported, which a fork would lose: standbys import them, not the template.
 _UNFORKABLE = ("tensorflow", "keras")
 _VARIABLE = "DROVER_TEMPLATE"
-_LONGEST_LOAD = 120.0  # seconds
 # OpenBLAS would start its threads on import; children set their own number.
 _ENVIRONMENT = [("OPENBLAS_NUM_THREADS", "1")]
 # Modules of the standard library whose import has side effects.
@@ -112,7 +111,7 @@ def warm_up(*modules: str, timeout: float | None = None) -> bool:
         set_preload(modules)
     prepare()
     template = _state.current
-    if template is None or not _is_on() or not template.wait_ready(timeout):
+    if template is None or not _is_on() or template.wait_ready(timeout) != _core.Readiness.ready:
         return False
     _warn(template)
     return True
@@ -124,7 +123,7 @@ def begin(module: str | None, idle_s: float, may_start: bool) -> None:
     It ends if no process is started for `idle_s` seconds. Imports begin one at most; the first shared object, for
     which no module is given, begins one unless a process was started before.
     """
-    if not _is_on() or "/" not in os.fsdecode(spawn.get_executable()) or not _state.guard.acquire(blocking=False):
+    if not _is_on() or not _interpreter.is_certain() or not _state.guard.acquire(blocking=False):
         return
     try:
         names = _modules_so_far(module)
@@ -135,7 +134,7 @@ def begin(module: str | None, idle_s: float, may_start: bool) -> None:
         elif may_start and not (_state.is_begun if module else _state.current):
             _state.early_key, _state.early_names, _state.is_begun = _key_of_process(), names, True
             _state.early = _core.EarlyTemplate(
-                executable=os.fsdecode(spawn.get_executable()),
+                executable=_interpreter.path(),
                 arguments=[*util._args_from_interpreter_flags(), "-c", _TEMPLATE, json.dumps(settings)],
                 environment=_ENVIRONMENT,
             )
@@ -146,7 +145,7 @@ def begin(module: str | None, idle_s: float, may_start: bool) -> None:
 
 def prepare() -> None:
     """Make the template fit the modules and settings of the program. Called before a process is started."""
-    if not _is_on() or "/" not in os.fsdecode(spawn.get_executable()):
+    if not _is_on() or _interpreter.find() is None:
         _core.Template.use_none()
         return
     with _state.guard:
@@ -163,9 +162,9 @@ def prepare() -> None:
 
 
 def await_ready() -> None:
-    """Wait until the prepared template is ready or has failed; Ctrl-C interrupts the wait."""
+    """Wait until the prepared template is ready or never will be; Ctrl-C interrupts the wait."""
     if _is_on() and _state.current is not None:
-        _state.current.wait_ready(_LONGEST_LOAD)
+        _state.current.wait_ready(None)
 
 
 def _is_on() -> bool:
@@ -182,7 +181,7 @@ def _key() -> tuple[object, ...]:
 
 
 def _key_of_process() -> tuple[object, ...]:
-    return (os.getpid(), os.fsdecode(spawn.get_executable()), *util._args_from_interpreter_flags())
+    return (os.getpid(), _interpreter.path(), *util._args_from_interpreter_flags())
 
 
 def _large_modules() -> Iterator[str]:
@@ -252,7 +251,7 @@ def _replace(key: tuple[object, ...], wanted: frozenset[str]) -> None:
         _state.current.retire()
         _state.retired.append(_state.current)
     _state.current = _core.Template(
-        executable=os.fsdecode(spawn.get_executable()),
+        executable=_interpreter.path(),
         arguments=[*flags, "-c", _TEMPLATE, json.dumps(settings)],
         environment=_ENVIRONMENT,
         starts=starts,

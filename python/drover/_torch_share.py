@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 from collections.abc import Iterable
@@ -81,8 +82,8 @@ class _Moves:
         """Move all storages, and every tensor of this process on them."""
         self._find_others()
         with torch.no_grad():
-            for number, storage in self._storages.items():
-                shared = _copied(storage)
+            copies = {number: _copied(storage) for number, storage in self._storages.items()}
+            for number, shared in copies.items():
                 for tensor in self._tensors[number].values():
                     _move(tensor, shared)
 
@@ -92,9 +93,11 @@ class _Moves:
             return
         for thing in gc.get_objects():
             # Not isinstance, which calls code of objects that pretend to be of another class.
-            if issubclass(type(thing), torch.Tensor) and _is_movable(thing):
-                tensors = self._tensors.get(thing.untyped_storage()._cdata)
-                if tensors is not None:
+            if not issubclass(type(thing), torch.Tensor):
+                continue
+            # Tensors of any library, some of which have no storage and raise whatever they are asked.
+            with contextlib.suppress(Exception):
+                if _is_movable(thing) and (tensors := self._tensors.get(thing.untyped_storage()._cdata)) is not None:
                     tensors[id(thing)] = thing
 
     def _is_complete(self, number: int, storage: torch.UntypedStorage) -> bool:
@@ -103,7 +106,8 @@ class _Moves:
 
 
 def _is_movable(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and tensor.device.type in _DEVICES and not tensor.is_quantized
+    is_dense = tensor.layout is torch.strided and not tensor.is_nested
+    return is_dense and tensor.device.type in _DEVICES and not tensor.is_quantized
 
 
 def _copied(storage: torch.UntypedStorage) -> torch.UntypedStorage:
@@ -169,26 +173,31 @@ def _move_optimizer(walk: Any, optimizer: torch.optim.Optimizer) -> torch.optim.
 
 def extend_torch() -> None:
     """Make torch's own methods move tensors on GPUs, where they do nothing by themselves; as before on the CPU."""
-    _sharing.movers.update(
-        {
-            torch.Tensor: _move_tensor,
-            torch.nn.Module: _move_module,
-            torch.optim.Optimizer: _move_optimizer,
-        }
+    movers = {
+        torch.Tensor: _move_tensor,
+        torch.nn.Module: _move_module,
+        torch.optim.Optimizer: _move_optimizer,
+    }
+    methods = (
+        (torch.Tensor, "share_memory_", _share_tensor),
+        (torch.nn.Module, "share_memory", _share_module),
+        (torch.Tensor, "is_shared", _is_tensor_shared),
     )
-    _extend(torch.Tensor, "share_memory_", _share_tensor)
-    _extend(torch.nn.Module, "share_memory", _share_module)
-    _extend(torch.Tensor, "is_shared", _is_tensor_shared)
+    extended = [(kind, name, _extended(getattr(kind, name), ours)) for kind, name, ours in methods]
+    for kind, name, method in extended:
+        setattr(kind, name, method)
+    _sharing.movers.update(movers)
 
 
-def _extend(kind: type, name: str, ours: Any) -> None:
-    original = getattr(kind, name)
+def _extended(original: Any, ours: Any) -> Any:
+    original = getattr(original, "_drover_original", original)  # extended before, if this module is imported again
 
     @functools.wraps(original)
     def extended(self: Any) -> Any:
         return ours(self, original)
 
-    setattr(kind, name, extended)
+    extended._drover_original = original  # type: ignore[attr-defined]
+    return extended
 
 
 def _is_ours(tensor: torch.Tensor) -> bool:
@@ -197,10 +206,11 @@ def _is_ours(tensor: torch.Tensor) -> bool:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    return type(tensor).__torch_function__ in _NO_OVERRIDES and _is_movable(tensor)
+    override = type(tensor).__torch_function__
+    return getattr(override, "__func__", override) in _NO_OVERRIDES and _is_movable(tensor)
 
 
-_NO_OVERRIDES = (torch._C._disabled_torch_function_impl, torch.Tensor.__torch_function__)
+_NO_OVERRIDES = (torch._C._disabled_torch_function_impl, torch.Tensor.__torch_function__.__func__)
 
 
 def _is_in_slab(tensor: torch.Tensor) -> bool:

@@ -12,7 +12,7 @@ from multiprocessing import process, resource_tracker, spawn
 from multiprocessing.pool import ExceptionWithTraceback, MaybeEncodingError
 from typing import Any
 
-from drover import _core, _functions, _namespaces, _objects, _session
+from drover import _core, _functions, _namespaces, _nesting, _objects, _session
 
 __all__ = ["start"]
 
@@ -40,6 +40,7 @@ def start(payload: bytes, tensors: Sequence[_core.Tensor]) -> None:
     )
     _become_child(worker, *tracker)
     preparation["name"] = worker.name
+    _nesting.adopt(preparation)
     own = process.current_process()
     own._inheriting = True
     try:

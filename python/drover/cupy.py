@@ -16,8 +16,6 @@ from drover._errors import Unsupported
 
 __all__ = ["empty_cache", "memory_usage", "share", "use_slabs"]
 
-extend()
-
 _MEMORY_ALLOCATION = 2  # cudaErrorMemoryAllocation
 _pools: list[Any] = []  # the one in slabs, once CuPy uses it
 
@@ -134,3 +132,6 @@ def _rebuild(number: int, dtype: str) -> cupy.ndarray:
 
 def _empty(shape: tuple[int, ...], dtype: str) -> cupy.ndarray:
     return cupy.empty(shape, dtype)
+
+
+extend()  # last, so that an import that fails changes nothing

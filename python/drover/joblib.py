@@ -6,6 +6,7 @@ The backend is registered once a program has imported drover and joblib, in any 
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from joblib._parallel_backends import FallbackToBackend, SequentialBackend
 from joblib.parallel import AutoBatchingMixin, ParallelBackendBase, register_parallel_backend
 
 from drover import _core, _functions
-from drover._errors import NotFound
+from drover._errors import Error, NotFound
 from drover._executor import Executor, Future
 
 __all__ = ["DroverBackend", "register"]
@@ -88,13 +89,20 @@ class DroverBackend(AutoBatchingMixin, ParallelBackendBase):
         wanted = {name: value for name, value in merged.items() if name not in _IGNORED and value is not None}
         if self.inner_max_num_threads is not None:
             wanted["threads"] = self.inner_max_num_threads
-        self._key = (n_jobs, wanted)
+        # Kept workers have the variables of the program at their start.
+        threads = {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}
+        self._key = (n_jobs, wanted, threads)
         self._executor = _take(self._key) or Executor(n_jobs, **wanted)
         return n_jobs
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Future], object] | None = None) -> Future:
         """Run a batch in a worker."""
-        future = self._executor._submit(_run, (func,), {}, _title_of(func))
+        try:
+            future = self._executor._submit(_run, (func,), {}, _title_of(func))
+        except (Error, pickle.PicklingError):
+            raise
+        except Exception as error:  # of the objects in the batch; joblib's programs expect a PicklingError
+            raise pickle.PicklingError(f"cannot pickle the task to send to a worker: {error!r}") from error
         if callback is not None:
             future.add_done_callback(callback)
         return future

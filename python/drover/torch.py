@@ -35,6 +35,8 @@ _HAS_EXCHANGE_API = _core.has_exchange_api(torch.Tensor)  # since torch 2.10
 def _notice_captures(graph: Any) -> None:
     """Notify drover while torch captures a graph, since unmapping memory would break the capture."""
     begin, end = graph.capture_begin, graph.capture_end
+    if hasattr(begin, "_drover_original"):
+        return  # this module is imported again
 
     @functools.wraps(begin)
     def capture_begin(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -48,11 +50,8 @@ def _notice_captures(graph: Any) -> None:
         finally:
             self._drover_notice = None
 
+    capture_begin._drover_original = begin  # type: ignore[attr-defined]
     graph.capture_begin, graph.capture_end = capture_begin, capture_end
-
-
-_notice_captures(torch.cuda.CUDAGraph)
-extend_torch()
 
 
 def empty(*size: Any, dtype: torch.dtype | None = None, device: Any = "cpu") -> torch.Tensor:
@@ -213,6 +212,7 @@ def _reduce(tensor: torch.Tensor) -> Any:
         )
     if not _is_simple(tensor):
         return _reduce_as_torch(tensor)
+    _check_storage(tensor)
     if tensor.numel() == 0:
         return _empty, (tuple(tensor.shape), tensor.dtype, str(tensor.device), requires_grad)
     if tensor.dtype not in _NAMES or tensor.dim() > _MOST_DIMENSIONS:
@@ -236,6 +236,7 @@ def _add_alone(tensor: torch.Tensor, arrays: _core.Arrays) -> bool:
         return False
     if tensor.numel() == 0 or tensor.dtype not in _NAMES:
         return False
+    _check_storage(tensor)
     if not tensor.is_cuda and (_objects.is_inline(tensor.nbytes) or _goes_torchs_way(tensor.untyped_storage())):
         return False
     _add(tensor, arrays)
@@ -254,10 +255,26 @@ def _add(tensor: torch.Tensor, arrays: _core.Arrays) -> int:
     return arrays.add_capsule(capsule, _stream(tensor.device.index), tensor.stride(), is_known=True)
 
 
+def _check_storage(tensor: torch.Tensor) -> None:
+    """Refuse a tensor whose storage has been freed or cut, as some libraries do to save memory."""
+    has, item = tensor.untyped_storage().nbytes(), tensor.itemsize
+    if has >= (tensor.storage_offset() + tensor.numel()) * item or tensor.numel() == 0:
+        return
+    steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    needs = (tensor.storage_offset() + sum(steps) + 1) * item
+    if has < needs:
+        raise InvalidArgument(
+            f"cannot send a tensor of shape {tuple(tensor.shape)} on {tensor.device}: its elements need {needs} "
+            f"bytes of its storage, which has {has}",
+            "send it before its storage is resized, or after it has been filled again",
+        )
+
+
 def _is_simple(tensor: torch.Tensor) -> bool:
     """Return whether storage, dtype and layout describe the tensor completely."""
     return (
         tensor.layout is torch.strided
+        and not tensor.is_nested
         and (tensor.is_cuda or tensor.is_cpu)
         and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
         and not (tensor._backward_hooks or tensor.__dict__)
@@ -378,3 +395,8 @@ def _stream(device: int) -> int:
     """Return torch's current stream on a GPU; 0 is the legacy default stream."""
     initialize()
     return torch._C._cuda_getCurrentRawStream(device)
+
+
+# Last, so that an import that fails changes nothing in torch.
+extend_torch()
+_notice_captures(torch.cuda.CUDAGraph)

@@ -5,7 +5,7 @@
 
 namespace drover {
 
-Deadline Deadline::after(std::chrono::nanoseconds duration) noexcept {
+Deadline Deadline::after(Duration duration) noexcept {
   if (duration <= std::chrono::nanoseconds::zero()) return Deadline(Clock::time_point());
   const auto now = Clock::now();
   if (duration > Clock::time_point::max() - now) return never();

@@ -10,11 +10,18 @@
 
 namespace drover {
 
-std::optional<std::string> environment(const char* name) {
-  const char* const text = std::getenv(name);
+namespace {
+
+std::optional<std::string> text_if_any(const char* text) {
   if (text == nullptr || *text == '\0') return std::nullopt;
   return text;
 }
+
+}  // namespace
+
+std::optional<std::string> environment(const char* name) { return text_if_any(std::getenv(name)); }
+
+std::optional<std::string> environment_path(const char* name) { return text_if_any(::secure_getenv(name)); }
 
 std::int64_t environment_number(const char* name, std::int64_t fallback, std::int64_t least, std::int64_t most) {
   const auto text = environment(name);

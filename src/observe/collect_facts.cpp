@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/config.hpp"
 #include "base/sys.hpp"
 #include "drover/base/bytes.hpp"
 #include "drover/observe/doctor.hpp"
@@ -87,7 +88,7 @@ DeviceEnvironment read_environment() {
           .cuda_device_order = variable("CUDA_DEVICE_ORDER"),
           .nvidia_visible_devices = variable("NVIDIA_VISIBLE_DEVICES"),
           .nvidia_driver_capabilities = variable("NVIDIA_DRIVER_CAPABILITIES"),
-          .mps_pipe_directory = variable("CUDA_MPS_PIPE_DIRECTORY"),
+          .mps_pipe_directory = environment_path("CUDA_MPS_PIPE_DIRECTORY"),
           .backend = variable("DROVER_BACKEND")};
 }
 

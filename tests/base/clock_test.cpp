@@ -1,7 +1,9 @@
 #include "drover/base/clock.hpp"
 
 #include <chrono>
+#include <cstdint>
 #include <limits>
+#include <ratio>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -30,6 +32,34 @@ TEST(Deadline, zero_and_negative_durations_have_already_passed) {
 
 TEST(Deadline, duration_beyond_the_range_never_passes) {
   EXPECT_TRUE(Deadline::after(std::chrono::nanoseconds::max()).is_never());
+}
+
+TEST(Deadline, longest_duration_of_any_unit_never_passes) {
+  EXPECT_TRUE(Deadline::after(std::chrono::hours::max()).is_never());
+  EXPECT_TRUE(Deadline::after(std::chrono::minutes::max()).is_never());
+  EXPECT_TRUE(Deadline::after(std::chrono::seconds::max()).is_never());
+  EXPECT_TRUE(Deadline::after(std::chrono::milliseconds::max()).is_never());
+  EXPECT_TRUE(Deadline::after(std::chrono::duration<double>(1e300)).is_never());
+  EXPECT_TRUE(Deadline::after(std::chrono::duration<double>(std::numeric_limits<double>::infinity())).is_never());
+  EXPECT_TRUE(Deadline::after(std::chrono::hours::min()).has_passed());
+}
+
+TEST(Duration, converts_what_fits_exactly) {
+  EXPECT_EQ(Duration(), 0ns);
+  EXPECT_EQ(Duration(3h), 3h);
+  EXPECT_EQ(Duration(-5ms), -5ms);
+  EXPECT_EQ(Duration(std::chrono::duration<double>(1.5)), 1500ms);
+  EXPECT_EQ(Duration(std::chrono::duration<std::int64_t, std::pico>(7000)), 7ns);
+}
+
+TEST(Duration, saturates_instead_of_overflowing) {
+  EXPECT_TRUE(Duration(std::chrono::hours::max()).is_forever());
+  EXPECT_TRUE(Duration(std::chrono::duration<std::uint64_t>::max()).is_forever());
+  EXPECT_TRUE(Duration(std::chrono::duration<double>(1e300)).is_forever());
+  EXPECT_FALSE(Duration(std::chrono::hours(24 * 365 * 100)).is_forever());
+  EXPECT_EQ(Duration(std::chrono::hours::min()), std::chrono::nanoseconds::min());
+  EXPECT_EQ(Duration(std::chrono::duration<double>(-1e300)), std::chrono::nanoseconds::min());
+  EXPECT_EQ(Duration(std::chrono::duration<double>(std::numeric_limits<double>::quiet_NaN())), 0ns);
 }
 
 TEST(Deadline, long_duration_is_clamped_for_poll) {

@@ -2,13 +2,15 @@
 
 import os
 import pty
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
-from drover_tool import WATCHDOG
+from drover_tool import WATCHDOG, Drover
 
 SEVERITIES = ["ok", "note", "warning", "failure"]
 
@@ -16,6 +18,23 @@ SEVERITIES = ["ok", "note", "warning", "failure"]
 def finding(diagnosis: dict, name: str) -> dict:
     """The finding with this id."""
     return next(found for found in diagnosis["findings"] if found["id"] == name)
+
+
+def test_program_with_more_rights_than_its_caller_ignores_variables_that_name_files(host) -> None:
+    """Otherwise the caller would choose what it loads."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a program of another user")
+    libraries = [host.environment["DROVER_LIBCUDA"], host.environment["DROVER_LIBNVML"]]
+    assert any(library in host.run("doctor").stdout for library in libraries)
+    with tempfile.TemporaryDirectory() as folder:  # tmp_path cannot be entered by another user
+        os.chmod(folder, 0o755)  # noqa: S103 (another user must be able to execute the copy)
+        copy = Path(folder, "drover")
+        shutil.copy(host.path, copy)
+        os.chown(copy, 65534, 65534)
+        copy.chmod(0o4755)
+        shown = Drover(host.environment, copy).run("doctor")
+    assert "libcuda.so.1" in shown.stdout
+    assert not any(library in shown.stdout for library in libraries)
 
 
 def processes_marked(mark: str) -> list[int]:

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -291,9 +291,9 @@ def consume(line: drover.Queue, results: drover.Queue, kind: Any) -> None:
 class Traffic:
     """Producers and consumers of a queue, which are replaced as they are killed, and the messages that arrived."""
 
-    def __init__(self, kind: Any) -> None:
-        """Start producers and consumers."""
-        self.kind = kind
+    def __init__(self, kind: Any, deaths: Collection[int] = (-signal.SIGKILL,)) -> None:
+        """Start producers and consumers; `deaths` are the exit codes of those that were killed."""
+        self.kind, self.deaths = kind, deaths
         self.line, self.results = drover.Queue(40), drover.Queue(40)
         self.is_over = drover.Event()
         self.names = 0
@@ -339,39 +339,55 @@ class Traffic:
 
     def replace_dead(self) -> None:
         """Start another process for each that was killed."""
-        for one in [one for one in self.producers if one[1].exitcode is not None]:
-            assert one[1].exitcode == -signal.SIGKILL, f"a producer ended with {one[1].exitcode}"
-            self.killed_producers.add(one[0])
-            self.producers.remove(one)
+        for _ in range(self._remove_dead_producers()):
             self.producers.add(self._start_producer())
-        for process in [process for process in self.consumers if process.exitcode is not None]:
-            assert process.exitcode == -signal.SIGKILL, f"a consumer ended with {process.exitcode}"
-            self.killed_consumers += 1
-            self.consumers.remove(process)
+        for _ in range(self._remove_dead_consumers()):
             self.consumers.add(self._start_consumer())
 
-    def finish(self, killed: set[int]) -> None:
-        """End all processes, and take the remaining messages."""
-        for process in [*self.consumers, *(process for _, process in self.producers)]:
-            if process.pid in killed:
-                process.join()  # the kill may not have taken effect yet
-        self.replace_dead()
-        self.is_over.set()
-        enders = threading.Thread(target=self._end_consumers)
-        enders.start()
-        left = len(self.consumers)
-        while left:
-            left -= not self.take(60.0)
-        enders.join()
-        for process in self.consumers:
-            process.join()
-            assert process.exitcode == 0
+    def _remove_dead_producers(self) -> int:
+        dead = [one for one in self.producers if self._is_killed(one[1])]
+        self.killed_producers.update(name for name, _ in dead)
+        self.producers.difference_update(dead)
+        return len(dead)
 
-    def _end_consumers(self) -> None:
-        for _, process in self.producers:
-            process.join()
-        for _ in self.consumers:
-            self.line.put(None)
+    def _remove_dead_consumers(self) -> int:
+        dead = [process for process in self.consumers if self._is_killed(process)]
+        self.killed_consumers += len(dead)
+        self.consumers.difference_update(dead)
+        return len(dead)
+
+    def _is_killed(self, process: drover.Process) -> bool:
+        status = process.exitcode
+        assert status in {None, 0, *self.deaths}, f"{process.name} ended with {status}"
+        return status in self.deaths
+
+    def finish(self) -> None:
+        """End all processes, which may still be killed, and take the remaining messages."""
+        self.is_over.set()
+        while any(process.exitcode is None for _, process in self.producers):
+            self._take_soon()
+            self._remove_dead_producers()
+            for _ in range(self._remove_dead_consumers()):
+                self.consumers.add(self._start_consumer())
+        ends = len(self.consumers)
+        while any(process.exitcode is None for process in self.consumers):
+            if ends > 0:
+                with contextlib.suppress(queue.Full):
+                    self.line.put(None, timeout=0.01)
+                    ends -= 1
+            self._take_soon()
+        while self._take_soon():
+            pass
+        self._remove_dead_producers()
+        self._remove_dead_consumers()
+
+    def _take_soon(self) -> bool:
+        """Take a result if there is one, or one comes soon."""
+        try:
+            self.take(0.02)
+        except queue.Empty:
+            return False
+        return True
 
     def check(self) -> None:
         """Check that nothing came twice, and that at most one message per killed consumer is missing or late."""
@@ -407,7 +423,7 @@ def queue_rounds(kind: Any, _: int, kills: int, numbers: random.Random) -> int:
             traffic.replace_dead()
     finally:
         killed = killer.stop()
-    traffic.finish(killer.pids)
+    traffic.finish()
     traffic.check()
     return killed
 

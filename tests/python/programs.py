@@ -87,10 +87,10 @@ class Program:
         except subprocess.TimeoutExpired:
             self._fail("the program did not end")
 
-    def wait_for_all(self) -> None:
-        """Wait until the descendants of the program have ended, too."""
+    def wait_for_all(self, *others: int) -> None:
+        """Wait until the descendants of the program have ended, too, but for the processes `others`."""
         end = time.monotonic() + _LIMIT_S
-        while left := self._members():
+        while left := {pid: line for pid, line in self._members().items() if pid not in others}:
             if time.monotonic() > end:
                 self._fail(f"processes did not end: {left}")
             time.sleep(0.05)

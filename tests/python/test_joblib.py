@@ -2,10 +2,79 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from programs import run
 
 pytest.importorskip("joblib", reason="joblib is not installed: `make setup` installs it")
+
+SUITE_LIMIT_S = 900.0  # ends a run that hangs
+
+
+def test_tests_of_joblib_pass_with_drover_in_place_of_its_process_backends(tmp_path: Path) -> None:
+    """All of joblib's test_parallel.py, except for what joblib_on_drover.py names with reasons."""
+    options = ("-p", "joblib_on_drover", "-p", "no:cacheprovider", "-q", "--pyargs", "joblib.test.test_parallel")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{os.environ['PYTHONPATH']}{os.pathsep}{Path(__file__).parent}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SUITE_LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed
+    assert int(passed[1]) >= 300, done.stdout
+
+
+def test_task_that_cannot_be_sent_raises_the_error_of_joblib() -> None:
+    """A PicklingError that was caused by the error of the object."""
+    lines = run("""
+        import pickle
+        import drover.joblib
+        import joblib
+
+        class Unsendable:
+            def __reduce__(self):
+                raise RuntimeError("not this one")
+
+        try:
+            joblib.Parallel(n_jobs=2, backend="drover")(joblib.delayed(id)(Unsendable()) for _ in range(3))
+        except pickle.PicklingError as error:
+            print(error)
+            print(repr(error.__cause__))
+    """)
+    assert lines == [
+        "cannot pickle the task to send to a worker: RuntimeError('not this one')",
+        "RuntimeError('not this one')",
+    ]
+
+
+def test_kept_workers_are_not_used_with_another_number_of_threads() -> None:
+    """The user's variables of numerical libraries apply to the next call."""
+    lines = run("""
+        import os
+        import drover.joblib
+        import joblib
+
+        def threads():
+            return [joblib.Parallel(n_jobs=2, backend="drover")(
+                joblib.delayed(os.environ.get)("OMP_NUM_THREADS") for _ in range(2))]
+
+        os.environ["OMP_NUM_THREADS"] = "3"
+        print(threads())
+        os.environ["OMP_NUM_THREADS"] = "5"
+        print(threads())
+    """)
+    assert lines == ["[['3', '3']]", "[['5', '5']]"]
 
 
 @pytest.mark.parametrize("imports", ["joblib, drover", "drover, joblib"])

@@ -280,15 +280,3 @@ def test_object_that_a_tensor_describes_is_sent_without_a_pickle(monkeypatch: py
     monkeypatch.setitem(_objects.reducers, Lone, lambda thing: (Lone, ()))
     drover.register_array(Lone, lambda array: array)
     assert Lone not in _objects.alone
-
-
-def test_sending_without_a_pickle_clears_the_undo_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise an object that could not be sent would undo the side effects of another."""
-    called: list[str] = []
-    _objects._local.state.last = [lambda: called.append("undone")]
-    tensor = _core.copied(_session.current(), b"bytes")
-    monkeypatch.setitem(_objects.alone, Lone, lambda thing, arrays: arrays.add_tensor(tensor) == 0)
-    thing = Lone()
-    _objects.dumps(thing)
-    _objects.unsent()
-    assert called == []

@@ -289,8 +289,8 @@ def test_ticket_works_for_the_same_user_only(monkeypatch: pytest.MonkeyPatch) ->
     """As the kernel identifies the client; a refused attempt does not use up the ticket."""
     one, other = drover.Pipe()
     ticket = other.__reduce__()[1][2]
-    own = os.getuid()
-    monkeypatch.setattr(os, "getuid", lambda: own + 1)
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
     with pytest.raises(drover.PeerLost):
         ticket.detach()
     monkeypatch.undo()

@@ -531,22 +531,6 @@ def test_timeout_of_next_holds_while_another_thread_waits() -> None:
     assert lines == ["not yet", "0", "[]"]
 
 
-def test_workers_are_replaced_after_maxtasksperchild() -> None:
-    """Or after a few more tasks that they had already taken."""
-    lines = run("""
-        import os
-        import drover
-
-        def who(_):
-            return os.getpid()
-
-        if __name__ == "__main__":
-            with drover.Pool(1, maxtasksperchild=2) as pool:
-                print(len({pool.apply(who, (x,)) for x in range(6)}) > 1, pool.workers()[0]["starts"] > 1)
-    """)
-    assert lines == ["True True"]
-
-
 def test_iterators_take_items_as_needed() -> None:
     """Items may be infinite; joining the pool finishes the rest."""
     lines = run("""

@@ -6,7 +6,9 @@ import collections
 import concurrent.futures
 import datetime
 import fractions
+import math
 import queue
+import threading
 import time
 
 import drover
@@ -79,6 +81,29 @@ def test_bounded_queue_is_full_at_its_bound() -> None:
         line.get_nowait()
     with pytest.raises(queue.Empty):
         line.get(timeout=0.01)
+
+
+@pytest.mark.parametrize("timeout", [1e9, 1e15, 1e300, math.inf])
+def test_longest_timeouts_mean_for_ever(timeout: float) -> None:
+    """They neither overflow nor expire: in queues, readers, pipes, events, locks and results."""
+    line, (one, other) = drover.Queue(1), drover.Pipe()
+    late = threading.Timer(0.1, line.put, ["late"])
+    late.start()
+    assert line.get(timeout=timeout) == "late"
+    line.fileno()
+    later = threading.Timer(0.1, line.put, ["later"])
+    later.start()
+    assert line.get(timeout=timeout) == "later"
+    last = threading.Timer(0.1, one.send, ["sent"])
+    last.start()
+    assert other.poll(timeout)
+    assert other.recv() == "sent"
+    assert drover.Lock().acquire(timeout=timeout)
+    with drover.Pool(1) as pool:
+        assert pool.options(timeout=timeout).apply(abs, (-3,)) == 3
+        assert pool.apply_async(abs, (-4,)).get(timeout) == 4
+    for timer in (late, later, last):
+        timer.join()
 
 
 def test_object_that_cannot_be_sent_raises_in_put() -> None:

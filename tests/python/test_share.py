@@ -133,10 +133,99 @@ def test_tensors_of_many_kinds() -> None:
     assert drover.torch.share(meta) is meta
 
 
-def test_sparse_tensors_raise() -> None:
-    """With a remedy."""
+@pytest.mark.parametrize("kind", ["sparse", "nested", "quantized"])
+def test_sparse_tensors_raise(kind: str) -> None:
+    """With a remedy; everything else in the structure stays as it was."""
+    tensor, array = torch.ones(3), np.ones(3)
+    thing = {"tensor": tensor, "array": array, "more": [array], "bad": uncommon(kind)}
     with pytest.raises(drover.Unsupported, match="share the tensors that it consists of"):
-        drover.torch.share([torch.eye(3).to_sparse()])
+        drover.torch.share(thing)
+    assert not tensor.is_shared()
+    assert thing["array"] is thing["more"][0] is array
+
+
+def uncommon(kind: str) -> Any:
+    """Return a tensor that is not one dense block of numbers."""
+    if kind == "sparse":
+        return torch.eye(3).to_sparse()
+    if kind == "nested":
+        return torch.nested.nested_tensor([torch.ones(3), torch.ones(5)])
+    return torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.quint8)
+
+
+def test_views_are_found_beside_tensors_of_any_kind() -> None:
+    """Tensors elsewhere in the program that have no storage do not matter."""
+    others = [uncommon("sparse"), uncommon("nested"), torch.nn.LazyLinear(3), torch.empty(2, device="meta")]
+    tensor = torch.zeros(4)
+    view = tensor[1:]
+    drover.torch.share(tensor)
+    view.fill_(3)
+    assert tensor.tolist() == [0, 3, 3, 3]
+    assert len(others) == 4
+
+
+def test_tensors_of_a_subclass_are_shared() -> None:
+    """They keep their type and attributes."""
+
+    class Named(torch.Tensor):
+        pass
+
+    tensor = torch.ones(4).as_subclass(Named)
+    tensor.label = "n"
+    assert drover.torch.share(tensor) is tensor
+    assert tensor.is_shared()
+    assert (type(tensor), tensor.label) == (Named, "n")
+
+
+def test_arrays_of_every_kind_keep_their_form() -> None:
+    """Subclasses, masks, order, strides, and whether they can be written."""
+
+    class Named(np.ndarray):
+        pass
+
+    named = np.arange(4.0).view(Named)
+    named.name = "n"
+    frozen = np.arange(3)
+    frozen.flags.writeable = False
+    fortran = np.asfortranarray(np.arange(6).reshape(2, 3))
+    masked = np.ma.masked_array([1, 2, 3], [0, 1, 0])
+    arrays = [named, frozen, fortran, masked, np.array(3.0), np.broadcast_to(np.arange(3), (4, 3))]
+    moved = drover.torch.share(list(arrays))
+    for new, old in zip(moved, arrays, strict=True):
+        assert type(new) is type(old)
+        assert (new.tolist(), new.strides, new.dtype) == (old.tolist(), old.strides, old.dtype)
+        assert new.flags.writeable == old.flags.writeable
+        assert not np.shares_memory(new, old)
+    assert moved[0].name == "n"
+    assert moved[3].mask.tolist() == [False, True, False]
+
+
+def test_parts_of_an_array_share_in_any_order() -> None:
+    """The whole may come after its parts; what lies between the parts is not copied."""
+    whole = np.arange(1000)
+    parts = drover.torch.share([whole[::10], whole[500:], whole])
+    assert [part.tolist() for part in parts] == [whole[::10].tolist(), whole[500:].tolist(), whole.tolist()]
+    parts[2][500] = -1
+    assert parts[0][50] == parts[1][0] == -1
+
+
+def test_few_elements_of_a_large_array_use_little_memory() -> None:
+    """Pages of the gaps are never touched."""
+    done = run(
+        """
+        import resource
+        import drover.torch
+        import numpy as np
+
+        base = np.zeros(1 << 29, np.uint8)
+        drover.zeros(3)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        shared = drover.torch.share([base[:: 1 << 22]])[0]
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        print(shared.sum(), len(shared), grown < 100_000 or grown)
+        """
+    )
+    assert done == ["0 128 True"]
 
 
 def test_numpy_arrays_without_one_owner() -> None:

@@ -162,3 +162,90 @@ def test_forked_child_of_the_program_starts_processes_of_its_own() -> None:
         """
     )
     assert lines == ["0", "ran", "0 True 1"]
+
+
+FAILING = """
+import drover, os, pathlib, sys, time
+from drover._template import _state
+
+folder = pathlib.Path(sys.argv[0]).parent
+starts = str(folder / "starts")
+(folder / "ends_at_once.py").write_text(f"import os\\nopen({starts!r}, 'a').write('x')\\nos._exit(3)")
+drover.set_preload(["ends_at_once"])
+
+def report(begin):
+    starts = (folder / "starts").stat().st_size
+    is_calm = time.process_time() - begin < 10
+    print("=", starts, is_calm, _state.current.wait_ready(None).name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        ("print(drover.warm_up())", "False"),
+        ("child = drover.Process(target=print, args=('ran',)); child.start(); child.join()", "ran"),
+        ("pool = drover.Pool(2); print(pool.map(abs, [-1, 2])); pool.terminate(); pool.join()", "[1, 2]"),
+    ],
+    ids=["warm_up", "process", "pool"],
+)
+def test_template_whose_preload_ends_it_is_tried_three_times(use: str, expected: str) -> None:
+    """Then each process is a fresh interpreter at once; nothing spins until a time limit."""
+    lines = run(f"{FAILING}\nbegin = time.process_time()\n{use}\n{use}\nreport(begin)")
+    assert [line for line in lines if "repeatedly ended before it was ready" in line], lines
+    printed = [line for line in lines if not line.startswith("drover[")]
+    assert printed == [expected, expected, "= 3 True unavailable"], lines
+
+
+def test_template_killed_three_times_while_it_loads_is_done_without() -> None:
+    """As by an administrator, or for lack of memory."""
+    lines = run(
+        """
+import drover, os, pathlib, signal, sys, threading, time
+from drover._template import _state
+
+folder = pathlib.Path(sys.argv[0]).parent
+(folder / "never_done.py").write_text("import time\\ntime.sleep(1000)")
+drover.set_preload(["never_done"])
+
+def kill_three():
+    killed = set()
+    while len(killed) < 3:
+        pid = _state.current.pid if _state.current else 0
+        if pid and pid not in killed:
+            killed.add(pid)
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+killer = threading.Thread(target=kill_three)
+killer.start()
+begin = time.process_time()
+for _ in range(2):
+    child = drover.Process(target=print, args=("ran",))
+    child.start()
+    child.join()
+killer.join()
+print(time.process_time() - begin < 10, drover.warm_up())
+"""
+    )
+    assert [line for line in lines if not line.startswith("drover[")] == ["ran", "ran", "True False"], lines
+
+
+def test_warm_up_with_a_timeout_returns_while_the_template_loads() -> None:
+    """Not yet is not never: a later call waits for the same template."""
+    lines = run(
+        """
+import drover, pathlib, sys
+from drover._template import _state
+
+gate = pathlib.Path(sys.argv[0]).with_name("gate")
+gate.with_name("slow.py").write_text(
+    f"import pathlib, time\\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)"
+)
+print(drover.warm_up("slow", timeout=0.2), _state.current.wait_ready(0.0).name)
+pid = _state.current.pid
+gate.touch()
+print(drover.warm_up(), _state.current.pid == pid)
+"""
+    )
+    assert lines == ["False loading", "True True"], lines

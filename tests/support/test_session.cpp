@@ -158,9 +158,10 @@ Owner TestSession::next_owner() {
 
 void TestSession::recover(Owner dead) {
   const MutexLock lock(*mutex_);
+  table_->depart(dead, 1);
   --page_of(*page_).present;
   ++page_of(*page_).departed;
-  table_->depart(dead, 1);
+  table_->wake_all();  // threads woken before may still have counted it
   recovered_.push_back(dead);
 }
 

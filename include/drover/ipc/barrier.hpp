@@ -6,8 +6,13 @@
 #include <cstdint>
 #include <memory>
 
+#include "drover/base/checked.hpp"
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
+
+namespace drover::ipc {
+struct ObjectAccess;
+}  // namespace drover::ipc
 
 namespace drover {
 
@@ -17,7 +22,7 @@ struct [[nodiscard]] BarrierResult {
   enum class Kind {
     passed,     ///< all parties arrived
     timed_out,  ///< the deadline passed first, which has broken the barrier
-    broken,     ///< a party died, timed out, or called `abort` or `reset`
+    broken,     ///< a party died, timed out, or called `abort` or `reset`; or nobody is left to arrive
   };
   Kind kind = Kind::passed;  ///< the outcome
   std::uint32_t index = 0;   ///< if passed: order of arrival in the round, from 0
@@ -41,33 +46,38 @@ class Barrier {
   Barrier(std::shared_ptr<Membership> membership, std::uint32_t parties);
   /// Opens one.
   Barrier(std::shared_ptr<Membership> membership, const ObjectHandle& handle);
-  /// Takes over the opening; `other` may only be destroyed or assigned to.
+  /// Takes over the opening; use of `other` then throws `Errc::invalid_argument`.
   Barrier(Barrier&& other) noexcept;
   /// Closes what was open, then takes over the opening.
   Barrier& operator=(Barrier&& other) noexcept;
   ~Barrier();
 
-  /// Waits until all parties have arrived. Throws `Errc::peer_lost` when the session is over.
+  /// Waits until all parties have arrived. Throws `Errc::peer_lost` when the session is over. Without a deadline it
+  /// breaks the barrier once nobody is left who could arrive (see Event::wait).
   BarrierResult wait(Deadline deadline = Deadline::never());
   /// Starts a new round and repairs a broken barrier. Current waits return `broken`.
   void reset();
   /// Breaks it.
   void abort();
   /// Whether it is broken.
-  [[nodiscard]] bool is_broken() const noexcept;
+  [[nodiscard]] bool is_broken() const;
   /// The number of parties.
-  [[nodiscard]] std::uint32_t parties() const noexcept;
+  [[nodiscard]] std::uint32_t parties() const;
   /// Parties that have arrived in this round.
-  [[nodiscard]] std::uint32_t waiting() const noexcept;
+  [[nodiscard]] std::uint32_t waiting() const;
   /// The last process that died with the barrier open; 0 if none did. Set shortly after the barrier breaks.
-  [[nodiscard]] pid_t last_lost() const noexcept;
+  [[nodiscard]] pid_t last_lost() const;
 
   /// The name by which others open it.
-  [[nodiscard]] const ObjectHandle& handle() const noexcept;
+  [[nodiscard]] const ObjectHandle& handle() const;
 
  private:
+  friend struct ipc::ObjectAccess;
   struct State;
-  std::unique_ptr<State> state_;
+
+  [[nodiscard]] const SharedObject& object() const;
+
+  detail::Checked<std::unique_ptr<State>> state_;
 };
 
 }  // namespace drover

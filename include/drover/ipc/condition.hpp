@@ -13,6 +13,7 @@
 namespace drover::ipc {
 class ConditionCore;
 class ConditionPlace;
+struct ObjectAccess;
 class Patience;
 }  // namespace drover::ipc
 
@@ -47,7 +48,7 @@ class Condition {
   Condition(const std::shared_ptr<Membership>& membership, const RLock& lock);
   /// Opens one and its lock.
   Condition(std::shared_ptr<Membership> membership, const ObjectHandle& handle);
-  /// Takes over the opening; `other` may only be destroyed or assigned to.
+  /// Takes over the opening; use of `other` then throws `Errc::invalid_argument`.
   Condition(Condition&& other) noexcept;
   /// Closes what was open, then takes over the opening.
   Condition& operator=(Condition&& other) noexcept;
@@ -62,11 +63,12 @@ class Condition {
   /// Releases the lock if this thread holds it.
   bool release_if_own() noexcept;
   /// Whether this thread holds the lock.
-  [[nodiscard]] bool is_own() const noexcept;
+  [[nodiscard]] bool is_own() const;
 
   /// Releases the lock, however often acquired, waits for a notification, and reacquires the lock to the same depth,
   /// beyond the deadline if necessary. Throws `Errc::invalid_argument` if this thread does not hold the lock,
-  /// `Errc::limit_reached` if `kMostWaiters` wait, and `Errc::peer_lost`, without the lock, when the session is over.
+  /// `Errc::limit_reached` if `kMostWaiters` wait, and `Errc::peer_lost`: without the lock when the session is over,
+  /// and with it if there is no deadline and nobody is left who could notify (see Event::wait).
   ConditionResult wait(Deadline deadline = Deadline::never());
   /// Like `wait`, but also times out when `is_interrupted()`, called without the lock about ten times a second, is
   /// true. For hosts that handle signals during a wait: unlike a series of short waits it misses no notification in
@@ -93,24 +95,26 @@ class Condition {
   /// Notifies all current waiters; returns how many. Throws as `notify`.
   std::uint32_t notify_all();
   /// Waiters that have not been notified.
-  [[nodiscard]] std::uint32_t waiting() const noexcept;
+  [[nodiscard]] std::uint32_t waiting() const;
 
   /// The name by which others open it.
-  [[nodiscard]] const ObjectHandle& handle() const noexcept { return object_.handle(); }
+  [[nodiscard]] const ObjectHandle& handle() const { return object_.handle(); }
   /// The name of its lock.
-  [[nodiscard]] const ObjectHandle& lock_handle() const noexcept;
+  [[nodiscard]] const ObjectHandle& lock_handle() const;
 
  private:
   using AnyLock = std::variant<Lock, RLock>;
 
   Condition(const std::shared_ptr<Membership>& membership, AnyLock lock);
   static AnyLock open_lock(const SharedObject& condition);
-  [[nodiscard]] ipc::ConditionCore core() const noexcept;
+  [[nodiscard]] ipc::ConditionCore core() const;
   void require_lock(const char* what) const;
   LockResult notify_after_death(LockResult result) const noexcept;
   template <class LockType>
   ConditionResult wait_with(LockType& lock, const ipc::ConditionPlace& place, Deadline deadline,
                             const std::function<bool()>& is_interrupted);
+
+  friend struct ipc::ObjectAccess;
 
   SharedObject object_;
   AnyLock lock_;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "drover/base/checked.hpp"
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
 
@@ -34,7 +35,7 @@ class Lock {
   explicit Lock(std::shared_ptr<Membership> membership);
   /// Opens one.
   Lock(std::shared_ptr<Membership> membership, const ObjectHandle& handle);
-  /// Takes over the opening; `other` may only be destroyed or assigned to.
+  /// Takes over the opening; use of `other` then throws `Errc::invalid_argument`.
   Lock(Lock&& other) noexcept;
   /// Closes what was open, then takes over the opening.
   Lock& operator=(Lock&& other) noexcept;
@@ -51,15 +52,15 @@ class Lock {
   /// Releases the lock regardless of its holder; for callers that pass locks on. Throws `Errc::invalid_argument` if
   /// it is free.
   void force_release();
-  /// Releases the lock if this thread holds it, and returns whether it did; for destructors.
+  /// Releases the lock if this thread holds it, and returns whether it did; for destructors. False if moved from.
   bool release_if_own() noexcept;
   /// Whether anybody holds it now.
-  [[nodiscard]] bool is_held() const noexcept;
+  [[nodiscard]] bool is_held() const;
   /// Whether this thread holds it.
-  [[nodiscard]] bool is_own() const noexcept;
+  [[nodiscard]] bool is_own() const;
 
   /// The name by which others open it.
-  [[nodiscard]] const ObjectHandle& handle() const noexcept { return object_.handle(); }
+  [[nodiscard]] const ObjectHandle& handle() const { return object_.handle(); }
 
  private:
   friend class Condition;
@@ -69,7 +70,7 @@ class Lock {
   std::uint32_t release_whole();
   LockResult acquire_whole(std::uint32_t depth);
   LockResult acquire_from_dead(std::uint32_t depth);
-  [[nodiscard]] ipc::CellLockLayout& cell() const noexcept;
+  [[nodiscard]] ipc::CellLockLayout& cell() const;
 
   SharedObject object_;
   std::unique_ptr<ipc::Patience> patience_;
@@ -85,7 +86,7 @@ class RLock {
   explicit RLock(std::shared_ptr<Membership> membership);
   /// Opens one.
   RLock(std::shared_ptr<Membership> membership, const ObjectHandle& handle);
-  /// Takes over the opening; `other` may only be destroyed or assigned to.
+  /// Takes over the opening; use of `other` then throws `Errc::invalid_argument`.
   RLock(RLock&& other) noexcept;
   /// Closes what was open, then takes over the opening.
   RLock& operator=(RLock&& other) noexcept;
@@ -101,14 +102,14 @@ class RLock {
   /// The same if this thread holds it; returns whether it did. For destructors.
   bool release_if_own() noexcept;
   /// Whether anybody holds it now.
-  [[nodiscard]] bool is_held() const noexcept;
+  [[nodiscard]] bool is_held() const;
   /// Whether this thread holds it.
-  [[nodiscard]] bool is_own() const noexcept;
+  [[nodiscard]] bool is_own() const;
   /// Acquisitions by this thread that are not yet released.
-  [[nodiscard]] std::uint32_t depth() const noexcept;
+  [[nodiscard]] std::uint32_t depth() const;
 
   /// The name by which others open it.
-  [[nodiscard]] const ObjectHandle& handle() const noexcept { return object_.handle(); }
+  [[nodiscard]] const ObjectHandle& handle() const { return object_.handle(); }
 
  private:
   friend class Condition;
@@ -117,7 +118,7 @@ class RLock {
   std::uint32_t release_whole();
   LockResult acquire_whole(std::uint32_t depth);
   LockResult acquire_from_dead(std::uint32_t depth);
-  [[nodiscard]] ipc::CellLockLayout& cell() const noexcept;
+  [[nodiscard]] ipc::CellLockLayout& cell() const;
 
   SharedObject object_;
   std::unique_ptr<ipc::Patience> patience_;
@@ -147,8 +148,11 @@ class [[nodiscard]] HeldLock {
   [[nodiscard]] bool is_held() const noexcept { return lock_ != nullptr; }
   /// How it was acquired.
   [[nodiscard]] LockResult result() const noexcept { return result_; }
-  /// Releases the lock now. Requires: is_held().
-  void release() { std::exchange(lock_, nullptr)->release(); }
+  /// Releases the lock now. Throws `Errc::invalid_argument` unless `is_held`.
+  void release() {
+    if (lock_ == nullptr) detail::fail_empty();
+    std::exchange(lock_, nullptr)->release();
+  }
 
  private:
   LockType* lock_;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "drover/base/checked.hpp"
 #include "drover/base/fd.hpp"
 
 namespace drover {
@@ -84,6 +85,23 @@ struct Population {
   std::uint64_t departed = 0;  ///< ended since the session started
 };
 
+namespace detail {
+
+/// In the shared memory of a session: whether it is over.
+struct SessionLife {
+  static constexpr std::uint32_t kOwnerDied = 0x40000000;  ///< FUTEX_OWNER_DIED
+  std::atomic<std::uint32_t> is_ending;                    ///< set when the session begins to end
+  std::atomic<std::uint32_t> keeper;                       ///< the keeper's thread; the kernel adds kOwnerDied
+
+  /// Whether the session has begun to end, or its keeper has died. Two loads of one cache line.
+  [[nodiscard]] bool is_over() const noexcept {
+    return is_ending.load(std::memory_order_acquire) != 0 ||
+           (keeper.load(std::memory_order_acquire) & kOwnerDied) != 0;
+  }
+};
+
+}  // namespace detail
+
 /// This process as a member of a session: the interface between shared objects and their keeper. Users have a
 /// `Session`. Safe for all threads of the process.
 class Membership {
@@ -101,6 +119,11 @@ class Membership {
       fail_without_number();
     return owner;
   }
+  /// Whether the session has ended or its keeper has died, so that nobody can receive what is put into it now. Two
+  /// loads; `check` has the reason.
+  [[nodiscard]] bool is_over() const noexcept { return life_ != nullptr && life_->is_over(); }
+  /// Whether a participant has this number now. True if that is unknown.
+  [[nodiscard]] virtual bool has_participant(Owner number) const noexcept;
   /// Makes an object and opens it here; opens the existing one of a kind that a session has only once.
   [[nodiscard]] virtual OpenObject create(const ObjectSpec& spec) = 0;
   /// The same for a kind of object that has a file: the keeper holds a duplicate of `file` as long as the object
@@ -137,22 +160,28 @@ class Membership {
   virtual void check() const = 0;
   /// The current number of participants.
   [[nodiscard]] virtual Population population() const noexcept = 0;
+  /// Whether processes may join unannounced, as they do a named session.
+  [[nodiscard]] virtual bool is_open_to_all() const noexcept { return false; }
 
  protected:
   /// Has no number before `set_self`.
   Membership();
   /// Sets the number that joining the session returned.
   void set_self(Owner owner) noexcept { self_.store(owner, std::memory_order_relaxed); }
+  /// Sets where the session shows that it is over. Requires: lives as long as this.
+  void set_life(const detail::SessionLife& life) noexcept { life_ = &life; }
 
  private:
   friend struct MembershipForks;
   [[noreturn]] static void fail_without_number();
 
   std::atomic<Owner> self_{kNobody};
+  const detail::SessionLife* life_ = nullptr;
 };
 
 /// One opening of a shared object by this process, closed on destruction: the base of `Queue`, `Lock` and the others.
-/// Move-only; a moved-from one owns nothing. Shares the membership, because any object may be the last to need it.
+/// Move-only; a moved-from one owns nothing, and its use throws `Errc::invalid_argument`. Shares the membership,
+/// because any object may be the last to need it.
 class SharedObject {
  public:
   /// Makes a new object.
@@ -170,25 +199,35 @@ class SharedObject {
   SharedObject& operator=(const SharedObject&) = delete;
   ~SharedObject();
 
+  /// Whether it is open: false once it was moved from, and then the calls below throw.
+  [[nodiscard]] bool is_open() const noexcept { return object_.data != nullptr; }
   /// The name by which others open it.
-  [[nodiscard]] const ObjectHandle& handle() const noexcept { return object_.handle; }
+  [[nodiscard]] const ObjectHandle& handle() const { return opened().handle; }
   /// Its specification.
-  [[nodiscard]] const ObjectSpec& spec() const noexcept { return object_.spec; }
+  [[nodiscard]] const ObjectSpec& spec() const { return opened().spec; }
   /// The layout, behind the header.
-  [[nodiscard]] std::byte* layout() const noexcept;
+  [[nodiscard]] std::byte* layout() const;
   /// The header.
-  [[nodiscard]] std::byte* data() const noexcept { return object_.data; }
+  [[nodiscard]] std::byte* data() const { return opened().data; }
   /// The session it belongs to.
-  [[nodiscard]] Membership& membership() const noexcept { return *membership_; }
+  [[nodiscard]] Membership& membership() const { return *membership_; }
   /// The same, to open further objects with.
-  [[nodiscard]] const std::shared_ptr<Membership>& shared_membership() const noexcept { return membership_; }
+  [[nodiscard]] const std::shared_ptr<Membership>& shared_membership() const {
+    static_cast<void>(opened());
+    return membership_.pointer();
+  }
   /// The number of this participant; throws `Errc::forked` in a forked child.
   [[nodiscard]] Owner self() const { return membership_->require_self(); }
 
  private:
   void close() noexcept;
+  [[nodiscard]] const OpenObject& opened() const {
+    if (!is_open()) [[unlikely]]
+      detail::fail_empty();
+    return object_;
+  }
 
-  std::shared_ptr<Membership> membership_;
+  detail::Checked<std::shared_ptr<Membership>> membership_;
   OpenObject object_;
 };
 

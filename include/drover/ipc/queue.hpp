@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "drover/base/checked.hpp"
 #include "drover/base/clock.hpp"
 #include "drover/ipc/lease.hpp"
 #include "drover/ipc/membership.hpp"
@@ -287,8 +288,9 @@ class Queue {
  private:
   friend class Pipe;
   friend class WaitSource;
-  [[nodiscard]] ipc::QueueCore& core() const;
-  std::shared_ptr<ipc::QueueCore> core_;  // shared: by copies of the handle and by messages that lie in its memory
+  [[nodiscard]] ipc::QueueCore& core() const { return *core_; }
+  detail::Checked<std::shared_ptr<ipc::QueueCore>>
+      core_;  // shared: by copies of the handle and by messages that lie in its memory
 };
 
 }  // namespace drover

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <memory>
 
+#include "drover/base/checked.hpp"
 #include "drover/base/clock.hpp"
 #include "drover/ipc/membership.hpp"
 
 namespace drover::ipc {
 struct Bell;
+struct ObjectAccess;
 }  // namespace drover::ipc
 
 namespace drover {
@@ -39,13 +41,14 @@ class Semaphore {
   Semaphore(std::shared_ptr<Membership> membership, std::uint64_t initial);
   /// Opens one, bounded or not; a bounded one stays bounded.
   Semaphore(std::shared_ptr<Membership> membership, const ObjectHandle& handle);
-  /// Takes over the opening; `other` may only be destroyed or assigned to.
+  /// Takes over the opening; use of `other` then throws `Errc::invalid_argument`.
   Semaphore(Semaphore&& other) noexcept;
   /// Closes what was open, then takes over the opening.
   Semaphore& operator=(Semaphore&& other) noexcept;
   ~Semaphore();
 
-  /// Waits for a permit and takes it. Throws `Errc::peer_lost` when the session is over.
+  /// Waits for a permit and takes it. Throws `Errc::peer_lost` when the session is over, and if there is no deadline
+  /// and nobody is left who could release one (see Event::wait).
   WaitResult acquire(Deadline deadline = Deadline::never());
   /// Takes a permit if there is one.
   [[nodiscard]] bool try_acquire();
@@ -54,12 +57,12 @@ class Semaphore {
   /// `count` above `kMostPermits` at once.
   void release(std::uint64_t count = 1);
   /// Free permits; approximate while others work.
-  [[nodiscard]] std::uint64_t value() const noexcept;
+  [[nodiscard]] std::uint64_t value() const;
   /// Whether an excess release is an error.
-  [[nodiscard]] bool is_bounded() const noexcept;
+  [[nodiscard]] bool is_bounded() const;
 
   /// The name by which others open it.
-  [[nodiscard]] const ObjectHandle& handle() const noexcept;
+  [[nodiscard]] const ObjectHandle& handle() const;
 
  protected:
   /// Makes either kind.
@@ -67,11 +70,13 @@ class Semaphore {
 
  private:
   friend class WaitSource;  // wait() sleeps on the bells of all its sources
+  friend struct ipc::ObjectAccess;
   struct State;
 
-  [[nodiscard]] ipc::Bell& bell() const noexcept;
+  [[nodiscard]] ipc::Bell& bell() const;
+  [[nodiscard]] const SharedObject& object() const;
 
-  std::unique_ptr<State> state_;
+  detail::Checked<std::unique_ptr<State>> state_;
 };
 
 /// A semaphore that never has more than its initial permits: an excess release is an error.

@@ -34,10 +34,10 @@ class ValueBytes {
   [[nodiscard]] Bytes load() const;
   void store(const Bytes& value);
   void update(Change change, void* context);
-  [[nodiscard]] const ObjectHandle& handle() const noexcept { return object_.handle(); }
+  [[nodiscard]] const ObjectHandle& handle() const { return object_.handle(); }
 
  private:
-  [[nodiscard]] ipc::ValueLayout& layout() const noexcept;
+  [[nodiscard]] ipc::ValueLayout& layout() const;
 
   SharedObject object_;
   std::size_t words_;
@@ -87,7 +87,7 @@ class Value {
   }
 
   /// The name by which others open it.
-  [[nodiscard]] const ObjectHandle& handle() const noexcept { return bytes_.handle(); }
+  [[nodiscard]] const ObjectHandle& handle() const { return bytes_.handle(); }
 
  private:
   static T to_value(const detail::ValueBytes::Bytes& bytes) {
@@ -112,8 +112,8 @@ class ArrayBytes {
   ArrayBytes(const std::shared_ptr<Membership>& membership, std::size_t count, std::size_t element_size);
   ArrayBytes(const std::shared_ptr<Membership>& membership, const ObjectHandle& handle, std::size_t element_size);
 
-  [[nodiscard]] std::byte* data() const noexcept { return object_.layout(); }
-  [[nodiscard]] std::size_t count() const noexcept { return object_.spec().parameters[0]; }
+  [[nodiscard]] std::byte* data() const { return object_.layout(); }
+  [[nodiscard]] std::size_t count() const { return object_.spec().parameters[0]; }
   [[nodiscard]] RLock& lock() noexcept { return lock_; }
   [[nodiscard]] const SharedObject& object() const noexcept { return object_; }
 
@@ -143,22 +143,20 @@ class SharedArray {
       : bytes_(membership, handle, sizeof(T)) {}
 
   /// The elements, while this is open.
-  [[nodiscard]] std::span<T> span() noexcept { return {reinterpret_cast<T*>(bytes_.data()), size()}; }
+  [[nodiscard]] std::span<T> span() { return {reinterpret_cast<T*>(bytes_.data()), size()}; }
   /// The elements, while this is open.
-  [[nodiscard]] std::span<const T> span() const noexcept {
-    return {reinterpret_cast<const T*>(bytes_.data()), size()};
-  }
+  [[nodiscard]] std::span<const T> span() const { return {reinterpret_cast<const T*>(bytes_.data()), size()}; }
   /// One element. Requires: index < size().
-  [[nodiscard]] T& operator[](std::size_t index) noexcept { return span()[index]; }
+  [[nodiscard]] T& operator[](std::size_t index) { return span()[index]; }
   /// One element. Requires: index < size().
-  [[nodiscard]] const T& operator[](std::size_t index) const noexcept { return span()[index]; }
+  [[nodiscard]] const T& operator[](std::size_t index) const { return span()[index]; }
   /// The number of elements.
-  [[nodiscard]] std::size_t size() const noexcept { return bytes_.count(); }
+  [[nodiscard]] std::size_t size() const { return bytes_.count(); }
   /// Its lock: `HeldLock held(array.lock());`.
   [[nodiscard]] RLock& lock() noexcept { return bytes_.lock(); }
 
   /// The name by which others open it and its lock.
-  [[nodiscard]] const ObjectHandle& handle() const noexcept { return bytes_.object().handle(); }
+  [[nodiscard]] const ObjectHandle& handle() const { return bytes_.object().handle(); }
 
  private:
   detail::ArrayBytes bytes_;

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "drover/base/checked.hpp"
 #include "drover/base/clock.hpp"
 #include "drover/base/mutex.hpp"
 
@@ -104,17 +105,17 @@ class Future {
  public:
   struct promise_type;  // NOLINT(readability-identifier-naming): the language's name
 
-  /// Not valid; can only be assigned to.
+  /// Not valid, as a moved-from one: its use throws `Errc::invalid_argument`.
   Future() = default;
   /// Pools make futures.
   explicit Future(std::shared_ptr<detail::FutureValue<Result>> state) noexcept : state_(std::move(state)) {}
 
   /// Whether it refers to a result.
-  [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
+  [[nodiscard]] bool is_valid() const noexcept { return state_.pointer() != nullptr; }
   /// Equal for copies, and unique among the results that exist at a time.
-  [[nodiscard]] const void* id() const noexcept { return state_.get(); }
+  [[nodiscard]] const void* id() const noexcept { return state_.pointer().get(); }
   /// Whether the result, or an error, is available.
-  [[nodiscard]] bool is_done() const noexcept { return state_->is_done(); }
+  [[nodiscard]] bool is_done() const { return state_->is_done(); }
   /// Waits until done. Throws `Errc::invalid_argument` in a callback of `then`, which runs on the completing thread.
   WaitResult wait(Deadline deadline = Deadline::never()) const { return state_->wait(deadline); }
   /// Waits and returns a copy of the result, or throws what the task threw. Throws `Errc::timed_out` at the deadline,
@@ -129,7 +130,7 @@ class Future {
     if constexpr (!std::is_void_v<Result>) return std::move(state_->value());
   }
   /// The error it failed with; nullptr if it has a result or is not done.
-  [[nodiscard]] std::exception_ptr error() const noexcept { return state_->error(); }
+  [[nodiscard]] std::exception_ptr error() const { return state_->error(); }
   /// Cancels the task if it has not begun; true if it will never run. A running task is asked to stop
   /// (`this_worker().is_interrupted()`).
   bool cancel() const { return state_->cancel(); }  // NOLINT(modernize-use-nodiscard): often only tried
@@ -142,11 +143,11 @@ class Future {
   /// Calls `call(future)` when done, with a result or an error, on the same thread as `then`. Exceptions are logged.
   template <class Call>
   void on_done(Call call) const {
-    state_->on_done([state = state_, call = std::move(call)]() mutable { call(Future(state)); });
+    state_->on_done([state = state_.pointer(), call = std::move(call)]() mutable { call(Future(state)); });
   }
 
   /// For co_await, which resumes on a thread of the pool when the result is available.
-  [[nodiscard]] bool await_ready() const noexcept { return is_done(); }
+  [[nodiscard]] bool await_ready() const { return is_done(); }
   /// Same as above.
   void await_suspend(std::coroutine_handle<> waiting) const {
     state_->on_done([waiting] { waiting.resume(); });
@@ -155,7 +156,7 @@ class Future {
   Result await_resume() const { return get(); }  // NOLINT(modernize-use-nodiscard): as above
 
  private:
-  std::shared_ptr<detail::FutureValue<Result>> state_;  // shared with the pool until done
+  detail::Checked<std::shared_ptr<detail::FutureValue<Result>>> state_;  // shared with the pool until done
 };
 
 namespace detail {
@@ -218,7 +219,7 @@ template <class Function>
 auto Future<Result>::then(Function function) const {
   using Next = std::remove_cvref_t<typename detail::ThenResult<Result, Function>::Type>;
   auto next = std::make_shared<detail::FutureValue<Next>>();
-  state_->on_done([state = state_, next, function = std::move(function)]() mutable {
+  state_->on_done([state = state_.pointer(), next, function = std::move(function)]() mutable {
     if (auto error = state->error()) {
       next->fail(error);
       return;
@@ -282,8 +283,9 @@ class Completions {
   ~Completions() = default;
   /// Adds a future.
   void add(const Future<Result>& future) {
+    static_cast<void>(*arrivals_);  // throws if moved from
     ++left_;
-    future.on_done([arrivals = arrivals_](const Future<Result>& done) {
+    future.on_done([arrivals = arrivals_.pointer()](const Future<Result>& done) {
       const MutexLock lock(arrivals->mutex);
       arrivals->done.push_back(done);
       arrivals->came.notify_one();
@@ -293,8 +295,8 @@ class Completions {
   [[nodiscard]] std::size_t left() const noexcept { return left_; }
   /// The next one that is done; nullopt after the last one, or at the deadline. Throws as Future::wait.
   [[nodiscard]] std::optional<Future<Result>> next(Deadline deadline = Deadline::never()) {
-    if (left_ == 0) return std::nullopt;
     const MutexLock lock(arrivals_->mutex);
+    if (left_ == 0) return std::nullopt;
     if (arrivals_->done.empty()) detail::check_may_wait();
     while (arrivals_->done.empty()) {
       if (deadline.is_never()) {
@@ -316,7 +318,7 @@ class Completions {
     ConditionVariable came;
     std::deque<Future<Result>> done DROVER_GUARDED_BY(mutex);
   };
-  std::shared_ptr<Arrivals> arrivals_ =
+  detail::Checked<std::shared_ptr<Arrivals>> arrivals_ =
       std::make_shared<Arrivals>();  // shared with callbacks of futures that are not done
   std::size_t left_ = 0;
 };

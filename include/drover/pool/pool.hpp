@@ -46,8 +46,11 @@ class Call {
 
   /// Whether it has a task.
   [[nodiscard]] bool is_open() const noexcept { return task_ != nullptr; }
-  /// The task. Requires: is_open().
-  [[nodiscard]] const RegisteredTask& task() const noexcept { return *task_; }
+  /// The task. Throws `Errc::invalid_argument` unless `is_open`.
+  [[nodiscard]] const RegisteredTask& task() const {
+    if (task_ == nullptr) detail::fail_empty();
+    return *task_;
+  }
   /// Its arguments.
   [[nodiscard]] const Encoder& arguments() const noexcept { return arguments_; }
 
@@ -58,19 +61,19 @@ class Call {
 
 /// How a pool behaves.
 struct PoolOptions {
-  std::string name;                              ///< shown in reports; empty: "pool"
-  Call init;                                     ///< run by every worker before its first task; see this_worker()
-  Call teardown;                                 ///< run by every worker that exits normally
-  TaskOptions task;                              ///< for tasks submitted without options
-  bool opens_device = true;                      ///< a worker opens its device before it is ready, not at first use
-  bool batching = true;                          ///< send tiny tasks together
-  int quarantine_after = 2;                      ///< do not retry a task that killed this many workers; 0: no limit
-  std::uint64_t recycle_after = 0;               ///< replace a worker after this many tasks; 0: never
-  std::uint64_t recycle_memory = 0;              ///< replace a worker that has more bytes of host memory; 0: never
-  std::chrono::milliseconds idle_limit{0};       ///< stop workers after this time without a task; 0: never
-  std::chrono::milliseconds start_limit{60000};  ///< kill a worker that takes longer to start or exit; 0: never
-  std::chrono::milliseconds stall_report_after{
-      60000};                                       ///< log a report when no task finishes for this long; 0: never
+  std::string name;                                ///< shown in reports; empty: "pool"
+  Call init;                                       ///< run by every worker before its first task; see this_worker()
+  Call teardown;                                   ///< run by every worker that exits normally
+  TaskOptions task;                                ///< for tasks submitted without options
+  bool opens_device = true;                        ///< a worker opens its device before it is ready, not at first use
+  bool batching = true;                            ///< send tiny tasks together
+  int quarantine_after = 2;                        ///< do not retry a task that killed this many workers; 0: no limit
+  std::uint64_t recycle_after = 0;                 ///< replace a worker after this many tasks; 0: never
+  std::uint64_t recycle_memory = 0;                ///< replace a worker that has more bytes of host memory; 0: never
+  Duration idle_limit;                             ///< stop workers after this time without a task; 0: never
+  Duration start_limit = std::chrono::minutes(1);  ///< kill a worker that takes longer to start or exit; 0: never
+  Duration stall_report_after =
+      std::chrono::minutes(1);                      ///< log a report when no task finishes for this long; 0: never
   bool handles_interrupts = true;                   ///< Ctrl-C ends the pool's work; see docs/pool.md
   WorkerOutput output = WorkerOutput::forwarded();  ///< where the output of workers goes
 };
@@ -201,7 +204,7 @@ class Pool {
   /// Closes the pool, waits until all tasks are done, and ends the workers.
   WaitResult join(Deadline deadline = Deadline::never());
   /// Ends the pool: cancels tasks that have not begun, and kills workers that run one for longer than `grace`.
-  void end(std::chrono::milliseconds grace = std::chrono::seconds(1));
+  void end(Duration grace = std::chrono::seconds(1));
 
   /// The options of the pool.
   [[nodiscard]] const PoolOptions& options() const noexcept;

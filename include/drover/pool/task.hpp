@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "drover/base/clock.hpp"
 #include "drover/base/error.hpp"
 #include "drover/pool/codec.hpp"
 #include "drover/pool/future.hpp"
@@ -50,11 +51,11 @@ class Retry {
 
 /// How a pool runs a task.
 struct TaskOptions {
-  int priority = 0;                                         ///< higher first; equal ones in submission order
-  Retry retry = Retry::if_not_started();                    ///< if its worker dies
-  std::chrono::nanoseconds timeout{0};                      ///< from its start in the worker; 0: none
-  std::chrono::nanoseconds grace{std::chrono::seconds(1)};  ///< from the interrupt at `timeout` to the kill
-  std::optional<std::size_t> worker;                        ///< number of the only worker that may run it
+  int priority = 0;                          ///< higher first; equal ones in submission order
+  Retry retry = Retry::if_not_started();     ///< if its worker dies
+  Duration timeout;                          ///< from its start in the worker; 0: none
+  Duration grace = std::chrono::seconds(1);  ///< from the interrupt at `timeout` to the kill
+  std::optional<std::size_t> worker;         ///< number of the only worker that may run it
   /// Whether its device tensors may be copied to the device of an idle worker when that is faster than waiting. For
   /// tasks that only read them: writes to a copy are lost.
   bool may_relocate = false;

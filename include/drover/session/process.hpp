@@ -122,7 +122,7 @@ class Process {
   void kill(int signal);
   /// Ends it: sends SIGTERM, and after `grace` kills it and its descendants. Returns its exit status. Throws
   /// `Errc::timed_out` if it does not die because it is stuck in the kernel.
-  ExitStatus end(std::chrono::milliseconds grace = std::chrono::seconds(5));
+  ExitStatus end(Duration grace = std::chrono::seconds(5));
 
   /// The failure that the worker reported: the exception that left its entry, or why it had to end. Empty if it
   /// reported none, as when it was killed.
@@ -138,7 +138,7 @@ class Process {
   [[nodiscard]] State& state() const;
   ExitStatus end_by(Deadline deadline);
   ExitStatus await_killed(Deadline deadline);
-  friend void end_all(std::vector<Process>& workers, std::chrono::milliseconds grace);
+  friend void end_all(std::vector<Process>& workers, Duration grace);
 
   std::unique_ptr<State> state_;
 };
@@ -149,6 +149,6 @@ class Process {
 
 /// Ends all workers in parallel, with one `grace` for all: sends SIGTERM to each, then acts like `Process::end`. Ends
 /// every worker even if one fails, then throws the first error.
-void end_all(std::vector<Process>& workers, std::chrono::milliseconds grace = std::chrono::seconds(5));
+void end_all(std::vector<Process>& workers, Duration grace = std::chrono::seconds(5));
 
 }  // namespace drover

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
 #include "drover/ipc/lease.hpp"
 #include "drover/ipc/membership.hpp"
@@ -42,9 +43,9 @@ struct ParticipantInfo {
 
 /// Options for starting and joining a session.
 struct SessionOptions {
-  std::string participant_name;               ///< name shown for this process; empty: the program's name
-  std::chrono::seconds idle_limit{3600};      ///< a named session without participants ends after this; 0: never
-  std::chrono::milliseconds patience{30000};  ///< time limit for each answer of the keeper
+  std::string participant_name;                  ///< name shown for this process; empty: the program's name
+  Duration idle_limit = std::chrono::hours(1);   ///< a named session without participants ends after this; 0: never
+  Duration patience = std::chrono::seconds(30);  ///< time limit for each answer of the keeper
 };
 
 /// The number of a deposited slab; never reused in a session.

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "drover/base/checked.hpp"
+#include "drover/base/clock.hpp"
 #include "drover/device/info.hpp"
 #include "drover/device/memory.hpp"
 #include "drover/ipc/lease.hpp"
@@ -115,7 +117,7 @@ struct MemoryOptions {
   /// machine's memory. On a device at most a 64th of its memory. One empty slab of each place is kept regardless.
   std::optional<std::uint64_t> idle_bytes;
   /// How long empty slabs are kept; less if the machine is short of memory. On devices a fourth of it.
-  std::chrono::milliseconds idle_time{2000};
+  Duration idle_time = std::chrono::seconds(2);
 };
 
 /// Usage of one slab that this process has mapped.
@@ -156,7 +158,7 @@ class Memory {
   [[nodiscard]] Block open(Lease&& lease);
 
   /// Whether it belongs to this session, as memory that is sent there must.
-  [[nodiscard]] bool is_of(const std::shared_ptr<Membership>& membership) const noexcept;
+  [[nodiscard]] bool is_of(const std::shared_ptr<Membership>& membership) const;
   /// Bytes this process claims there.
   [[nodiscard]] std::uint64_t claimed(const Place& place) const;
   /// All slabs that are mapped here. Waits up to 100 ms for each ledger that is locked.
@@ -167,7 +169,7 @@ class Memory {
  private:
   friend class tensor::TensorAccess;
   friend class tensor::TensorStorage;
-  std::shared_ptr<tensor::MemoryState> state_;  // shared: with copies and with all blocks
+  detail::Checked<std::shared_ptr<tensor::MemoryState>> state_;  // shared: with copies and with all blocks
 };
 
 }  // namespace drover

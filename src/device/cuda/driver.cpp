@@ -31,7 +31,7 @@ void load_entries(Driver& driver, GetProcAddress get) {
 
 Driver* load_driver() {
   auto* const loaded = new Driver;
-  loaded->path = environment("DROVER_LIBCUDA").value_or("libcuda.so.1");
+  loaded->path = environment_path("DROVER_LIBCUDA").value_or("libcuda.so.1");
   // Never unloaded: the driver has threads and handlers that must not lose their code.
   static auto* const library = new SharedLibrary(SharedLibrary::open(loaded->path, loaded->error));
   if (!library->is_open()) return loaded;

@@ -29,7 +29,7 @@ ForeignResult initialize(const Nvml& library, ErrorString error_string) {
 
 Nvml* load_nvml() {
   auto* const loaded = new Nvml;
-  const auto path = environment("DROVER_LIBNVML").value_or("libnvidia-ml.so.1");
+  const auto path = environment_path("DROVER_LIBNVML").value_or("libnvidia-ml.so.1");
   static auto* const library = new SharedLibrary(SharedLibrary::open(path, loaded->error));
   if (!library->is_open()) return loaded;
 #define DROVER_NVML(name, need, parameters)                                                           \
@@ -82,7 +82,7 @@ std::optional<bool> mig_enabled(const Nvml& library, NvmlDevice handle) {
 
 // Whether an MPS control daemon is alive at the pipe directory that this process would use.
 bool mps_is_running() {
-  const auto folder = environment("CUDA_MPS_PIPE_DIRECTORY").value_or("/tmp/nvidia-mps");
+  const auto folder = environment_path("CUDA_MPS_PIPE_DIRECTORY").value_or("/tmp/nvidia-mps");
   pid_t daemon = 0;
   std::ifstream(folder + "/nvidia-cuda-mps-control.pid") >> daemon;
   return daemon > 0 && (::kill(daemon, 0) == 0 || errno == EPERM);

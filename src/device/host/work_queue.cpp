@@ -6,6 +6,7 @@
 
 #include "base/activity.hpp"
 #include "base/signals_blocked.hpp"
+#include "base/thread.hpp"
 #include "drover/base/error.hpp"
 
 namespace drover::device::host {
@@ -13,11 +14,7 @@ namespace drover::device::host {
 std::shared_ptr<WorkQueue> WorkQueue::start(std::chrono::microseconds latency) {
   auto queue = std::make_shared<WorkQueue>();
   const SignalsBlocked blocked;
-  try {
-    std::thread([queue, latency] { queue->run(latency); }).detach();
-  } catch (const std::system_error& error) {
-    throw error_from_errno(error.code().value(), "pthread_create", "the thread of an emulated stream");
-  }
+  start_thread("the thread of an emulated stream", [queue, latency] { queue->run(latency); }).detach();
   return queue;
 }
 

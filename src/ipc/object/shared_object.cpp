@@ -62,7 +62,7 @@ SharedObject& SharedObject::operator=(SharedObject&& other) noexcept {
 
 SharedObject::~SharedObject() { close(); }
 
-std::byte* SharedObject::layout() const noexcept { return ipc::layout_of(object_.data); }
+std::byte* SharedObject::layout() const { return ipc::layout_of(data()); }
 
 void SharedObject::close() noexcept {
   if (object_.data != nullptr) membership_->close(object_.handle);

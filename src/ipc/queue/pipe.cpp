@@ -83,7 +83,7 @@ Pipe::Pipe(const std::shared_ptr<Membership>& membership, const PipeHandle& hand
 Pipe::Pipe(Queue incoming, Queue outgoing)
     : incoming_(std::move(incoming)),
       outgoing_(std::move(outgoing)),
-      end_(std::make_shared<End>(incoming_.core_, outgoing_.core_)) {
+      end_(std::make_shared<End>(incoming_.core_.pointer(), outgoing_.core_.pointer())) {
   const auto is_gone = [end = std::weak_ptr(end_)] {
     const auto open = end.lock();
     return open == nullptr || is_other_end_gone(*open->in, *open->out);

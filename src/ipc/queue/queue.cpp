@@ -22,11 +22,6 @@ Queue::Queue(std::shared_ptr<Membership> membership, const QueueOptions& options
 Queue::Queue(std::shared_ptr<Membership> membership, const ObjectHandle& handle)
     : core_(std::make_shared<ipc::QueueCore>(SharedObject(std::move(membership), handle, ObjectKind::queue))) {}
 
-ipc::QueueCore& Queue::core() const {
-  require(core_ != nullptr, "this queue handle was moved from", "use the handle to which it was moved");
-  return *core_;
-}
-
 const ObjectHandle& Queue::handle() const { return core().object().handle(); }
 
 PutResult Queue::put(std::span<const std::byte> message, Deadline deadline) {

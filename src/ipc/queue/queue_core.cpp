@@ -195,8 +195,10 @@ ClaimedSlot QueueCore::claim(Owner me, Deadline deadline) {
 }
 
 // If the queue is closed between the check and the claim, the record has no place: a consumer may have found the
-// queue drained.
+// queue drained. In a session that is over nobody recovers the record, or can open the queue to take it.
 ClaimedSlot QueueCore::try_claim(Owner me) {
+  if (object_.membership().is_over()) [[unlikely]]
+    object_.membership().check();
   if (view_.is_closed()) return {.position = 0, .result = PutResult::closed};
   auto position = view_.ring.claim_for_writing(cursors_, me);
   if (!position && peers_.are_getters_gone()) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "drover/base/mutex.hpp"
+#include "ipc/object/left_alone.hpp"
 #include "ipc/object/object_layout.hpp"
 #include "ipc/queue/queue_layout.hpp"
 #include "ipc/wake/bridge.hpp"
@@ -62,14 +63,16 @@ bool ThreadUse::has_other_than(std::uintptr_t thread) const noexcept {
 QueuePeers::QueuePeers(const SharedObject& queue) : queue_(queue), use_(use_of(queue)) {}
 
 // Nobody is left to do the other half if there were others, nobody else has the queue open or is starting, all
-// present participants have closed it, and no other thread of this process does that half. The population is read
+// present participants have closed it, this process does not start participants by itself, and no other thread of it
+// does that half. The population is read
 // before the openers are read again, so that a participant which joins and opens the queue meanwhile is counted.
 bool QueuePeers::is_alone(const ThreadUse& half, const ThreadUse& other_half) const noexcept {
   if (pipe_rule_) return pipe_rule_();
   const ObjectHeader& header = header_of(queue_.data());
   if (header.openers.load() > 1 || waits_alone(queue_.spec()) || has_other_users(half, other_half)) return false;
   const Population population = queue_.membership().population();
-  if (population.starting > 0 || header.acquainted.load() < population.present || header.openers.load() > 1)
+  if (expects_peers() || population.starting > 0 || header.acquainted.load() < population.present ||
+      header.openers.load() > 1)
     return false;
   return header.ever_opened.load() > 1 || population.departed != header.departed_before;
 }

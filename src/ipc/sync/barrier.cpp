@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "drover/base/error.hpp"
 #include "drover/ipc/membership.hpp"
 #include "ipc/object/local_openings.hpp"
 #include "ipc/object/object_layout.hpp"
@@ -107,16 +108,26 @@ Barrier::Barrier(Barrier&&) noexcept = default;
 Barrier& Barrier::operator=(Barrier&&) noexcept = default;
 Barrier::~Barrier() = default;
 
+const SharedObject& Barrier::object() const { return state_->object; }
+
+// A party that died before it opened the barrier did not break it, so a waiter that is left alone does.
 BarrierResult Barrier::wait(Deadline deadline) {
   static_cast<void>(state_->object.self());  // throws in a forked child
   const ipc::BarrierWord arrival = state_->arrive();
   if (arrival.is_broken) return {.kind = BarrierResult::Kind::broken, .index = 0};
-  const bool is_over = ipc::wait_on([] { return "barrier"; }, state_->layout().bell, state_->object.membership(),
-                                    deadline, state_->patience,
-                                    [&] {
-                                      const ipc::BarrierWord seen = state_->now();
-                                      return seen.round != arrival.round || seen.is_broken;
-                                    });
+  bool is_over = false;
+  try {
+    is_over =
+        ipc::wait_on([] { return "barrier"; }, state_->layout().bell, state_->object, deadline, state_->patience,
+                     [&] {
+                       const ipc::BarrierWord seen = state_->now();
+                       return seen.round != arrival.round || seen.is_broken;
+                     });
+  } catch (const Error&) {
+    state_->object.membership().check();  // throws if the session is over
+    state_->break_it();
+    is_over = true;
+  }
   return is_over ? state_->outcome_of(arrival) : state_->give_up(arrival);
 }
 
@@ -131,19 +142,19 @@ void Barrier::abort() {
   state_->break_it();
 }
 
-bool Barrier::is_broken() const noexcept { return state_->now().is_broken; }
+bool Barrier::is_broken() const { return state_->now().is_broken; }
 
-std::uint32_t Barrier::parties() const noexcept { return state_->parties; }
+std::uint32_t Barrier::parties() const { return state_->parties; }
 
-std::uint32_t Barrier::waiting() const noexcept {
+std::uint32_t Barrier::waiting() const {
   const ipc::BarrierWord now = state_->now();
   return now.is_broken ? 0 : now.arrived;
 }
 
-pid_t Barrier::last_lost() const noexcept {
+pid_t Barrier::last_lost() const {
   return static_cast<pid_t>(ipc::header_of(state_->object.data()).last_lost.load());
 }
 
-const ObjectHandle& Barrier::handle() const noexcept { return state_->object.handle(); }
+const ObjectHandle& Barrier::handle() const { return state_->object.handle(); }
 
 }  // namespace drover

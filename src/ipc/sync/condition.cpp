@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
+#include "ipc/object/left_alone.hpp"
 #include "ipc/object/nested_handle.hpp"
 #include "ipc/sync/condition_layout.hpp"
 #include "ipc/wake/bell.hpp"
@@ -61,7 +62,7 @@ Condition::AnyLock Condition::open_lock(const SharedObject& condition) {
   return AnyLock(RLock(condition.shared_membership(), lock));
 }
 
-ipc::ConditionCore Condition::core() const noexcept { return ipc::ConditionCore(object_.layout()); }
+ipc::ConditionCore Condition::core() const { return ipc::ConditionCore(object_.layout()); }
 
 // self() throws in a forked child.
 void Condition::require_lock(const char* what) const {
@@ -92,11 +93,11 @@ bool Condition::release_if_own() noexcept {
   return std::visit([](auto& lock) { return lock.release_if_own(); }, lock_);
 }
 
-bool Condition::is_own() const noexcept {
+bool Condition::is_own() const {
   return std::visit([](const auto& lock) { return lock.is_own(); }, lock_);
 }
 
-const ObjectHandle& Condition::lock_handle() const noexcept {
+const ObjectHandle& Condition::lock_handle() const {
   return std::visit([](const auto& lock) -> const ObjectHandle& { return lock.handle(); }, lock_);
 }
 
@@ -108,7 +109,16 @@ ConditionResult Condition::wait_interruptibly(Deadline deadline, const std::func
   require_lock("waits on");
   const auto place = core().take_place(object_.self());
   if (!place) fail_crowded(handle());
-  return std::visit([&](auto& lock) { return wait_with(lock, *place, deadline, is_interrupted); }, lock_);
+  bool is_alone = false;
+  const auto is_over = [&] {
+    if (is_interrupted()) return true;
+    is_alone = deadline.is_never() && ipc::is_left_alone(object_);
+    return is_alone;
+  };
+  const ConditionResult result =
+      std::visit([&](auto& lock) { return wait_with(lock, *place, deadline, is_over); }, lock_);
+  if (is_alone && result.wait == WaitResult::timed_out) ipc::fail_left_alone(object_);
+  return result;
 }
 
 template <class LockType>
@@ -141,6 +151,6 @@ std::uint32_t Condition::notify_all() {
   return core().notify_all();
 }
 
-std::uint32_t Condition::waiting() const noexcept { return core().waiting(); }
+std::uint32_t Condition::waiting() const { return core().waiting(); }
 
 }  // namespace drover

@@ -36,9 +36,9 @@ Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
 Event::~Event() = default;
 
-ipc::EventLayout& Event::layout() const noexcept { return event_at(object_.layout()); }
+ipc::EventLayout& Event::layout() const { return event_at(object_.layout()); }
 
-ipc::Bell& Event::bell() const noexcept { return layout().bell; }
+ipc::Bell& Event::bell() const { return layout().bell; }
 
 void Event::set() {
   static_cast<void>(object_.self());  // throws in a forked child
@@ -55,12 +55,12 @@ void Event::clear() {
   layout().state.fetch_and(~kSet);
 }
 
-bool Event::is_set() const noexcept { return (layout().state.load() & kSet) != 0; }
+bool Event::is_set() const { return (layout().state.load() & kSet) != 0; }
 
 WaitResult Event::wait(Deadline deadline) {
   static_cast<void>(object_.self());
   const std::uint64_t before = layout().state.load() & ~kSet;
-  const bool is_done = ipc::wait_on([] { return "event"; }, bell(), object_.membership(), deadline, *patience_,
+  const bool is_done = ipc::wait_on([] { return "event"; }, bell(), object_, deadline, *patience_,
                                     [&] {
                                       const std::uint64_t seen = layout().state.load();
                                       return (seen & kSet) != 0 || seen != before;

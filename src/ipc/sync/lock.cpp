@@ -34,7 +34,7 @@ Lock::Lock(Lock&&) noexcept = default;
 Lock& Lock::operator=(Lock&&) noexcept = default;
 Lock::~Lock() = default;
 
-ipc::CellLockLayout& Lock::cell() const noexcept {
+ipc::CellLockLayout& Lock::cell() const {
   return *reinterpret_cast<ipc::CellLockLayout*>(ipc::layout_of(object_.data()));
 }
 
@@ -71,10 +71,10 @@ LockResult Lock::acquire_from_dead(std::uint32_t) {
   return ipc::claim_from_dead(cell(), ipc::self_as_holder(object_.membership()));
 }
 
-bool Lock::release_if_own() noexcept { return ipc::free_if_own(cell(), object_.membership()); }
+bool Lock::release_if_own() noexcept { return object_.is_open() && ipc::free_if_own(cell(), object_.membership()); }
 
-bool Lock::is_held() const noexcept { return holder_of(cell()) != kNobody; }
+bool Lock::is_held() const { return holder_of(cell()) != kNobody; }
 
-bool Lock::is_own() const noexcept { return ipc::is_held_by_this_thread(cell(), object_.membership()); }
+bool Lock::is_own() const { return ipc::is_held_by_this_thread(cell(), object_.membership()); }
 
 }  // namespace drover

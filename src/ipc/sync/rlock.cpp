@@ -56,7 +56,7 @@ RLock::RLock(RLock&&) noexcept = default;
 RLock& RLock::operator=(RLock&&) noexcept = default;
 RLock::~RLock() = default;
 
-ipc::CellLockLayout& RLock::cell() const noexcept {
+ipc::CellLockLayout& RLock::cell() const {
   return *reinterpret_cast<ipc::CellLockLayout*>(ipc::layout_of(object_.data()));
 }
 
@@ -82,16 +82,16 @@ void RLock::release() {
 }
 
 bool RLock::release_if_own() noexcept {
-  if (!is_own()) return false;
+  if (!object_.is_open() || !is_own()) return false;
   release_once(cell(), {.owner = object_.membership().self(), .thread = ipc::known_thread_tag()});
   return true;
 }
 
-bool RLock::is_held() const noexcept { return holder_of(cell()) != kNobody; }
+bool RLock::is_held() const { return holder_of(cell()) != kNobody; }
 
-bool RLock::is_own() const noexcept { return ipc::is_held_by_this_thread(cell(), object_.membership()); }
+bool RLock::is_own() const { return ipc::is_held_by_this_thread(cell(), object_.membership()); }
 
-std::uint32_t RLock::depth() const noexcept { return is_own() ? depth_of(cell()) : 0; }
+std::uint32_t RLock::depth() const { return is_own() ? depth_of(cell()) : 0; }
 
 std::uint32_t RLock::release_whole() {
   const ipc::LockHolder self = ipc::self_as_holder(object_.membership());

@@ -49,12 +49,14 @@ Semaphore::Semaphore(Semaphore&&) noexcept = default;
 Semaphore& Semaphore::operator=(Semaphore&&) noexcept = default;
 Semaphore::~Semaphore() = default;
 
-ipc::Bell& Semaphore::bell() const noexcept { return state_->core.bell(); }
+ipc::Bell& Semaphore::bell() const { return state_->core.bell(); }
+
+const SharedObject& Semaphore::object() const { return state_->object; }
 
 WaitResult Semaphore::acquire(Deadline deadline) {
   const Owner self = state_->object.self();
-  const bool is_done = ipc::wait_on([] { return "semaphore"; }, bell(), state_->object.membership(), deadline,
-                                    state_->patience, [&] { return state_->core.take(self); });
+  const bool is_done = ipc::wait_on([] { return "semaphore"; }, bell(), state_->object, deadline, state_->patience,
+                                    [&] { return state_->core.take(self); });
   return is_done ? WaitResult::done : WaitResult::timed_out;
 }
 
@@ -66,11 +68,11 @@ void Semaphore::release(std::uint64_t count) {
   for (; count > 0; --count) state_->core.give(self);
 }
 
-std::uint64_t Semaphore::value() const noexcept { return state_->core.value(); }
+std::uint64_t Semaphore::value() const { return state_->core.value(); }
 
-bool Semaphore::is_bounded() const noexcept { return ipc::SemaphoreSpec::unpack(state_->object.spec()).is_bounded; }
+bool Semaphore::is_bounded() const { return ipc::SemaphoreSpec::unpack(state_->object.spec()).is_bounded; }
 
-const ObjectHandle& Semaphore::handle() const noexcept { return state_->object.handle(); }
+const ObjectHandle& Semaphore::handle() const { return state_->object.handle(); }
 
 BoundedSemaphore::BoundedSemaphore(std::shared_ptr<Membership> membership, std::uint64_t initial)
     : Semaphore(std::move(membership), initial, true) {}

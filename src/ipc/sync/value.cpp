@@ -81,7 +81,7 @@ ValueBytes::ValueBytes(std::shared_ptr<Membership> membership, const ObjectHandl
               "open it with the type that it was made with");
 }
 
-ipc::ValueLayout& ValueBytes::layout() const noexcept { return value_at(object_.layout()); }
+ipc::ValueLayout& ValueBytes::layout() const { return value_at(object_.layout()); }
 
 Bytes ValueBytes::load() const {
   static_cast<void>(object_.self());  // throws in a forked child

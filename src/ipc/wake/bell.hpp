@@ -136,18 +136,29 @@ auto spin_for(Patience& patience, Clock::time_point begin, Deadline deadline, At
   return result;
 }
 
+/// Watches the session for a wait that only its deadline or the session's end can end otherwise.
+inline SessionWatch watch_for(const Membership& membership, const char* activity, Deadline /*deadline*/) {
+  return {membership, activity};
+}
+/// The same, for a wait that also ends when nobody is left who could end it.
+inline SessionWatch watch_for(const SharedObject& object, const char* activity, Deadline deadline) {
+  return {object, activity, deadline};
+}
+
 /// Calls `attempt`, whose result converts to bool, until that is true; spins for a while, then sleeps on `bell`.
-/// Returns the last result: false only if the deadline has passed. Throws what `membership.check()` throws once the
-/// session is over. While it sleeps, the thread's activity is `activity()`, which is called only then.
-template <class Activity, class Attempt>
+/// Returns the last result: false only if the deadline has passed. Throws what `Membership::check` throws once the
+/// session is over. `watched` is the membership, or the object: then a wait without a deadline throws
+/// `Errc::peer_lost` once it would never end. While it sleeps, the thread's activity is `activity()`, which is called
+/// only then.
+template <class Activity, class Watched, class Attempt>
 auto wait_on(Activity activity, Bell& bell,  // NOLINT(readability-function-size): as many as a wait has
-             const Membership& membership, Deadline deadline, Patience& patience, Attempt attempt) {
+             const Watched& watched, Deadline deadline, Patience& patience, Attempt attempt) {
   auto result = attempt();
   if (result || (!deadline.is_never() && deadline.has_passed())) return result;
   const auto begin = Clock::now();
   result = spin_for(patience, begin, deadline, attempt);
   if (result) return result;
-  for (SessionWatch watch(membership, activity());;) {
+  for (SessionWatch watch = watch_for(watched, activity(), deadline);;) {
     const std::uint32_t announced = announce_sleep(bell);
     result = attempt();
     if (result) {
@@ -158,9 +169,10 @@ auto wait_on(Activity activity, Bell& bell,  // NOLINT(readability-function-size
       patience.failed();
       return result;
     }
-    const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline.remaining());
-    sleep_on(bell, announced, longest);
     try {
+      watch.fail_if_alone();
+      const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline.remaining());
+      sleep_on(bell, announced, longest);
       watch.after_sleep();
     } catch (...) {
       wake_always(bell);  // another waiter may need the wake-up

@@ -15,7 +15,10 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include "base/own_thread.hpp"
+#include "base/signals_blocked.hpp"
 #include "base/sys.hpp"
+#include "base/thread.hpp"
 #include "drover/base/error.hpp"
 #include "ipc/wake/sleep_on_many.hpp"
 
@@ -98,20 +101,8 @@ void Bridge::add(std::shared_ptr<Watch::Entry> entry) {
 
 // The thread must not take signals that are meant for the application.
 void Bridge::start_thread() {
-  sigset_t all{};
-  sigset_t before{};
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([this] { run(); }).detach();
-  } catch (const std::system_error& error) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw Error(
-        Errc::limit_reached,
-        fmt::format("the thread that serves descriptors for event loops could not be started: {}", error.what()),
-        "raise the limit on threads (ulimit -u), or wait without a descriptor");
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const SignalsBlocked blocked;
+  drover::start_thread("the thread that serves descriptors for event loops", [this] { run(); }).detach();
 }
 
 // Waits for two passes, since the current one may have started with the entry. Passes on a wake-up meant for it.
@@ -133,6 +124,7 @@ void Bridge::restart() noexcept { wake_always(turn_); }
 bool Bridge::is_this_thread() noexcept { return is_bridge; }
 
 void Bridge::run() {
+  const OwnThread own;
   is_bridge = true;
   for (;;) pass();
 }

@@ -53,7 +53,7 @@ wait "$daemon"
 std::string find_program(const std::string& name) {
   const auto is_program = [](const std::string& path) { return ::access(path.c_str(), X_OK) == 0; };
   if (name.find('/') != std::string::npos && is_program(name)) return name;
-  std::istringstream folders(name.find('/') == std::string::npos ? environment("PATH").value_or("") : "");
+  std::istringstream folders(name.find('/') == std::string::npos ? environment_path("PATH").value_or("") : "");
   for (std::string folder; std::getline(folders, folder, ':');) {
     const auto path = fmt::format("{}/{}", folder, name);
     if (!folder.empty() && is_program(path)) return path;

@@ -44,7 +44,7 @@ std::vector<std::size_t> Pool::numbers() const { return core_->numbers(); }
 void Pool::resize(std::size_t workers) { core_->resize(workers); }
 WaitResult Pool::wait_ready(Deadline deadline) { return core_->wait_ready(deadline); }
 WaitResult Pool::join(Deadline deadline) { return core_->join(deadline); }
-void Pool::end(std::chrono::milliseconds grace) { core_->end(grace); }
+void Pool::end(Duration grace) { core_->end(grace); }
 const PoolOptions& Pool::options() const noexcept { return core_->options(); }
 const Session& Pool::session() const noexcept { return core_->session(); }
 const Memory& Pool::memory() const noexcept { return core_->memory(); }

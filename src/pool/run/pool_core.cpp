@@ -1,11 +1,15 @@
 #include "pool/run/pool_core.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/thread.hpp"
 #include "drover/base/error.hpp"
+#include "drover/base/log.hpp"
+#include "ipc/object/left_alone.hpp"
 #include "pool/plan/machine.hpp"
 #include "pool/run/callback_thread.hpp"
 #include "pool/run/ctrl_c.hpp"
@@ -16,6 +20,16 @@ namespace {
 
 constexpr std::chrono::seconds kEndPatience{30};
 
+// Without a thread the core is leaked: its own threads still use it.
+void end_elsewhere(std::shared_ptr<PoolCore> core, Duration grace) noexcept {
+  try {
+    start_thread("the thread that ends a pool", [core, grace] { core->end(grace); }).detach();
+  } catch (const std::exception& error) {
+    log(LogLevel::error, error.what());
+    static_cast<void>(new std::shared_ptr<PoolCore>(std::move(core)));
+  }
+}
+
 }  // namespace
 
 PoolCore::PoolCore(const Session& session, const WorkerPlanOptions& workers, const PoolOptions& options)
@@ -24,8 +38,16 @@ PoolCore::PoolCore(const Session& session, const WorkerPlanOptions& workers, con
 PoolCore::~PoolCore() { end(std::chrono::seconds(1)); }
 
 void PoolCore::start() {
-  collecting_ = std::thread([this] { collector_.run(); });
-  watching_ = std::thread([this] { processes_.run(); });
+  collecting_ = start_thread("the thread that collects the results of a pool", [this] { collector_.run(); });
+  try {
+    // It replaces workers as long as it runs, so a program that waits for one of them is not alone in between.
+    auto watch = [this, expected = std::make_unique<ipc::ExpectedPeers>()] { processes_.run(); };
+    watching_ = start_thread("the thread that watches the workers of a pool", std::move(watch));
+  } catch (...) {
+    collector_.stop();
+    collecting_.join();
+    throw;
+  }
   if (options().handles_interrupts) ctrl_c::add(shared_.wake.get());
 }
 
@@ -181,7 +203,7 @@ WaitResult PoolCore::join(Deadline deadline) {
   return WaitResult::done;
 }
 
-void PoolCore::end(std::chrono::milliseconds grace) noexcept {
+void PoolCore::end(Duration grace) noexcept {
   if (session().self() == kNobody) {  // in a forked child the threads do not exist, and the parent owns everything
     if (collecting_.joinable()) collecting_.detach();
     if (watching_.joinable()) watching_.detach();
@@ -198,7 +220,7 @@ void PoolCore::end(std::chrono::milliseconds grace) noexcept {
   shared_.wake_processes();
   // A thread of the pool cannot join itself: another one does, once the callback on this one has returned.
   if (detail::is_callback_thread()) {
-    if (auto self = weak_from_this().lock()) std::thread([self, grace] { self->end(grace); }).detach();
+    if (auto self = weak_from_this().lock()) end_elsewhere(std::move(self), grace);
     return;
   }
   const MutexLock one_at_a_time(ending_);

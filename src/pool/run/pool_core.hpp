@@ -43,7 +43,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   void resize(std::size_t workers);
   WaitResult wait_ready(Deadline deadline);
   WaitResult join(Deadline deadline);
-  void end(std::chrono::milliseconds grace) noexcept;
+  void end(Duration grace) noexcept;
 
   [[nodiscard]] std::size_t size() const { return numbers().size(); }
   /// Of workers that it has, or will have.

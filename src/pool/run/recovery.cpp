@@ -14,6 +14,7 @@ namespace drover::pool {
 namespace {
 
 constexpr int kMostFailedStarts = 3;
+constexpr int kMostShortages = 5;  // of open files, processes or memory, which may pass: about five seconds
 // Workers that die for other reasons may happen to have the same task next, but not this often.
 constexpr int kMostUntaken = 5;
 constexpr std::chrono::milliseconds kFirstBackoff{150};
@@ -21,6 +22,23 @@ constexpr std::chrono::seconds kShortLife{1};
 
 std::exception_ptr error_of(Errc code, const std::string& message, const std::string& remedy) {
   return std::make_exception_ptr(Error(code, message, remedy));
+}
+
+// The code in the text of an Error, which may have crossed a process as text; `otherwise` if there is none.
+Errc code_named_in(std::string_view text, Errc otherwise) {
+  constexpr std::string_view kMark = "\n  code: ";
+  const std::size_t mark = text.find(kMark);
+  if (mark == std::string_view::npos) return otherwise;
+  const std::string_view name = text.substr(mark + kMark.size());
+  const auto code = std::ranges::find_if(kAllErrc, [&](Errc each) {
+    const std::string_view whole = to_string(each);
+    return name.starts_with(whole) && (name.size() == whole.size() || name[whole.size()] == '\n');
+  });
+  return code == kAllErrc.end() ? otherwise : *code;
+}
+
+int most_starts(Errc code) {
+  return code == Errc::limit_reached || code == Errc::out_of_memory ? kMostShortages : kMostFailedStarts;
 }
 
 void clear_process(BoardWorker& board) {
@@ -77,18 +95,18 @@ void Recovery::handle_death(WorkerSlot& slot, const std::string& how) {
   }
 }
 
-// Retries with exponential backoff, then gives the worker up.
+// Three outcomes: again later, with exponential backoff; never, for this worker; never, for the pool.
 void Recovery::handle_failed_start(WorkerSlot& slot, const std::string& how) {
   ++slot.failed_starts;
   slot.start_at = Clock::now() + kFirstBackoff * (1 << std::min(slot.failed_starts, 6));
-  if (slot.failed_starts < kMostFailedStarts) {
+  const Errc code = code_named_in(how, Errc::peer_lost);
+  if (slot.failed_starts < most_starts(code)) {
     log(LogLevel::warn, fmt::format("{} did not become ready and is started again: {}", slot.plan.name, how));
     return;
   }
   slot.is_wanted = false;
-  const bool has_others = std::ranges::any_of(state_.slots, [](const auto& one) {
-    return one->state == SlotState::ready || (one->is_wanted && one->failed_starts < kMostFailedStarts);
-  });
+  const bool has_others = std::ranges::any_of(
+      state_.slots, [](const auto& one) { return one->state == SlotState::ready || one->is_wanted; });
   const auto message = fmt::format("{} on {} could not be started {} times in a row: {}", slot.plan.name,
                                    slot.place(), slot.failed_starts, how);
   if (has_others) {
@@ -97,7 +115,7 @@ void Recovery::handle_failed_start(WorkerSlot& slot, const std::string& how) {
     return;
   }
   if (state_.broken) return;
-  state_.broken = error_of(Errc::peer_lost, message, "its output says why; `drover doctor` checks the machine");
+  state_.broken = error_of(code, message, "its output says why; `drover doctor` checks the machine");
   state_.closed_why = "its workers cannot be started";
   for (auto& task : state_.pending.take_all()) state_.refuse(std::move(task), state_.broken);
 }

@@ -23,11 +23,14 @@ class Recovery {
 
   /// Requires: every result that the worker sent has been received.
   void handle_death(WorkerSlot& slot, const std::string& how);
+  /// Notes that the process of a wanted worker could not be started, or ended before it was ready. Either it is
+  /// started again, at `slot.start_at`, or the worker is given up, and with the last one the pool, whose error then
+  /// has the code that `how` names.
+  void handle_failed_start(WorkerSlot& slot, const std::string& how);
   /// Makes a task pending again whose tensors a worker could not bring to its device, for workers that need no copy.
   void keep_home(const WorkerSlot& slot, const TaskPtr& task);
 
  private:
-  void handle_failed_start(WorkerSlot& slot, const std::string& how);
   void lose_begun(const WorkerSlot& slot, const TaskPtr& task, const std::string& how);
   void lose_waiting(const WorkerSlot& slot, const TaskPtr& task, const std::string& how);
 

@@ -70,6 +70,13 @@ void Scheduler::dispatch() {
   rebalance();
 }
 
+// A process is sent no task that it must leave to its successor, not even ahead: it would run it.
+std::size_t Scheduler::room_until_recycled(const WorkerSlot& slot) const {
+  if (options_.recycle_after == 0) return kMostAhead;
+  const std::uint64_t used = slot.done_by_process + slot.outstanding;
+  return static_cast<std::size_t>(options_.recycle_after - std::min(used, options_.recycle_after));
+}
+
 void Scheduler::refill(WorkerSlot& slot, std::size_t most_batches) {
   if (slot.state != SlotState::ready) return;
   const auto ready = static_cast<std::size_t>(
@@ -81,9 +88,11 @@ void Scheduler::refill(WorkerSlot& slot, std::size_t most_batches) {
     if (slot.outstanding >= depth) return;
     // Refill in batches, when half of the work ahead is done.
     if (options_.batching && slot.outstanding > depth / 2) return;
+    const std::size_t room = room_until_recycled(slot);
+    if (room == 0) return;
     const std::size_t share = (state_.pending.size() + ready - 1) / ready;
     const std::size_t most = options_.batching ? std::clamp<std::size_t>(share, 1, depth - slot.outstanding) : 1;
-    if (!send_batch(slot, slot.lanes, most)) return;
+    if (!send_batch(slot, slot.lanes, std::min(most, room))) return;
   }
 }
 

@@ -37,6 +37,7 @@ class Scheduler {
   void refill(WorkerSlot& slot, std::size_t most_batches);
   bool send_batch(WorkerSlot& slot, std::span<const std::size_t> lanes, std::size_t most);
   bool add_task(const WorkerSlot& slot, std::span<const std::size_t> lanes, Batch& batch);
+  [[nodiscard]] std::size_t room_until_recycled(const WorkerSlot& slot) const;
   [[nodiscard]] bool is_tiny(const RegisteredTask& task) const;
   [[nodiscard]] std::size_t depth_for(const RegisteredTask& task) const;
   std::size_t cut(WorkerSlot& slot, Batch& batch, std::uint16_t limit);

@@ -121,10 +121,7 @@ void WorkerProcesses::start_process(std::size_t index) {
     inbox.emplace(pool_.session, kInbox);
   } catch (const std::exception& error) {
     pool_.session.check();  // the end of the session ends the pool
-    log(LogLevel::warn, error.what());
-    const MutexLock lock(pool_.mutex);
-    pool_.state.slots[index]->start_at = Clock::now() + kLongestPoll;  // for example, too many open files
-    return;
+    return note_failed_start(index, error.what());
   }
   ProcessOptions how{.entry = pool_worker_entry(), .output = pool_.options.output};
   PoolWorkerArguments arguments{.slot = index,
@@ -169,6 +166,19 @@ void WorkerProcesses::start_process(std::size_t index) {
     pool_.session.check();  // the end of the session ends the pool
     collector_.put_death(index, arguments.starts, error.what());
   }
+}
+
+// For example, because this process has too many open files for the inbox of a worker.
+void WorkerProcesses::note_failed_start(std::size_t index, const std::string& how) {
+  Refusals refused;
+  {
+    const MutexLock lock(pool_.mutex);
+    if (pool_.state.is_ending) return;
+    pool_.recovery.handle_failed_start(*pool_.state.slots[index], how);
+    refused = pool_.state.take_refusals();
+    pool_.changed.notify_all();
+  }
+  pool_.complete(refused);
 }
 
 void WorkerProcesses::wait_for_events(Clock::time_point until) {

@@ -24,6 +24,7 @@
 #include <fmt/format.h>
 
 #include "base/sys.hpp"
+#include "base/thread.hpp"
 #include "drover/base/error.hpp"
 #include "drover/pool/this_worker.hpp"
 #include "process/inspect/proc_files.hpp"
@@ -250,7 +251,7 @@ void set_stack_text_writer(StackTextWriter write, int argument) {
   text_source.store(new TextSource{write, argument, stack_text_file(), made.st_ino}, std::memory_order_release);
   std::promise<pid_t> ready;
   auto number = ready.get_future();
-  std::thread([&ready] { run_helper(ready); }).detach();
+  start_thread("the thread that writes the stacks of an interpreter", [&ready] { run_helper(ready); }).detach();
   helper.store(number.get(), std::memory_order_relaxed);
   slot->stack_helper.store(static_cast<std::uint32_t>(helper.load()), std::memory_order_release);
 }

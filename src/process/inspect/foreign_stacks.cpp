@@ -125,7 +125,7 @@ ForeignStacks read_foreign_stacks(pid_t pid, const std::optional<StackTool>& too
 }
 
 ForeignStacks read_foreign_stacks(pid_t pid, Deadline deadline) {
-  return read_foreign_stacks(pid, find_stack_tool(environment("PATH").value_or("/usr/bin:/bin")), deadline);
+  return read_foreign_stacks(pid, find_stack_tool(environment_path("PATH").value_or("/usr/bin:/bin")), deadline);
 }
 
 }  // namespace drover::process

@@ -10,7 +10,9 @@
 
 #include <fmt/format.h>
 
+#include "base/own_thread.hpp"
 #include "base/signals_blocked.hpp"
+#include "base/thread.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 #include "process/spawn/child_watch_loop.hpp"
@@ -62,7 +64,10 @@ std::shared_ptr<ChildWatch> ChildWatch::instance() {
 
 ChildWatch::ChildWatch() : loop_(std::make_shared<Loop>()), process_(::getpid()) {
   const SignalsBlocked blocked;  // inherited by the thread
-  thread_ = std::thread([loop = loop_] { loop->run(); });
+  thread_ = start_thread("the thread that watches children", [loop = loop_] {
+    const OwnThread own;
+    loop->run();
+  });
 }
 
 ChildWatch::~ChildWatch() {

@@ -14,7 +14,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/signals_blocked.hpp"
 #include "base/sys.hpp"
+#include "base/thread.hpp"
 #include "drover/base/clock.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
@@ -33,6 +35,7 @@ constexpr std::chrono::milliseconds kLook{1000};
 struct Dependence {
   Fd pidfd;
   std::string reason;
+  LogLevel level;
 };
 
 // False if the program has closed the descriptor and another file has its number.
@@ -48,8 +51,9 @@ struct DeathWatch::State {
   std::function<void(const std::string&)> last_words;
   Mutex mutex;
   std::deque<Dependence> dependences DROVER_GUARDED_BY(mutex);  // stable addresses
-  std::string parent_reason;                                    // these two are set before `parent`
-  std::uint64_t parent_start = 0;                               // 0: also the parent according to the kernel
+  std::string parent_reason;                                    // these three are set before `parent`
+  LogLevel parent_level = LogLevel::error;
+  std::uint64_t parent_start = 0;  // 0: also the parent according to the kernel
   std::atomic<pid_t> parent = 0;
 
   // An event is only a hint: the program may close descriptors that are not its own and then open others under their
@@ -59,8 +63,8 @@ struct DeathWatch::State {
       epoll_event event{};
       const int count = ::epoll_wait(epoll.get(), &event, 1, static_cast<int>(kLook.count()));
       const bool is_interrupted = count < 0 && errno == EINTR;
-      if (const Dependence* const dead = find_dead()) end(dead->reason);
-      if (const pid_t expected = parent; expected != 0 && !is_there(expected)) end(parent_reason);
+      if (const Dependence* const dead = find_dead()) end(dead->reason, dead->level);
+      if (const pid_t expected = parent; expected != 0 && !is_there(expected)) end(parent_reason, parent_level);
       if (count != 0 && !is_interrupted)
         std::this_thread::sleep_for(kLook);  // the descriptor belongs to another file
     }
@@ -81,10 +85,10 @@ struct DeathWatch::State {
   }
 
   // The reader of standard error may be the parent that died, so nothing here may block on it.
-  [[noreturn]] void end(const std::string& reason) const noexcept {
+  [[noreturn]] void end(const std::string& reason, LogLevel level) const noexcept {
     set_log_sink(&log_nonblocking);
     last_words(reason);
-    end_with_everything_below(reason);
+    end_with_everything_below(reason, level);
   }
 };
 
@@ -92,26 +96,23 @@ DeathWatch::DeathWatch(std::function<void(const std::string& reason)> last_words
   state_->last_words = std::move(last_words);
   state_->epoll = Fd(sys::call("epoll_create1", ::epoll_create1, int{EPOLL_CLOEXEC}));
   if (!state_->epoll.is_open()) throw_errno("epoll_create1", "the thread that watches the parent");
-  sigset_t all{};
-  sigset_t before{};
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([state = state_] { state->run(); }).detach();
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const SignalsBlocked blocked;  // inherited by the thread
+  start_thread("the thread that watches the parent", [state = state_] { state->run(); }).detach();
 }
 
-void DeathWatch::depend_on(Fd pidfd, std::string reason) {
+void DeathWatch::depend_on(Fd pidfd, std::string reason, LogLevel level) {
   const MutexLock lock(state_->mutex);
-  auto& added = state_->dependences.emplace_back(Dependence{std::move(pidfd), std::move(reason)});
+  auto& added = state_->dependences.emplace_back(Dependence{std::move(pidfd), std::move(reason), level});
   epoll_event event{.events = EPOLLIN, .data = {}};
   if (sys::call("epoll_ctl", ::epoll_ctl, state_->epoll.get(), EPOLL_CTL_ADD, added.pidfd.get(), &event) != 0) {
     throw_errno("epoll_ctl", added.reason);
   }
 }
 
-void DeathWatch::depend_on_parent(Fd pidfd, pid_t parent, const std::string& reason) {
-  depend_on(std::move(pidfd), reason);
+void DeathWatch::depend_on_parent(Fd pidfd, pid_t parent, const std::string& reason, LogLevel level) {
+  depend_on(std::move(pidfd), reason, level);
   state_->parent_reason = reason;
+  state_->parent_level = level;
   if (::getppid() != parent) {
     const auto record = read_process(parent);
     state_->parent_start = record ? record->start : 1;  // gone; its pidfd reports that too
@@ -119,13 +120,13 @@ void DeathWatch::depend_on_parent(Fd pidfd, pid_t parent, const std::string& rea
   state_->parent = parent;
 }
 
-void end_with_everything_below(const std::string& reason) noexcept {
+void end_with_everything_below(const std::string& reason, LogLevel level) noexcept {
   try {
     static_cast<void>(kill_descendants(Deadline::after(kTimeToKill)));
   } catch (const std::exception& error) {
     log(LogLevel::error, error.what());
   }
-  log(LogLevel::error, reason);
+  log(level, reason);
   // Kills the group in one step, so that no member can start another process in between.
   if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
   for (;;) ::kill(::getpid(), SIGKILL);

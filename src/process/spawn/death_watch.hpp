@@ -7,6 +7,7 @@
 #include <string>
 
 #include "drover/base/fd.hpp"
+#include "drover/base/log.hpp"
 
 namespace drover::process {
 
@@ -20,18 +21,18 @@ class DeathWatch {
   explicit DeathWatch(std::function<void(const std::string& reason)> last_words);
 
   /// Ends this process when `pidfd` becomes readable. `reason` says what that means: "its parent, process 12, has
-  /// ended". Keeps the descriptor open forever.
-  void depend_on(Fd pidfd, std::string reason);
-  /// Does the same for the parent: the process that started this one, directly or through a template. Notices its
-  /// death within a second even if the program closes descriptors that are not its own.
-  void depend_on_parent(Fd pidfd, pid_t parent, const std::string& reason);
+  /// ended"; it is logged at `level`. Keeps the descriptor open forever.
+  void depend_on(Fd pidfd, std::string reason, LogLevel level = LogLevel::error);
+  /// Does the same for the parent: the process that started this one, directly, through a template or through others.
+  /// Notices its death within a second even if the program closes descriptors that are not its own.
+  void depend_on_parent(Fd pidfd, pid_t parent, const std::string& reason, LogLevel level = LogLevel::error);
 
  private:
   struct State;
   State* state_;  // never freed: the thread may outlive every static object
 };
 
-/// Kills all descendants, reports the reason, kills the process group if this process leads one, and then itself.
-[[noreturn]] void end_with_everything_below(const std::string& reason) noexcept;
+/// Kills all descendants, logs the reason, kills the process group if this process leads one, and then itself.
+[[noreturn]] void end_with_everything_below(const std::string& reason, LogLevel level = LogLevel::error) noexcept;
 
 }  // namespace drover::process

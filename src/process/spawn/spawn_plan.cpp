@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 #include <set>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -48,7 +49,10 @@ std::vector<std::string> environment_of(const SpawnOptions& options) {
 // The path is resolved by the kernel after the child has changed its directory, so a relative one is completed here.
 std::string path_of_program(const SpawnOptions& options) {
   if (options.placement.folder.empty() || options.executable.starts_with('/')) return options.executable;
-  return (std::filesystem::current_path() / options.executable).string();
+  std::error_code failed;
+  const auto folder = std::filesystem::current_path(failed);
+  if (failed) throw error_from_errno(failed.value(), "getcwd", fmt::format("the program {}", options.executable));
+  return (folder / options.executable).string();
 }
 
 std::vector<unsigned long> bits_of(const std::vector<int>& cpus) {

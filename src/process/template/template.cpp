@@ -19,8 +19,8 @@ Template::~Template() { state_->end(); }
 void Template::use() { set_spawner(state_); }
 void Template::use_none() { set_spawner(nullptr); }
 void Template::adopt(std::shared_ptr<RunningTemplate> early) { state_->adopt(std::move(early)); }
-void Template::start() { static_cast<void>(state_->running()); }
-bool Template::wait_ready(Deadline deadline) { return state_->wait_ready(deadline); }
+void Template::start() { state_->start(); }
+Readiness Template::wait_ready(Deadline deadline) { return state_->wait_ready(deadline); }
 std::string Template::notes() const { return state_->notes(); }
 pid_t Template::pid() const { return state_->pid(); }
 std::size_t Template::forks() const { return state_->forks(); }

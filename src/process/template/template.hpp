@@ -24,9 +24,19 @@ struct TemplateCommand {
   /// Time limit for forking a child, which takes milliseconds. A template that exceeds it must have been stopped and
   /// is killed.
   std::chrono::milliseconds patience = std::chrono::seconds(20);
+  /// Time limit for becoming ready: importing the largest frameworks from a cold disk takes tens of seconds. A
+  /// template that exceeds it is killed and not started again.
+  std::chrono::milliseconds time_to_load = std::chrono::seconds(120);
   /// Whether it is nobody's child and its output is discarded, so that a program which never uses it does not notice
   /// it. It must watch the application itself, and ends when that has.
   bool is_detached = false;
+};
+
+/// Whether a template can fork children.
+enum class Readiness {
+  ready,        ///< now
+  loading,      ///< not yet
+  unavailable,  ///< never: it failed, was ended, or belongs to the parent of this process
 };
 
 class RunningTemplate;
@@ -35,8 +45,8 @@ class RunningTemplate;
 /// matching children from it. Such a child respects its SpawnOptions, is killed and waited for like any other, and
 /// ends with the application. A child is cloned instead if the template is gone or not clean, or if the application
 /// now has another user, process group or session than when the template was started, or other variables that are
-/// read when libraries load (PYTHON*, LD_*, OMP_* and the like). A template that dies is started again when needed.
-/// Thread-safe. In a forked child it does not exist.
+/// read when libraries load (PYTHON*, LD_*, OMP_* and the like). A template that dies is started again when needed,
+/// but not after it died three times in a row before it was ready. Thread-safe. In a forked child it does not exist.
 class Template {
  public:
   /// Does not start the process yet. Throws `Errc::invalid_argument` for an executable without '/'.
@@ -56,8 +66,8 @@ class Template {
   void adopt(std::shared_ptr<RunningTemplate> early);
   /// Starts it unless it runs. Does not wait until it is ready.
   void start();
-  /// Starts it and waits until it is ready. False if the deadline passes first or it cannot be started.
-  [[nodiscard]] bool wait_ready(Deadline deadline);
+  /// Starts it and waits until it is ready or never will be; `loading` if the deadline passes first.
+  [[nodiscard]] Readiness wait_ready(Deadline deadline);
   /// Its report on becoming ready: a line for each thing that it left out, with the reason.
   [[nodiscard]] std::string notes() const;
   /// Its process id; 0 if it does not run.

@@ -17,8 +17,6 @@ namespace drover::process {
 namespace {
 
 constexpr int kMostFailures = 3;
-// Importing the largest frameworks from a cold disk takes tens of seconds.
-constexpr std::chrono::seconds kTimeToLoad{120};
 
 // A failure to order, such as too many open files, need not prevent a clone; if it does, the clone has the better
 // error.
@@ -52,12 +50,8 @@ std::optional<Spawned> Template::State::spawn(const SpawnOptions& options) {
   if (!start) return std::nullopt;
   // A template that died before is not the fault of the next.
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const auto used = running();
+    const auto used = await_ready(Deadline::never()).second;
     if (!used) return std::nullopt;
-    if (!used->wait_ready(Deadline::after(kTimeToLoad))) {
-      if (!used->has_ended()) used->kill();  // an import that hangs counts as a failure
-      continue;
-    }
     Spawned spawned;
     const auto outcome = try_order(*used, options, *start, spawned);
     if (outcome == RunningTemplate::Outcome::declined) return std::nullopt;
@@ -71,11 +65,11 @@ std::optional<Spawned> Template::State::spawn(const SpawnOptions& options) {
   return std::nullopt;
 }
 
-std::shared_ptr<RunningTemplate> Template::State::running() {
-  if (process_ != ::getpid()) return nullptr;
+Template::State::Running Template::State::running() {
+  if (process_ != ::getpid()) return {};
   const MutexLock lock(mutex_);
-  if (is_closed_) return nullptr;
-  if (running_ && !running_->has_ended()) return running_;
+  if (is_closed_) return {};
+  if (running_ && !running_->has_ended()) return {.process = running_, .loaded_by = loaded_by_};
   if (running_) failures_ = running_->was_ready() ? 0 : failures_ + 1;
   running_.reset();
   if (failures_ >= kMostFailures) {
@@ -83,22 +77,48 @@ std::shared_ptr<RunningTemplate> Template::State::running() {
     log(LogLevel::warn,
         "the template process repeatedly ended before it was ready; from now on processes are started without it. "
         "See its standard error, or set DROVER_TEMPLATE=0");
-    return nullptr;
+    return {};
   }
   try {
     running_ = std::make_shared<RunningTemplate>(command_);
+    loaded_by_ = Deadline::after(command_.time_to_load);
   } catch (const Error& error) {
     is_closed_ = true;
     log(LogLevel::warn,
         fmt::format("the template process cannot be started, so processes are started without it: {}", error.what()));
   }
-  return running_;
+  return {.process = running_, .loaded_by = loaded_by_};
+}
+
+// Ends: running() starts few templates that fail, and each has a time limit.
+std::pair<Readiness, std::shared_ptr<RunningTemplate>> Template::State::await_ready(Deadline deadline) {
+  for (;;) {
+    const auto [used, loaded_by] = running();
+    if (!used) return {Readiness::unavailable, nullptr};
+    if (used->wait_ready(deadline.moment() < loaded_by.moment() ? deadline : loaded_by))
+      return {Readiness::ready, used};
+    if (used->has_ended()) continue;
+    if (!loaded_by.has_passed()) return {Readiness::loading, nullptr};
+    give_up(*used);
+  }
+}
+
+void Template::State::give_up(RunningTemplate& hanging) {
+  hanging.kill();
+  const MutexLock lock(mutex_);
+  if (is_closed_ || running_.get() != &hanging) return;
+  is_closed_ = true;
+  log(LogLevel::warn,
+      fmt::format("the template process was not ready after {} s and was killed; from now on processes are started "
+                  "without it. An import may hang: leave the module out of the preload, or set DROVER_TEMPLATE=0",
+                  std::chrono::ceil<std::chrono::seconds>(command_.time_to_load).count()));
 }
 
 void Template::State::adopt(std::shared_ptr<RunningTemplate> early) {
   const MutexLock lock(mutex_);
   require(!running_ && !is_closed_, "a template that was started or ended cannot adopt a process");
   running_ = std::move(early);
+  loaded_by_ = Deadline::after(command_.time_to_load);
 }
 
 std::shared_ptr<RunningTemplate> Template::State::current() const {
@@ -107,13 +127,7 @@ std::shared_ptr<RunningTemplate> Template::State::current() const {
   return running_;
 }
 
-bool Template::State::wait_ready(Deadline deadline) {
-  while (const auto used = running()) {
-    if (used->wait_ready(deadline)) return true;
-    if (deadline.has_passed()) return false;
-  }
-  return false;
-}
+Readiness Template::State::wait_ready(Deadline deadline) { return await_ready(deadline).first; }
 
 std::string Template::State::notes() const {
   const auto used = current();

@@ -38,7 +38,7 @@ std::uint64_t start_of(pid_t pid) {
 
 }  // namespace
 
-KeeperLink::KeeperLink(Fd socket, std::chrono::milliseconds patience)
+KeeperLink::KeeperLink(Fd socket, Duration patience)
     : channel_(Fd{}), patience_(patience), keeper_pid_(check_keeper(socket)), keeper_start_(start_of(keeper_pid_)) {
   channel_ = Channel(process::above_standard_streams(std::move(socket)));
 }
@@ -140,7 +140,7 @@ bool KeeperLink::lives() const noexcept {
 Error KeeperLink::silent_error() const {
   return {Errc::timed_out,
           fmt::format("the keeper (process {}) of {} did not answer within {} ms", keeper_pid_, subject(),
-                      patience_.count()),
+                      std::chrono::duration_cast<std::chrono::milliseconds>(patience_).count()),
           "check if it is stopped or starved of CPU; SessionOptions::patience gives it more time"};
 }
 

@@ -28,7 +28,7 @@ struct Answer {
 class KeeperLink {
  public:
   /// Takes over a connection. Throws `Errc::permission_denied` if the peer belongs to another user.
-  KeeperLink(Fd socket, std::chrono::milliseconds patience);
+  KeeperLink(Fd socket, Duration patience);
 
   /// Sends a request, with a descriptor unless that is -1, and returns the reply. Throws the keeper's error;
   /// `Errc::peer_lost`, naming the keeper, if it is dead; `Errc::timed_out` if it does not reply;
@@ -59,7 +59,7 @@ class KeeperLink {
   void undo(const Reply& reply);
 
   Channel channel_;
-  std::chrono::milliseconds patience_;
+  Duration patience_;
   pid_t keeper_pid_;
   std::uint64_t keeper_start_;  // identifies the keeper together with its pid; 0: unknown
   const std::string* name_ = nullptr;

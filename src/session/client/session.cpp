@@ -36,8 +36,13 @@ std::string participant_name(const SessionOptions& options) {
 
 void check_options(const SessionOptions& options) {
   require(options.patience.count() > 0, "SessionOptions::patience is not positive", "leave it at its default");
-  require(options.idle_limit.count() >= 0 && options.idle_limit <= std::chrono::hours(24 * 365),
-          "the idle limit of a session must be between 0 (never) and a year");
+  require(options.idle_limit.count() >= 0, "SessionOptions::idle_limit is negative", "use 0 for never");
+}
+
+// As the keeper takes it: 0 for never, which more than a year means too.
+std::chrono::seconds idle_limit_of(const SessionOptions& options) {
+  if (options.idle_limit > std::chrono::hours(24 * 365)) return std::chrono::seconds(0);
+  return std::chrono::ceil<std::chrono::seconds>(options.idle_limit);
 }
 
 std::optional<Fd> connect_within(const session::SessionFolder& folder, const std::string& name, Deadline deadline) {
@@ -67,7 +72,7 @@ std::shared_ptr<session::SessionState> join_or_start(const session::SessionFolde
       throw Error(Errc::timed_out, fmt::format("session '{}' in {} could not be joined in time", name, folder.path()),
                   "check if its keeper is stopped; `drover session end --force` ends it");
     }
-    wait = session::start_named_keeper({.name = name, .idle_limit = options.idle_limit}, deadline) ==
+    wait = session::start_named_keeper({.name = name, .idle_limit = idle_limit_of(options)}, deadline) ==
                    session::NamedStart::taken
                ? kWaitForOther
                : std::chrono::milliseconds(0);

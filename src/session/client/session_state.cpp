@@ -35,7 +35,7 @@ void check_inside(const Reply& reply, std::size_t slab_bytes) {
 
 }  // namespace
 
-SessionState::SessionState(Fd connection, const std::string& participant_name, std::chrono::milliseconds patience)
+SessionState::SessionState(Fd connection, const std::string& participant_name, Duration patience)
     : link_(std::move(connection), patience) {
   Request request{.type = RequestType::join, .name = participant_name};
   request.number = process_start_time(::getpid()).value_or(0);
@@ -51,6 +51,7 @@ SessionState::SessionState(Fd connection, const std::string& participant_name, s
   name_ = answer.reply.text;
   incarnation_ = answer.reply.number;
   link_.set_session(&name_, &page_);
+  set_life(page_.life());
   set_self(answer.reply.owner);
 }
 
@@ -162,7 +163,7 @@ void SessionState::check() const {
         fmt::format("process {} was forked from a participant of a session and is not one itself", ::getpid()),
         "start processes with drover instead of fork, so that each joins the session");
   }
-  if (page_.is_ending() || link_.is_hung_up()) throw link_.lost_error();
+  if (is_over() || link_.is_hung_up()) throw link_.lost_error();
 }
 
 void SessionState::own_keeper(ChildProcess keeper) { keeper_ = std::make_unique<ChildProcess>(std::move(keeper)); }

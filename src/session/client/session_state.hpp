@@ -28,7 +28,7 @@ namespace drover::session {
 class SessionState final : public Membership, public std::enable_shared_from_this<SessionState> {
  public:
   /// Joins through `connection` as `participant_name`, or under the name of the invitation if there was one.
-  SessionState(Fd connection, const std::string& participant_name, std::chrono::milliseconds patience);
+  SessionState(Fd connection, const std::string& participant_name, Duration patience);
   ~SessionState() override;
 
   OpenObject create(const ObjectSpec& spec) override;
@@ -45,6 +45,8 @@ class SessionState final : public Membership, public std::enable_shared_from_thi
   void drop(std::string_view name) override;
   void check() const override;
   [[nodiscard]] Population population() const noexcept override { return page_.population(); }
+  [[nodiscard]] bool is_open_to_all() const noexcept override { return !name_.empty(); }
+  [[nodiscard]] bool has_participant(Owner number) const noexcept override { return page_.has_participant(number); }
 
   /// Takes over the keeper, a child of this process, to reap it when the session has ended.
   void own_keeper(ChildProcess keeper);

@@ -1,12 +1,11 @@
 #include "session/client/start_keeper.hpp"
 
-#include <cstdlib>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/config.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
 #include "process/spawn/init_state.hpp"
@@ -19,10 +18,9 @@ namespace {
 constexpr const char* kKeeperVariable = "DROVER_KEEPER";
 
 std::string keeper_program() {
-  // A setuid program must not run a program that its user names.
-  if (const char* const program = ::secure_getenv(kKeeperVariable); program != nullptr && *program != '\0') {
-    if (std::string_view(program).find('/') != std::string_view::npos) return program;
-    throw Error(Errc::invalid_argument, fmt::format("{}={} is not a path", kKeeperVariable, program),
+  if (const auto program = environment_path(kKeeperVariable)) {
+    if (program->find('/') != std::string::npos) return *program;
+    throw Error(Errc::invalid_argument, fmt::format("{}={} is not a path", kKeeperVariable, *program),
                 "give the path of the program, such as /usr/local/bin/drover; PATH is not searched");
   }
   if (!process::was_initialised()) {

@@ -9,6 +9,7 @@
 
 #include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
+#include "session/keeper/life_mark.hpp"
 #include "session/keeper/poller.hpp"
 #include "session/keeper/session_door.hpp"
 #include "session/keeper/session_tables.hpp"
@@ -90,6 +91,7 @@ class Keeper {
   SessionTables tables_;
   ParticipantTable& participants_ = tables_.participants();
   ipc::ObjectTable& objects_ = tables_.objects();
+  const LifeMark life_mark_{participants_.life().keeper};
   std::map<std::uint64_t, Client> clients_;
   std::uint64_t last_client_ = 0;
   // Of a named session. Destroyed before the clients, so that the name is free when they see the end.

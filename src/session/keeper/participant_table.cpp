@@ -43,7 +43,6 @@ ParticipantTable::ParticipantTable()
   page().version = kPageVersion;
   page().slot_bytes = sizeof(ParticipantSlot);
   page().started_ns = Clock::now().time_since_epoch().count();
-  page().phase = SessionPhase::running;
   page().magic = kPageMagic;
 }
 
@@ -99,7 +98,7 @@ void ParticipantTable::retract() {
   show_population();
 }
 
-void ParticipantTable::set_ending() noexcept { page().phase = SessionPhase::ending; }
+void ParticipantTable::set_ending() noexcept { page().life.is_ending = 1; }
 
 // Round robin: reuses a number as late as possible, so that the use of a stale one is more likely to be noticed.
 Owner ParticipantTable::free_number() const {

@@ -48,6 +48,8 @@ class ParticipantTable {
   /// Count one more or one fewer participant as starting. `announce` throws like `add`.
   void announce();
   void retract();
+  /// Where the page shows whether the session is over.
+  [[nodiscard]] drover::detail::SessionLife& life() noexcept { return page().life; }
   /// Publishes that the session is ending.
   void set_ending() noexcept;
 

@@ -54,7 +54,7 @@ bool belongs_to_us(const std::string& folder) {
 
 // After sudo, the variable may still name the directory of another user.
 std::string folder_path() {
-  const auto runtime = environment("XDG_RUNTIME_DIR");
+  const auto runtime = environment_path("XDG_RUNTIME_DIR");
   if (runtime && runtime->starts_with('/') && belongs_to_us(*runtime)) return *runtime + "/drover";
   return fmt::format("/tmp/drover-{}", ::geteuid());
 }

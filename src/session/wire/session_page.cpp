@@ -94,7 +94,11 @@ std::vector<ParticipantInfo> PageView::participants() const {
 
 Population PageView::population() const noexcept { return unpack(page().population.load()); }
 
-bool PageView::is_ending() const noexcept { return page().phase.load() == SessionPhase::ending; }
+bool PageView::is_ending() const noexcept { return page().life.is_ending.load() != 0; }
+
+bool PageView::has_participant(Owner number) const noexcept {
+  return number <= kMaxParticipants && is_state(page().slots.at(number).state.load());
+}
 
 std::chrono::nanoseconds PageView::age() const noexcept {
   return Clock::now().time_since_epoch() - std::chrono::nanoseconds(page().started_ns);

@@ -17,7 +17,7 @@
 namespace drover::session {
 
 inline constexpr std::uint32_t kPageMagic = 0x47505244;  // "DRPG"
-inline constexpr std::uint16_t kPageVersion = 1;
+inline constexpr std::uint16_t kPageVersion = 2;
 
 /// A participant. The words of `name` hold its zero-padded bytes.
 ///
@@ -34,25 +34,19 @@ struct alignas(64) ParticipantSlot {
   std::array<std::atomic<std::uint64_t>, 8> name;
 };
 
-/// The state of the session.
-enum class SessionPhase : std::uint32_t {
-  running = 1,
-  ending = 2,
-};
-
 /// The whole page, without pointers. The keeper writes it and never relies on reading it back.
 struct SessionPage {
   std::uint32_t magic;       ///< kPageMagic
   std::uint16_t version;     ///< kPageVersion
   std::uint16_t slot_bytes;  ///< sizeof(ParticipantSlot)
   std::int64_t started_ns;   ///< on the monotonic clock
-  std::atomic<SessionPhase> phase;
+  drover::detail::SessionLife life;
   /// All counts in one word, so that a joining participant is always counted as starting or as present: present in
   /// the low 12 bits, starting in the next 12, departed above.
   std::atomic<std::uint64_t> population;
   std::array<ParticipantSlot, kMaxParticipants + 1> slots;  ///< by number; the first is unused
 };
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<SessionPhase>::is_always_lock_free);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 /// Convert the counts to one word and back.
 [[nodiscard]] std::uint64_t pack(const Population& population) noexcept;
@@ -72,6 +66,10 @@ class PageView {
   [[nodiscard]] Population population() const noexcept;
   /// Whether the keeper has begun to end the session.
   [[nodiscard]] bool is_ending() const noexcept;
+  /// Whether the session is over, and why.
+  [[nodiscard]] const drover::detail::SessionLife& life() const noexcept { return page().life; }
+  /// Whether a participant has this number.
+  [[nodiscard]] bool has_participant(Owner number) const noexcept;
   /// Time since the session started.
   [[nodiscard]] std::chrono::nanoseconds age() const noexcept;
 

@@ -259,7 +259,7 @@ const std::string& Process::failure() { return state().failure(); }
 std::string Process::error_tail() const { return state().error_tail(); }
 std::string Process::describe() { return state().describe(); }
 
-ExitStatus Process::end(std::chrono::milliseconds grace) {
+ExitStatus Process::end(Duration grace) {
   kill(SIGTERM);
   return end_by(Deadline::after(grace));
 }
@@ -283,7 +283,7 @@ std::vector<Process> start_all(const Session& session, const std::vector<Process
   return workers;
 }
 
-void end_all(std::vector<Process>& workers, std::chrono::milliseconds grace) {
+void end_all(std::vector<Process>& workers, Duration grace) {
   std::exception_ptr first;
   const auto for_each = [&](const auto& act) {
     for (auto& worker : workers) {

@@ -25,8 +25,8 @@
 #include "drover/session/worker.hpp"
 #include "process/spawn/death_watch.hpp"
 #include "process/spawn/init_state.hpp"
-#include "session/wire/process_identity.hpp"
 #include "session/worker/entry_table.hpp"
+#include "session/worker/session_tie.hpp"
 
 namespace drover::session {
 namespace {
@@ -97,11 +97,7 @@ void tie_to_parent(process::DeathWatch& watch, pid_t parent) {
 Session join(process::DeathWatch& watch) {
   const Session session = Session::inherited();
   ::unsetenv("DROVER_SESSION_FD");  // programs started by the worker are not in the session
-  const pid_t keeper = session.keeper_pid();
-  Fd pidfd = open_pidfd(keeper);
-  session.check();  // so the pidfd refers to the keeper and not to a later process
-  watch.depend_on(std::move(pidfd),
-                  fmt::format("a worker ends because the keeper of its session, process {}, has ended", keeper));
+  depend_on_keeper(watch, session, "a worker");
   return session;
 }
 

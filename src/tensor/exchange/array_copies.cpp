@@ -49,6 +49,7 @@ bool is_sparse(const DlpackArray& array) noexcept {
 ArrayCopies::ArrayCopies(Memory memory, std::span<const ImportRequest* const> requests)
     : memory_(std::move(memory)), requests_(requests) {
   find_regions();
+  find_gathered();
   plan_blocks();
 }
 
@@ -74,16 +75,24 @@ void ArrayCopies::find_regions() {
   }
 }
 
+// A device copies ranges only, so there the gaps go when the range has been copied.
+void ArrayCopies::find_gathered() {
+  for (Region& region : regions_) {
+    const DlpackArray& first = array_of(region.members.front());
+    region.is_gathered = region.members.size() == 1 && !first.place.is_device && is_sparse(first);
+    region.bytes = region.is_gathered ? first.layout.bytes() : region.end - region.begin;
+  }
+}
+
 void ArrayCopies::plan_blocks() {
   std::uint64_t small_bytes = 0;
   for (const Region& region : regions_) {
-    const std::uint64_t bytes = region.end - region.begin;
-    if (bytes < kLarge) small_bytes += aligned(bytes);
+    if (region.bytes < kLarge) small_bytes += aligned(region.bytes);
   }
   const std::uint64_t most = std::max(kPackedBytes, small_bytes / kPackedBlocks);
   std::optional<std::size_t> open;  // the block that takes small regions
   for (Region& region : regions_) {
-    const std::uint64_t bytes = region.end - region.begin;
+    const std::uint64_t bytes = region.bytes;
     const bool is_small = bytes < kLarge;
     if (is_small && open && aligned(block_bytes_[*open]) + bytes <= most) {
       region.block = *open;
@@ -117,7 +126,14 @@ std::vector<Tensor> ArrayCopies::run() {
 
 void ArrayCopies::copy_on_host() {
   for (const Region& region : regions_) {
-    blocks_[region.block]->write(region.offset, {host_address(region.begin), region.end - region.begin});
+    const std::span<const std::byte> from(host_address(region.begin), region.end - region.begin);
+    if (!region.is_gathered) {
+      blocks_[region.block]->write(region.offset, from);
+      continue;
+    }
+    const TensorLayout& layout = array_of(region.members.front()).layout;
+    const std::span<std::byte> to = blocks_[region.block]->block().bytes().subspan(region.offset, region.bytes);
+    copy_strided(to, TensorLayout::contiguous(layout.dtype(), layout.shape()), from, moved(layout, 0));
   }
 }
 
@@ -164,6 +180,10 @@ void ArrayCopies::hold_sources(std::size_t index) const {
 
 Tensor ArrayCopies::tensor_of(const Region& region, std::size_t index) const {
   const DlpackArray& array = array_of(index);
+  if (region.is_gathered) {
+    const auto layout = TensorLayout::contiguous(array.layout.dtype(), array.layout.shape());
+    return TensorAccess::make(blocks_[region.block], moved(layout, region.offset));
+  }
   const std::uint64_t offset = region.offset + ArrayRange(array).begin.address - region.begin;
   const Tensor whole = TensorAccess::make(blocks_[region.block], moved(array.layout, offset));
   return region.members.size() == 1 && is_sparse(array) ? whole.contiguous() : whole;

@@ -29,7 +29,8 @@ struct ArrayRange {
 
 /// Copies arrays of one place and stream to memory of the session there. Plans first: ranges that overlap are copied
 /// together, small ones share blocks, large ones have blocks of their own, so that a receiver which keeps one array
-/// of a message does not keep the others.
+/// of a message does not keep the others. Of an array in host memory whose elements lie far apart, only the elements
+/// are copied.
 class ArrayCopies {
  public:
   /// Requires: all arrays at one place, of one stream, none of them empty; `requests` outlive this.
@@ -45,6 +46,8 @@ class ArrayCopies {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
     std::vector<std::size_t> members;  // of the requests
+    bool is_gathered = false;          // only the elements of its one member are copied, next to each other
+    std::uint64_t bytes = 0;           // in the block
     std::size_t block = 0;
     std::uint64_t offset = 0;
   };
@@ -52,6 +55,7 @@ class ArrayCopies {
   [[nodiscard]] const DlpackArray& array_of(std::size_t index) const noexcept { return requests_[index]->array; }
   [[nodiscard]] bool can_join(const Region& region, std::size_t index) const;
   void find_regions();
+  void find_gathered();
   void plan_blocks();
   void copy_on_host();
   void copy_on_device();

@@ -6,7 +6,9 @@
 #include <exception>
 #include <utility>
 
+#include "base/own_thread.hpp"
 #include "base/signals_blocked.hpp"
+#include "base/thread.hpp"
 #include "drover/base/log.hpp"
 
 namespace drover::tensor {
@@ -68,7 +70,10 @@ void BackoffPoller::start() noexcept {
   try {
     if (thread_.joinable()) thread_.join();  // it has ended, or is about to
     const SignalsBlocked blocked;
-    thread_ = std::thread([state = state_] { state->run(); });
+    thread_ = start_thread("the thread that gives memory back", [state = state_] {
+      const OwnThread own;
+      state->run();
+    });
   } catch (const std::exception& error) {
     log(LogLevel::warn, error.what());
     const MutexLock lock(state_->mutex);

@@ -101,8 +101,8 @@ std::uint64_t IdleSlabs::room(const SlabTable& table, const Place& place, std::u
   return std::min(most, budget->second - std::min(budget->second, table.claimed_at(place) + more));
 }
 
-std::chrono::milliseconds IdleSlabs::time_of(const MappedSlab& slab) const noexcept {
-  return slab.place().is_device ? options_.idle_time / kShareOfTime : options_.idle_time;
+std::chrono::nanoseconds IdleSlabs::time_of(const MappedSlab& slab) const noexcept {
+  return slab.place().is_device ? options_.idle_time / kShareOfTime : std::chrono::nanoseconds(options_.idle_time);
 }
 
 // If all others have closed another process's slab, its memory is freed when this process unmaps it.

@@ -48,7 +48,7 @@ class IdleSlabs {
       DROVER_REQUIRES(table.mutex);
   [[nodiscard]] std::uint64_t room(const SlabTable& table, const Place& place, std::uint64_t more) const
       DROVER_REQUIRES(table.mutex);
-  [[nodiscard]] std::chrono::milliseconds time_of(const MappedSlab& slab) const noexcept;
+  [[nodiscard]] std::chrono::nanoseconds time_of(const MappedSlab& slab) const noexcept;
 
   const MemoryOptions& options_;
   const std::uint64_t idle_bytes_;

@@ -80,9 +80,7 @@ Block Memory::open(Lease&& lease) {
   state_->release_retired(Deadline::after({}));
   return state_->open(std::move(lease));
 }
-bool Memory::is_of(const std::shared_ptr<Membership>& membership) const noexcept {
-  return state_->membership() == membership;
-}
+bool Memory::is_of(const std::shared_ptr<Membership>& membership) const { return state_->membership() == membership; }
 
 std::uint64_t Memory::claimed(const Place& place) const {
   state_->release_retired(Deadline::after({}));

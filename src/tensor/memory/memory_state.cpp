@@ -64,6 +64,11 @@ bool is_emptied(const SlabEntry& entry) noexcept {
   return !entry.slab->is_own() && entry.claims == 0 && entry.slab->is_empty();
 }
 
+std::chrono::milliseconds poll_period_of(std::chrono::nanoseconds idle_time) {
+  using std::chrono::milliseconds;
+  return std::clamp(std::chrono::duration_cast<milliseconds>(idle_time / 4), milliseconds(1), milliseconds(60'000));
+}
+
 }  // namespace
 
 MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions options)
@@ -73,7 +78,7 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
       imports_(membership_, table_),
       works_(membership_, options_.ordering),
       retired_(membership_),
-      idle_poller_(std::max(options_.idle_time / 4, std::chrono::milliseconds(1)), [this] { return poll_idle(); }),
+      idle_poller_(poll_period_of(options_.idle_time), [this] { return poll_idle(); }),
       retired_poller_(kRetiredPeriod, [this] {
         release_ended(Deadline::after({}));
         parts_->take_unused().clear();

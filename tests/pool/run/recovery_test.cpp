@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -22,6 +24,7 @@
 #include "pool/run/pool_support.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
+#include "support/fault_seam.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace drover::pool {
@@ -234,13 +237,24 @@ TEST_F(PoolRecovery, higher_priorities_go_first) {
 
 TEST_F(PoolRecovery, workers_are_recycled_after_some_tasks) {
   Pool pool({.workers = 1, .devices = "none"}, {.recycle_after = 10});
-  std::vector<std::int64_t> ids;
-  for (int i = 0; i < 35; ++i) ids.push_back(pool.submit(heal_pid).get());
-  std::ranges::sort(ids);
-  const auto [first, last] = std::ranges::unique(ids);
-  EXPECT_GE(first - ids.begin(), 3);
+  std::map<std::int64_t, int> runs;
+  for (int i = 0; i < 35; ++i) ++runs[pool.submit(heal_pid).get()];
+  EXPECT_EQ(runs.size(), 4U);
+  for (const auto& [pid, count] : runs) EXPECT_LE(count, 10) << pid;
   EXPECT_EQ(pool.statistics().restarts, 0U);  // no worker died
   EXPECT_EQ(pool.statistics().failed, 0U);
+}
+
+TEST_F(PoolRecovery, no_process_runs_more_tasks_than_recycle_after_though_they_are_sent_ahead_in_batches) {
+  for (const bool batching : {true, false}) {
+    Pool pool({.workers = 2, .devices = "none"}, {.batching = batching, .recycle_after = 7});
+    std::vector<Future<std::int64_t>> pids;
+    for (int i = 0; i < 70; ++i) pids.push_back(pool.submit(heal_pid));
+    std::map<std::int64_t, int> runs;
+    for (auto& pid : pids) ++runs[pid.get()];
+    for (const auto& [pid, count] : runs) EXPECT_LE(count, 7) << pid;
+    EXPECT_GE(runs.size(), 10U);
+  }
 }
 
 TEST_F(PoolRecovery, each_worker_has_its_own_state_and_a_new_one_starts_afresh) {
@@ -268,6 +282,75 @@ TEST_F(PoolRecovery, a_single_worker_that_cannot_start_is_reported) {
   Pool pool({.workers = 1, .devices = "none"}, {.init = heal_bad_begin});
   expect_error(Errc::peer_lost, [&] { static_cast<void>(pool.wait_ready(Deadline::after(kPatience))); },
                {"no model at /nowhere"});
+}
+
+TEST_F(PoolRecovery, workers_that_the_system_refuses_are_given_up_with_the_code_of_the_cause) {
+  struct Refusal {
+    const char* call;
+    int error;
+    Errc code;
+  };
+  const Session session = Session::start();
+  for (const Refusal& refusal :
+       {Refusal{"clone", ENOSYS, Errc::unsupported}, Refusal{"clone", EAGAIN, Errc::limit_reached},
+        Refusal{"pipe2", EMFILE, Errc::limit_reached}}) {
+    SCOPED_TRACE(to_string(refusal.code));
+    const test::FaultSeam refuse(refusal.call, refusal.error);
+    Pool pool(session, {.workers = 2, .devices = "none"});
+    const auto task = pool.submit(heal_double, 1);
+    expect_error(refusal.code, [&] { static_cast<void>(pool.wait_ready(Deadline::after(kPatience))); });
+    expect_error(refusal.code, [&] { task.get(Deadline::after(kPatience)); });
+    expect_error(refusal.code, [&] { pool.submit(heal_double, 1); });
+  }
+}
+
+TEST_F(PoolRecovery, worker_whose_inbox_cannot_be_made_is_given_up_and_the_others_go_on) {
+  Pool pool({.workers = 1, .devices = "none"});
+  ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
+  {
+    const test::FaultSeam refuse("mmap", EMFILE);
+    pool.resize(2);
+    EXPECT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done) << "the second is no longer wanted";
+    EXPECT_GT(refuse.strikes(), 1);
+  }
+  EXPECT_EQ(pool.numbers(), std::vector<std::size_t>{0});
+  expect_alive(pool);
+}
+
+TEST_F(PoolRecovery, pool_whose_last_worker_gets_no_inbox_fails_with_the_code_of_the_cause) {
+  Pool pool({.workers = 1, .devices = "none"});
+  ASSERT_EQ(pool.wait_ready(Deadline::after(kPatience)), WaitResult::done);
+  const test::FaultSeam refuse("mmap", EMFILE);
+  EXPECT_THROW(pool.submit(heal_die, SIGKILL).get(), Error);
+  const auto task = pool.submit(heal_double, 1);
+  expect_error(Errc::limit_reached, [&] { task.get(Deadline::after(kPatience)); }, {"worker-0", "5 times"});
+}
+
+TEST_F(PoolRecovery, pool_that_gets_no_thread_throws_limit_reached_and_leaves_nothing) {
+  const Session session = Session::start();
+  int failures = 0;
+  for (int nth = 1; failures == nth - 1 && nth < 20; ++nth) {
+    const test::FaultSeam refuse("pthread_create", EAGAIN, {.nth = nth, .times = 1});
+    try {
+      Pool pool(session, {.workers = 1, .devices = "none"});
+      if (refuse.strikes() > 0) static_cast<void>(pool.wait_ready(Deadline::after(kPatience)));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::limit_reached) << error.what();
+    }
+    failures += refuse.strikes();
+  }
+  EXPECT_GE(failures, 2) << "the threads for results and for processes";
+}
+
+TEST_F(PoolRecovery, longest_limits_mean_never) {
+  Pool pool({.workers = 1, .devices = "none"}, {.task = {.timeout = std::chrono::hours::max(), .grace = 0s},
+                                                .idle_limit = std::chrono::hours::max(),
+                                                .start_limit = std::chrono::hours::max(),
+                                                .stall_report_after = std::chrono::hours::max()});
+  EXPECT_EQ(pool.submit(heal_sleep, 100).get(), 100);
+  EXPECT_EQ(pool.submit({.timeout = std::chrono::seconds::max()}, heal_sleep, 100).get(), 100);
+  EXPECT_EQ(pool.submit({.timeout = std::chrono::duration<double>(1e300)}, heal_sleep, 100).get(), 100);
+  EXPECT_EQ(pool.statistics().restarts, 0U);
 }
 
 TEST_F(PoolRecovery, tasks_of_a_worker_that_was_removed_fail) {

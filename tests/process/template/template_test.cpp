@@ -22,6 +22,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/process/child_process.hpp"
+#include "process/inspect/pidfd.hpp"
 #include "process/inspect/process_table.hpp"
 #include "process/template/stand_in_template.hpp"
 #include "support/captured_log.hpp"
@@ -145,7 +146,7 @@ TEST_F(TemplateTest, child_has_our_own_standard_streams) {
   use("serves");
   const test::TemporaryFolder folder;
   const auto path = (folder.path() / "text").string();
-  ASSERT_TRUE(used().wait_ready(Deadline::after(60s)));
+  ASSERT_EQ(used().wait_ready(Deadline::after(60s)), Readiness::ready);
   const Fd kept(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   const Fd file(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
   ::dup2(file.get(), STDOUT_FILENO);  // after the template was started with another
@@ -159,7 +160,7 @@ TEST_F(TemplateTest, child_has_our_own_standard_streams) {
 
 TEST_F(TemplateTest, child_has_environment_directory_and_mask_of_the_moment) {
   use("serves");
-  ASSERT_TRUE(used().wait_ready(Deadline::after(60s)));
+  ASSERT_EQ(used().wait_ready(Deadline::after(60s)), Readiness::ready);
   const test::ScopedEnvironment changed("TEMPLATE_TEST_LATE", "late");
   const mode_t mask = ::umask(0157);
   SpawnOptions options = test::shell("pwd; umask; env | sort | grep -v '^_='");
@@ -235,7 +236,7 @@ TEST_F(TemplateTest, what_does_not_suit_is_started_in_the_usual_way) {
 TEST_F(TemplateTest, tells_whether_this_process_is_still_as_it_was) {
   use("serves");
   EXPECT_TRUE(used().fits()) << "none was started";
-  ASSERT_TRUE(used().wait_ready(Deadline::after(60s)));
+  ASSERT_EQ(used().wait_ready(Deadline::after(60s)), Readiness::ready);
   EXPECT_TRUE(used().fits());
   {
     const test::ScopedEnvironment other("OMP_PROC_BIND", "true");
@@ -293,7 +294,7 @@ TEST_F(TemplateTest, template_that_dies_at_every_order_is_done_without) {
 TEST_F(TemplateTest, template_that_does_not_answer_is_killed_and_done_without) {
   use("stops at an order", 100ms);
   const test::CapturedLog log;
-  ASSERT_TRUE(used().wait_ready(Deadline::after(60s)));
+  ASSERT_EQ(used().wait_ready(Deadline::after(60s)), Readiness::ready);
   const pid_t first = used().pid();
   EXPECT_EQ(ChildProcess::spawn(test::shell("exit 9")).wait(Deadline::never()), ExitStatus::exited(9));
   EXPECT_EQ(used().forks(), 0U);
@@ -328,13 +329,50 @@ TEST_F(TemplateTest, refusal_is_logged_once) {
   EXPECT_EQ(std::ranges::count_if(lines, tells), 1);
 }
 
-TEST_F(TemplateTest, template_that_never_becomes_ready_is_given_up) {
+TEST_F(TemplateTest, template_that_ends_again_and_again_is_started_three_times_and_given_up) {
+  const test::TemporaryFolder folder;
+  const auto path = (folder.path() / "starts").string();
+  const test::ScopedEnvironment note("STAND_IN_NOTES_STARTS", path.c_str());
   use("ends");
   const test::CapturedLog log;
-  EXPECT_FALSE(used().wait_ready(Deadline::after(60s)));
+  EXPECT_EQ(used().wait_ready(Deadline::never()), Readiness::unavailable);
+  EXPECT_EQ(used().wait_ready(Deadline::never()), Readiness::unavailable) << "it stays so";
   EXPECT_EQ(ChildProcess::spawn(test::shell("exit 2")).wait(Deadline::never()), ExitStatus::exited(2));
   ASSERT_EQ(log.lines().size(), 1U);
   EXPECT_NE(log.lines()[0].find("DROVER_TEMPLATE=0"), std::string::npos) << log.lines()[0];
+  EXPECT_EQ(all_of(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC))), "started\nstarted\nstarted\n");
+}
+
+TEST_F(TemplateTest, template_that_is_not_ready_in_time_is_given_up) {
+  auto command = test::stand_in("waits for a word");
+  command.time_to_load = 300ms;
+  Template hanging(command);
+  hanging.use();
+  const test::CapturedLog log;
+  EXPECT_EQ(hanging.wait_ready(Deadline::after(0s)), Readiness::loading);
+  const Fd process(pidfd_open(hanging.pid()));
+  EXPECT_EQ(hanging.wait_ready(Deadline::never()), Readiness::unavailable);
+  EXPECT_TRUE(pidfd_has_ended(process.get()));
+  EXPECT_EQ(ChildProcess::spawn(test::shell("exit 2")).wait(Deadline::never()), ExitStatus::exited(2));
+  EXPECT_EQ(hanging.forks(), 0U);
+  EXPECT_TRUE(log.contains("was not ready after 1 s")) << "rounded up";
+  EXPECT_EQ(log.lines().size(), 1U);
+}
+
+TEST_F(TemplateTest, child_that_waits_for_a_template_that_hangs_is_started_without_it) {
+  auto command = test::stand_in("waits for a word");
+  command.time_to_load = 100ms;
+  Template hanging(command);
+  hanging.use();
+  EXPECT_EQ(ChildProcess::spawn(test::shell("exit 2")).wait(Deadline::never()), ExitStatus::exited(2));
+  EXPECT_EQ(hanging.wait_ready(Deadline::never()), Readiness::unavailable);
+}
+
+TEST_F(TemplateTest, template_that_was_ended_never_becomes_ready) {
+  use("serves");
+  ASSERT_EQ(used().wait_ready(Deadline::after(60s)), Readiness::ready);
+  used().end();
+  EXPECT_EQ(used().wait_ready(Deadline::never()), Readiness::unavailable);
 }
 
 TEST_F(TemplateTest, retired_template_ends_with_its_last_child) {
@@ -354,7 +392,7 @@ TEST_F(TemplateTest, notes_come_with_the_readiness) {
   use("serves");
   const test::CapturedLog log;
   EXPECT_EQ(used().notes(), "");
-  ASSERT_TRUE(used().wait_ready(Deadline::after(60s)));
+  ASSERT_EQ(used().wait_ready(Deadline::after(60s)), Readiness::ready);
   EXPECT_EQ(used().notes(), "a note");
   EXPECT_TRUE(log.contains("a note"));
 }
@@ -376,10 +414,10 @@ TEST_F(TemplateTest, many_threads_fork_at_once) {
 
 TEST_F(TemplateTest, forked_child_of_the_application_has_no_template) {
   use("serves");
-  ASSERT_TRUE(used().wait_ready(Deadline::after(60s)));
+  ASSERT_EQ(used().wait_ready(Deadline::after(60s)), Readiness::ready);
   const pid_t pid = ::fork();
   if (pid == 0) {
-    const bool is_none = used().pid() == 0 && !used().wait_ready(Deadline::after(0s));
+    const bool is_none = used().pid() == 0 && used().wait_ready(Deadline::never()) == Readiness::unavailable;
     used().end();  // does nothing to the template, which is another's
     ::_exit(is_none ? 0 : 1);
   }

@@ -18,6 +18,7 @@
 #include "drover/base/error.hpp"
 #include "drover/ipc/event.hpp"
 #include "drover/ipc/lock.hpp"
+#include "drover/ipc/queue.hpp"
 #include "drover/process/child_process.hpp"
 #include "drover/session/session.hpp"
 #include "process/inspect/process_table.hpp"
@@ -373,6 +374,45 @@ TEST(SessionCrash, killed_keeper_ends_waits_requests_and_checks_of_the_applicati
   test::expect_error(Errc::peer_lost, [&] { session.check(); }, {"has died", pid, "start the program again"});
   test::expect_error(Errc::peer_lost, [&] { const Event late(session); }, {pid});
   test::expect_error(Errc::peer_lost, [&] { static_cast<void>(session.invite("x")); }, {pid});
+}
+
+// The number of puts that report success before one throws `Errc::peer_lost`.
+int puts_until_lost(Queue& queue) {
+  int count = 0;
+  try {
+    while (count < 2000 && queue.put("text", Deadline::after({})) == PutResult::put) ++count;
+    ADD_FAILURE() << count << " puts, and no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::peer_lost) << error.what();
+  }
+  return count;
+}
+
+TEST(SessionCrash, put_into_a_session_that_has_ended_is_an_error) {
+  Session session = Session::start();
+  Queue queue(session);
+  Loan loan = queue.loan(8);
+  session.end();
+  EXPECT_EQ(puts_until_lost(queue), 0);
+  test::expect_error(Errc::peer_lost, [&] { static_cast<void>(queue.put(std::string(5000, 'x'))); });
+  test::expect_error(Errc::peer_lost, [&] { static_cast<void>(queue.publish(loan)); });
+}
+
+TEST(SessionCrash, put_after_the_keeper_was_killed_is_an_error) {
+  const Session session = Session::start();
+  Queue queue(session);
+  ASSERT_EQ(queue.put("before"), PutResult::put);
+  ASSERT_EQ(::kill(session.keeper_pid(), SIGKILL), 0);
+  EXPECT_TRUE(eventually([&] { return !is_running(session.keeper_pid()); }));
+  EXPECT_EQ(puts_until_lost(queue), 0);
+}
+
+TEST(SessionCrash, put_to_a_stopped_keeper_s_session_succeeds) {
+  const Session session = Session::start();
+  Queue queue(session);
+  ASSERT_EQ(::kill(session.keeper_pid(), SIGSTOP), 0);
+  EXPECT_EQ(queue.put("text"), PutResult::put);
+  ASSERT_EQ(::kill(session.keeper_pid(), SIGCONT), 0);
 }
 
 TEST(SessionCrash, keeper_killed_in_the_middle_of_a_request_is_an_error) {

@@ -21,6 +21,7 @@
 #include <gtest/gtest.h>
 
 #include "drover/base/error.hpp"
+#include "drover/ipc/event.hpp"
 #include "drover/process/child_process.hpp"
 #include "drover/session/process.hpp"
 #include "drover/session/worker.hpp"
@@ -185,6 +186,16 @@ TEST_F(ProcessCrash, killed_worker_leaves_no_process) {
   EXPECT_EQ(status, ExitStatus::killed(SIGKILL));
   EXPECT_NE(status->reason(), KillReason::parent);
   EXPECT_EQ(running(family_), 0);
+}
+
+TEST_F(ProcessCrash, wait_for_an_event_ends_with_an_error_when_the_last_worker_is_killed) {
+  if (test::kIsThreadSanitized) GTEST_SKIP() << "the sanitizer has a thread of its own";
+  Event event(session_);
+  auto worker = Process::start(session_, {.entry = sleep_on});
+  ASSERT_EQ(worker.wait_ready(soon()), WaitResult::done);
+  worker.kill(SIGKILL);
+  test::expect_error(Errc::peer_lost, [&] { static_cast<void>(event.wait()); }, {"would never end"});
+  EXPECT_EQ(worker.wait(soon()), ExitStatus::killed(SIGKILL));
 }
 
 // Even if nothing waits for the worker.

@@ -200,6 +200,27 @@ TEST_P(ImportedArrays, of_few_elements_far_apart_are_copied_without_what_is_betw
   EXPECT_TRUE(got[0].layout().is_contiguous());
 }
 
+TEST(ImportedHostArrays, take_no_memory_for_what_lies_between_their_elements) {
+  TestSession session;
+  const Memory memory(session.join());
+  std::vector<std::int32_t> numbers(kNumbers);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const auto far = TensorLayout::strided(DType::int32, {9, 11}, {10'000, 900}, 7);
+  const auto near = TensorLayout::strided(DType::int32, {20}, {2}, 3);
+  const std::vector<ImportRequest> requests = {{on_host(numbers, far), {}},
+                                               {on_host(std::span(numbers).last(100), near), {}}};
+  const auto imported = import_tensors(memory, requests);
+  ASSERT_EQ(imported.size(), 2U);
+  EXPECT_EQ(imported[0].tensor.elements<std::int32_t>().size(), 99U);
+  EXPECT_EQ(imported[0].tensor.elements<std::int32_t>()[98], 7 + (8 * 10'000) + (10 * 900));
+  EXPECT_EQ(imported[1].tensor.contiguous().elements<std::int32_t>()[19], kNumbers - 100 + 3 + 38);
+  std::uint64_t bytes = 0;
+  for (const auto& slab : memory.usage()) {
+    for (const auto& holder : slab.holders) bytes += holder.bytes;
+  }
+  EXPECT_LT(bytes, 16 * kKiB) << "of 400,000 bytes";
+}
+
 TEST_P(ImportedArrays, are_held_until_the_copy_is_done_and_then_released_without_calls) {
   ForeignNumbers numbers(place(), "allocated", kNumbers);
   Gate gate(place());
