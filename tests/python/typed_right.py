@@ -12,6 +12,8 @@ from typing import Any
 
 import drover
 import drover as multiprocessing
+from drover import managers, sharedctypes
+from drover.pool import AsyncResult, Pool
 from typing_extensions import assert_type
 
 
@@ -96,6 +98,14 @@ def use_values(code: str) -> None:
     drover.Array("i", range(3))[0] = 5
     drover.Array("c", b"text").value = b"more"
     print(drover.Value(code, 3), drover.RawValue("i", 3).value, drover.RawArray("d", 4)[0], drover.Array("u", 3))
+
+
+def use_modules(shared: sharedctypes.Synchronized[int], server: managers.SyncManager) -> AsyncResult[str]:
+    """Types from the modules of the package, as those of multiprocessing."""
+    block = drover.shared_memory.SharedMemory(create=True, size=shared.value)
+    print(block.buf, server.address, drover.connection.wait([]), drover.dummy.Pool(1))
+    pool: Pool = drover.Pool(1)
+    return pool.apply_async(text_of, (1,))
 
 
 def use_the_rest() -> None:
