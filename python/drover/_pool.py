@@ -21,7 +21,10 @@ from drover._results import IMapIterator
 from drover._tasks import TaskCalls
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from drover._actors import Actor
+    from drover._types import Placement
 
 __all__ = ["CLOSE", "RUN", "TERMINATE", "Pool", "this_worker"]
 
@@ -117,7 +120,7 @@ def _check(processes: int | None, initializer: Any, maxtasksperchild: int | None
         raise TypeError("initializer must be a callable")
 
 
-def _plan(processes: int | None, devices: str | None, placement: dict[str, Any]) -> _core.WorkerPlan:
+def _plan(processes: int | None, devices: str | None, placement: Placement) -> _core.WorkerPlan:
     plan = _core.WorkerPlan()
     if processes is not None:
         plan.workers = processes
@@ -176,7 +179,7 @@ class Pool(TaskCalls):
         start_limit: float = 60.0,
         idle_limit: float = 0.0,
         stall_report_after: float = 60.0,
-        **placement: Any,
+        **placement: Unpack[Placement],
     ) -> None:
         """Start the workers without waiting for them."""
         del context
@@ -194,7 +197,7 @@ class Pool(TaskCalls):
         options.set_start(payload, tensors)
         util._flush_std_streams()
         self._core = _core.Pool(_session.current(), _plan(processes, devices, placement), options)
-        self._iterators: weakref.WeakSet[IMapIterator] = weakref.WeakSet()
+        self._iterators: weakref.WeakSet[IMapIterator[Any]] = weakref.WeakSet()
         self._actors: weakref.WeakSet[Actor] = weakref.WeakSet()
         self._task_options = _core.TaskOptions(retry=retry)
         self._has_initializer = initializer is not None
