@@ -12,7 +12,7 @@ from multiprocessing import process, resource_tracker, spawn
 from multiprocessing.pool import ExceptionWithTraceback, MaybeEncodingError
 from typing import Any
 
-from drover import _core, _functions, _objects, _session
+from drover import _core, _exceptions, _functions, _objects, _session
 
 __all__ = ["start"]
 
@@ -124,8 +124,16 @@ def _executors_fail(error: BaseException) -> tuple[bytes, Sequence[_core.Tensor]
 
 
 def _dumps_error(error: BaseException, traceback: Any = None) -> tuple[bytes, Sequence[_core.Tensor]]:
-    pickled = _objects.dumps(ExceptionWithTraceback(error, traceback or error.__traceback__))
-    _objects.loads(*pickled)  # fails here if it would fail at the receiver
+    """Pickle an exception; fails here if it would fail at the receiver."""
+    wrapped = ExceptionWithTraceback(error, traceback or error.__traceback__)
+    error = wrapped.exc
+    with contextlib.suppress(Exception):
+        pickled = _objects.dumps(wrapped)
+        if _exceptions.is_same(_objects.loads(*pickled), error):
+            return pickled
+    wrapped.exc = _exceptions.portable(error)
+    pickled = _objects.dumps(wrapped)
+    _objects.loads(*pickled)
     return pickled
 
 

@@ -152,7 +152,7 @@ def test_failing_initializer_is_reported_with_its_traceback() -> None:
 
 
 def test_exceptions_keep_their_type() -> None:
-    """With the worker's traceback as their cause; an exception that cannot be sent becomes MaybeEncodingError."""
+    """With the worker's traceback as their cause; a result that cannot be sent becomes MaybeEncodingError."""
     lines = run("""
         import threading
         import drover
@@ -199,7 +199,7 @@ def test_exceptions_keep_their_type() -> None:
         "ZeroDivisionError True",
         "ZeroDivisionError True",
         "ZeroDivisionError True",
-        "MaybeEncodingError True",
+        "Own True",
         "MaybeEncodingError False",
         "SystemExit False",
         "TypeError False",
