@@ -30,6 +30,7 @@ __all__ = [
     "decode",
     "describe_call",
     "encode",
+    "function_of",
     "title_of",
 ]
 
@@ -91,13 +92,17 @@ def decode(
     evicted from the cache.
     """
     way, storage, count = function[:_HEADER_BYTES]
-    if storage in (_CACHED, _FRESH):
-        call = pickle.loads(memoryview(function)[_HEADER_BYTES:])
-    else:
-        call = _objects.loads(memoryview(tensors[0]), tensors[1:count])
+    call = function_of(function, tensors)
     is_cached = storage in (_CACHED, _CACHED_SHARED)
     is_pinned = getattr(call, "must_be_kept", _need_not_be_kept) if is_cached else None
     return (_spread(call, way), count, title_of(call)), is_pinned
+
+
+def function_of(function: bytes, tensors: Sequence[_core.Tensor]) -> Callable[..., Any]:
+    """Return the function that was encoded, as it was before it was made callable with a task's argument."""
+    if function[1] in (_CACHED, _FRESH):
+        return pickle.loads(memoryview(function)[_HEADER_BYTES:])
+    return _objects.loads(memoryview(tensors[0]), tensors[1 : function[2]])
 
 
 def _need_not_be_kept() -> bool:

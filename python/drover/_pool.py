@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import os
 import pickle
 import sys
@@ -96,6 +97,9 @@ def _start_payload(initializer: Any, initargs: Iterable[Any], is_executors: bool
     context.set_spawning_popen(starting)
     try:
         initializer_call, tensors = _objects.dumps((initializer, tuple(initargs)), by_reference=True)
+    except Exception as error:
+        importlib.import_module("drover._culprits").name_initializer(error, initializer)
+        raise
     finally:
         context.set_spawning_popen(None)
     tracker = (os.getpid(), process.current_process().name, resource_tracker.getfd())
