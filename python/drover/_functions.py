@@ -112,11 +112,13 @@ def _need_not_be_kept() -> bool:
 def describe_call(title: str, way: int, argument: Any) -> str:
     """Return a call as one line of code, with long values cut, for messages."""
     if way in (MANY, MANY_SPREAD):
-        return f"{len(argument)} items, beginning with {reprlib.repr(argument[0])}"
+        first = argument[0] if way == MANY_SPREAD else (argument[0],)
+        others = f" and {len(argument) - 1} more" if len(argument) > 1 else ""
+        return describe_call(title, EACH_SPREAD, first) + others
     if way in (APPLIED, METHOD):
         args, kwargs = argument[-2:]
     else:
-        args, kwargs = argument if way == EACH_SPREAD else (argument,), {}
+        args, kwargs = tuple(argument) if way == EACH_SPREAD else (argument,), {}
     parts = [*map(reprlib.repr, args), *(f"{name}={reprlib.repr(value)}" for name, value in kwargs.items())]
     return f"{title}({', '.join(parts)})"[:_MOST_LETTERS]
 

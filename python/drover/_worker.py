@@ -12,7 +12,7 @@ from multiprocessing import process, resource_tracker, spawn
 from multiprocessing.pool import ExceptionWithTraceback, MaybeEncodingError
 from typing import Any
 
-from drover import _core, _exceptions, _functions, _objects, _session
+from drover import _core, _crashes, _exceptions, _functions, _objects, _session
 
 __all__ = ["start"]
 
@@ -33,6 +33,7 @@ def start(payload: bytes, tensors: Sequence[_core.Tensor]) -> None:
     os.environ.pop(_session.session_variable, None)  # not for programs that this process starts
     _ignore_interrupts()
     _register_stacks()
+    _crashes.show()
     preparation, initializer_call, tracker, is_executors = pickle.loads(payload)
     dumps, fail = (_executors_dumps, _executors_fail) if is_executors else (_dumps, _fail)
     _core.set_worker_functions(

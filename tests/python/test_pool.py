@@ -302,7 +302,7 @@ def test_error_of_a_lost_task_names_task_worker_and_arguments() -> None:
         "REMEDY if the task may be run twice, use Pool(retry=n), or pool.options(retry=n) for single calls",
         *["4", "5", "6", "7"],
         "ARGUMENTS die(3, 'a', 'b', c=3)",
-        "ARGUMENTS 2 items, beginning with 3",
+        "ARGUMENTS die(3) and 1 more",
     ]
 
 
