@@ -161,6 +161,7 @@ void TestSession::recover(Owner dead) {
   --page_of(*page_).present;
   ++page_of(*page_).departed;
   table_->depart(dead, 1);
+  table_->wake_all();  // as the keeper does, since the population has changed
   recovered_.push_back(dead);
 }
 
