@@ -46,22 +46,21 @@ def find(thing: Any, error: BaseException, fails: Callable[[Any], bool]) -> None
     if type(error) not in _KINDS or hasattr(error, "_drover_place"):
         return
     steps: list[str] = []
-    part = thing
+    path = [thing]
     tries = iter(range(_MOST_TRIES))
     end = time.monotonic() + _LONGEST_S
+
+    def is_culprit(child: Any) -> bool:
+        is_new = all(child is not one for one in path)  # a structure may contain itself
+        return is_new and next(tries, None) is not None and time.monotonic() < end and fails(child)
+
     while len(steps) < _DEEPEST:
-        for step, child in _children(part):
-            if next(tries, None) is None or time.monotonic() > end:
-                break
-            if fails(child):
-                steps.append(step)
-                part = child
-                break
-        else:
+        found = next(((step, child) for step, child in _children(path[-1]) if is_culprit(child)), None)
+        if found is None:
             break
-        if not steps or part is not child:
-            break
-    hint = next((text for kinds, text in _HINTS if isinstance(part, kinds)), "")
+        steps.append(found[0])
+        path.append(found[1])
+    hint = next((text for kinds, text in _HINTS if isinstance(path[-1], kinds)), "")
     error._drover_place = (str(error.args[0]) if error.args else "", steps, hint)  # type: ignore[attr-defined]
     _name(error, _root_of(thing, steps))
 

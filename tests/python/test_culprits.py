@@ -143,6 +143,17 @@ def test_errors_of_the_program_stay_as_they_are() -> None:
         drover.Queue().put({"x": Refusing()})
 
 
+def test_path_through_a_structure_that_contains_itself_is_short() -> None:
+    """Functions that name themselves, for example."""
+
+    def endless(n: int) -> Any:
+        return endless(n - 1) if n else held
+
+    held = iter(numbers())
+    with pytest.raises(TypeError, match=r"it is object\[0\], in its variable held; send a list"):
+        drover.Queue().put([endless])
+
+
 def test_search_is_bounded_and_leaves_nothing_behind() -> None:
     """Large structures, and those that contain themselves."""
     endless: list[Any] = [threading.Lock()]
