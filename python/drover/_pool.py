@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from drover import _core, _interpreter, _objects, _session, _template
-from drover._errors import Cancelled, PeerLost, Unsupported
+from drover._errors import CANNOT_START, Cancelled, Unsupported
 from drover._process import preparation_of
 from drover._results import IMapIterator
 from drover._tasks import TaskCalls
@@ -297,13 +297,18 @@ class Pool(TaskCalls):
         for iterator in list(self._iterators):
             iterator._feed_all()
         if self._state == CLOSE and self._has_initializer:
-            with contextlib.suppress(PeerLost, Cancelled):  # the worker has printed why; or join was called before
+            with contextlib.suppress(
+                *CANNOT_START, Cancelled
+            ):  # the worker has printed why; or join was called before
                 self._core.wait_ready(None)  # initializers run even if there never was a task
         self._core.join(None)
         self._kept.clear()
 
     def wait_ready(self, timeout: float | None = None) -> bool:
-        """Wait until every worker is ready; return False at the timeout. Raises PeerLost if workers cannot start."""
+        """Wait until every worker is ready; return False at the timeout.
+
+        If workers cannot start, raises the cause, such as LimitReached, or PeerLost if they just ended.
+        """
         return self._core.wait_ready(timeout)
 
     def workers(self) -> list[dict[str, Any]]:

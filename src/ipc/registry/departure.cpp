@@ -29,7 +29,7 @@ Departure::Departure(ObjectTable& objects, Owner owner, pid_t pid) noexcept
   const auto known = objects_.known_.extract(owner);
   if (known.empty()) return;
   known_.assign(known.mapped().begin(), known.mapped().end());
-  std::ranges::stable_partition(known_, [&](std::uint64_t generation) {
+  std::ranges::partition(known_, [&](std::uint64_t generation) {
     return objects_.objects_.at(generation).handle.kind != ObjectKind::queue;  // locks and the like are quickly free
   });
 }

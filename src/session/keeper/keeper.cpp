@@ -26,6 +26,7 @@ namespace {
 constexpr std::chrono::seconds kLongestEnd{5};
 constexpr std::chrono::seconds kTimeToKill{3};
 constexpr std::chrono::milliseconds kSlice{2};  // of recovery, between two looks for requests
+constexpr std::ptrdiff_t kMostJoins = 64;       // of one process, at the same time
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -47,6 +48,15 @@ Credentials check_sender(const IncomingMessage& message) {
               fmt::format("process {} of user {} cannot use a session of user {}", sender ? sender->pid : 0,
                           sender ? sender->uid : 0, ::getuid()),
               "run it as the user who started the session");
+}
+
+// Whatever one process does, others can join.
+void check_joins(const std::map<Owner, Participant>& participants, pid_t pid) {
+  const auto joins =
+      std::ranges::count_if(participants, [pid](const auto& each) { return each.second.info.pid == pid; });
+  if (joins < kMostJoins) return;
+  throw Error(Errc::limit_reached, fmt::format("process {} has joined the session {} times", pid, joins),
+              "join once, and copy the Session");
 }
 
 void check_name(const std::string& name) {
@@ -227,8 +237,11 @@ void Keeper::drop(std::uint64_t id) {
     participants_.retract();
     objects_.wake_all_later();  // waiters may be alone now
   }
-  if (Participant* const participant = participants_.find(at->second.owner)) participants_.set_silent(*participant);
+  Participant* const participant = participants_.find(at->second.owner);
+  if (participant != nullptr) participants_.set_silent(*participant);
+  const bool was_application = participant != nullptr && participant->is_application;
   clients_.erase(at);
+  if (was_application) begin_end();  // it has executed another program, which cannot use the session
 }
 
 // 0 is the application, which is watched even before it joins.
@@ -388,6 +401,7 @@ Outgoing Keeper::join(Client& client, const Request& request, const Credentials&
                       .is_application = client.is_application};
   joining.info.name = client.announced_name.empty() ? request.name : client.announced_name;
   check_name(joining.info.name);
+  check_joins(participants_.all(), sender.pid);
   joining.info.is_worker = client.is_announced && !client.is_application;
   joining.pidfd = open_pidfd_of(sender, request.number, client.connection);
   joining.connection = client.id;
