@@ -39,9 +39,6 @@ from drover._queues import JoinableQueue, Queue, SimpleQueue  # noqa: E402
 from drover._synchronize import Barrier, BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore  # noqa: E402
 from drover._template import TemplateWarning, set_preload, use_template, warm_up  # noqa: E402
 
-if TYPE_CHECKING:
-    from drover._executor import Executor
-
 __version__ = _core.version
 
 Array = default.Array
@@ -75,14 +72,26 @@ _LAZY_MODULES = frozenset(
 )
 
 
-def __getattr__(name: str) -> Any:
-    """Import on first use `Executor`, and submodules such as `drover.connection` in `drover.connection.wait`."""
-    if name == "Executor":
-        globals()[name] = importlib.import_module("drover._executor").Executor
-        return globals()[name]
-    if name in _LAZY_MODULES:
-        return importlib.import_module(f"drover.{name}")
-    raise AttributeError(f"module 'drover' has no attribute {name!r}")
+if TYPE_CHECKING:
+    from drover import connection as connection
+    from drover import dummy as dummy
+    from drover import managers as managers
+    from drover import pool as pool
+    from drover import queues as queues
+    from drover import shared_memory as shared_memory
+    from drover import sharedctypes as sharedctypes
+    from drover import synchronize as synchronize
+    from drover._executor import Executor
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import on first use `Executor`, and submodules such as `drover.connection` in `drover.connection.wait`."""
+        if name == "Executor":
+            globals()[name] = importlib.import_module("drover._executor").Executor
+            return globals()[name]
+        if name in _LAZY_MODULES:
+            return importlib.import_module(f"drover.{name}")
+        raise AttributeError(f"module 'drover' has no attribute {name!r}")
 
 
 __all__ = [

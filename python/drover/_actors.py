@@ -98,13 +98,13 @@ class Actor:
         """The index of the worker that holds the object."""
         return self._worker
 
-    def __getattr__(self, name: str) -> Callable[..., Future]:
+    def __getattr__(self, name: str) -> Callable[..., Future[Any]]:
         """Return a callable for a method. Whether the method exists is only known in the worker."""
         if name.startswith("__"):
             raise AttributeError(name)
         return lambda *args, **kwargs: self._call(name, args, kwargs)
 
-    def _call(self, name: str, args: Any, kwargs: Any) -> Future:
+    def _call(self, name: str, args: Any, kwargs: Any) -> Future[Any]:
         if not self._end.alive:
             raise InvalidArgument(
                 f"the actor {self._kind} was called after it ended", "create another one with pool.actor()"
@@ -137,7 +137,7 @@ class _Start:
         self._options = options
         self._in_flight: set[Future] = set()
 
-    def __call__(self, title: str, method: str, args: Any = (), kwargs: Any = None) -> Future:
+    def __call__(self, title: str, method: str, args: Any = (), kwargs: Any = None) -> Future[Any]:
         future = Future()
         calls = self._core.calls(title, *self._encoded, self._options)
         future._calls = calls

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import types
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
@@ -10,6 +12,14 @@ import cloudpickle
 from drover import _main_module, _marks, _namespaces
 
 __all__ = ["Pickler"]
+
+
+_Cached = type(functools.lru_cache(len))
+
+
+def _cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    """Rebuild a function with a cache, which is empty."""
+    return functools.lru_cache(**parameters)(function)
 
 
 class Pickler(cloudpickle.Pickler):
@@ -20,6 +30,8 @@ class Pickler(cloudpickle.Pickler):
         is_of_main = isinstance(obj, (types.FunctionType, type)) and obj.__module__ == "__main__"
         if is_of_main and _main_module.is_known_to_children(obj):
             return NotImplemented
+        if isinstance(obj, _Cached) and obj.__module__ == "__main__" and not _main_module.is_known_to_children(obj):
+            return _cached, (obj.__wrapped__, obj.cache_parameters())
         return super().reducer_override(obj)
 
     def _function_getnewargs(self, func: types.FunctionType) -> Any:

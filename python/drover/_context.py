@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from multiprocessing import context
-from typing import Any
+from multiprocessing.context import BaseContext
+from typing import TYPE_CHECKING, Any
 
 from drover import _connection, _pool, _process, _queues, _sharedctypes, _start_methods, _synchronize, _template
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from multiprocessing.managers import SyncManager
+
+    from typing_extensions import Unpack
+
+    from drover._types import PoolOptions
 
 __all__ = ["DroverContext", "default"]
 
 _METHODS = (_start_methods.NAME, *_start_methods.STANDARD)
 
 
-class DroverContext(context.BaseContext):
+class DroverContext(_sharedctypes.Makers, BaseContext):
     """A multiprocessing context whose processes, queues and locks are drover's."""
 
     _name = _start_methods.NAME
@@ -49,7 +57,7 @@ class DroverContext(context.BaseContext):
     def _check_available(self) -> None:
         """Do nothing: the start method is always available."""
 
-    def Manager(self) -> Any:  # noqa: N802 (here and below: multiprocessing's names)
+    def Manager(self) -> SyncManager:  # noqa: N802 (here and below: multiprocessing's names)
         """Start a process that holds Python objects for others, and return its manager."""
         from multiprocessing.managers import SyncManager  # noqa: PLC0415 (imported only if needed)
 
@@ -65,7 +73,7 @@ class DroverContext(context.BaseContext):
         """Create a lock that the thread which holds it may acquire again."""
         return _synchronize.RLock()
 
-    def Condition(self, lock: Any = None) -> _synchronize.Condition:  # noqa: N802
+    def Condition(self, lock: _synchronize.Lock | _synchronize.RLock | None = None) -> _synchronize.Condition:  # noqa: N802
         """Create a condition variable."""
         return _synchronize.Condition(lock)
 
@@ -81,19 +89,21 @@ class DroverContext(context.BaseContext):
         """Create an event."""
         return _synchronize.Event()
 
-    def Barrier(self, parties: int, action: Any = None, timeout: float | None = None) -> _synchronize.Barrier:  # noqa: N802
+    def Barrier(  # noqa: N802
+        self, parties: int, action: Callable[[], object] | None = None, timeout: float | None = None
+    ) -> _synchronize.Barrier:
         """Create a barrier."""
         return _synchronize.Barrier(parties, action, timeout)
 
-    def Queue(self, maxsize: int = 0) -> _queues.Queue:  # noqa: N802
+    def Queue(self, maxsize: int = 0) -> _queues.Queue[Any]:  # noqa: N802
         """Create a queue."""
         return _queues.Queue(maxsize)
 
-    def JoinableQueue(self, maxsize: int = 0) -> _queues.JoinableQueue:  # noqa: N802
+    def JoinableQueue(self, maxsize: int = 0) -> _queues.JoinableQueue[Any]:  # noqa: N802
         """Create a queue with `task_done` and `join`."""
         return _queues.JoinableQueue(maxsize)
 
-    def SimpleQueue(self) -> _queues.SimpleQueue:  # noqa: N802
+    def SimpleQueue(self) -> _queues.SimpleQueue[Any]:  # noqa: N802
         """Create an unbounded queue with the interface of multiprocessing's SimpleQueue."""
         return _queues.SimpleQueue()
 
@@ -101,29 +111,13 @@ class DroverContext(context.BaseContext):
         """Create two connected ends. Unless `duplex`, the first only receives and the second only sends."""
         return _connection.Pipe(duplex)
 
-    def RawValue(self, typecode_or_type: Any, *args: Any) -> Any:  # noqa: N802
-        """Create a ctypes value in shared memory, without a lock."""
-        return _sharedctypes.RawValue(typecode_or_type, *args)
-
-    def RawArray(self, typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
-        """Create a ctypes array in shared memory, without a lock."""
-        return _sharedctypes.RawArray(typecode_or_type, size_or_initializer)
-
-    def Value(self, typecode_or_type: Any, *args: Any, lock: Any = True) -> Any:  # noqa: N802
-        """Create a ctypes value in shared memory, with a lock unless `lock` is False."""
-        return _sharedctypes.Value(typecode_or_type, *args, lock=lock)
-
-    def Array(self, typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True) -> Any:  # noqa: N802
-        """Create a ctypes array in shared memory, with a lock unless `lock` is False."""
-        return _sharedctypes.Array(typecode_or_type, size_or_initializer, lock=lock)
-
     def Pool(  # noqa: N802
         self,
         processes: int | None = None,
-        initializer: Any = None,
-        initargs: Any = (),
+        initializer: Callable[..., object] | None = None,
+        initargs: Iterable[Any] = (),
         maxtasksperchild: int | None = None,
-        **options: Any,
+        **options: Unpack[PoolOptions],
     ) -> _pool.Pool:
         """Create a pool; the options are those of `drover.Pool`."""
         return _pool.Pool(processes, initializer, initargs, maxtasksperchild, **options)

@@ -11,13 +11,21 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from drover import _core, _functions, _progress
 from drover._errors import Cancelled, InvalidArgument, PeerLost
 from drover._pool import Pool
 from drover._results import result_of
 from drover._tasks import chunks_of
+from drover._types import Item, Parameters, Result
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar, Unpack
+
+    from drover._types import PoolOptions
+
+    Second = TypeVar("Second", default=Any)
 
 __all__ = ["Executor", "Future"]
 
@@ -50,7 +58,7 @@ class WorkerLost(PeerLost, BrokenProcessPool):
     """
 
 
-class Future(futures.Future):
+class Future(futures.Future[Result]):
     """The future result of a call; a `concurrent.futures.Future`."""
 
     _calls: _core.Calls | None = None
@@ -162,7 +170,7 @@ class Executor(futures.Executor):
         initializer: Callable[..., object] | None = None,
         initargs: Iterable[Any] = (),
         max_tasks_per_child: int | None = None,
-        **options: Any,
+        **options: Unpack[PoolOptions],
     ) -> None:
         """Start the workers without waiting for them."""
         del mp_context
@@ -175,14 +183,14 @@ class Executor(futures.Executor):
         options.setdefault("name", "executor")
         self._pool = _OwnPool(max_workers, initializer, initargs, max_tasks_per_child, **options)
         self._max_workers = len(self._pool._core.numbers())
-        self._pending: dict[Future | _core.Calls, None] = {}  # in order of submission
+        self._pending: dict[Future[Any] | _core.Calls, None] = {}  # in order of submission
         self._lock = threading.Lock()  # never held while user code runs
         self._is_shut_down = False
         self._is_joined = False
         self._broken: BrokenProcessPool | None = None
         _executors.add(self)
 
-    def _begin(self, work: Future | _core.Calls) -> None:
+    def _begin(self, work: Future[Any] | _core.Calls) -> None:
         """Register work before its submission; raise if the executor takes none."""
         with self._lock:
             if self._broken is not None:
@@ -191,7 +199,7 @@ class Executor(futures.Executor):
                 raise RuntimeError(_SHUT_DOWN)
             self._pending[work] = None
 
-    def _forget(self, work: Future | _core.Calls) -> None:
+    def _forget(self, work: Future[Any] | _core.Calls) -> None:
         """Unregister work that is done."""
         self._pending.pop(work, None)
 
@@ -213,7 +221,9 @@ class Executor(futures.Executor):
             return RuntimeError(_SHUT_DOWN)
         return error
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
+    def submit(
+        self, fn: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Future[Result]:
         """Call a function in a worker and return the future of its result.
 
         Raises the error of pickling at once if the function or an argument cannot be sent, and RuntimeError after
@@ -221,8 +231,8 @@ class Executor(futures.Executor):
         """
         return self._submit(fn, args, kwargs)
 
-    def _submit(self, fn: Callable[..., Any], args: Any, kwargs: Any, title: str | None = None) -> Future:
-        future = Future()
+    def _submit(self, fn: Callable[..., Any], args: Any, kwargs: Any, title: str | None = None) -> Future[Any]:
+        future: Future[Any] = Future()
         calls = self._pool._calls(fn, _functions.APPLIED, title=title)
         future._calls = calls
         future._executor = self  # keeps the executor alive until the result is there
@@ -238,6 +248,42 @@ class Executor(futures.Executor):
         calls.close(future._finish)
         return future
 
+    @overload
+    def map(
+        self,
+        fn: Callable[[Item], Result],
+        items: Iterable[Item],
+        /,
+        *,
+        timeout: float | None = None,
+        chunksize: int = 1,
+        progress: Any = None,
+    ) -> Iterator[Result]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[[Item, Second], Result],
+        items: Iterable[Item],
+        others: Iterable[Second],
+        /,
+        *,
+        timeout: float | None = None,
+        chunksize: int = 1,
+        progress: Any = None,
+    ) -> Iterator[Result]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[..., Result],
+        first: Iterable[Any],
+        second: Iterable[Any],
+        third: Iterable[Any],
+        /,
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        progress: Any = None,
+    ) -> Iterator[Result]: ...
     def map(
         self,
         fn: Callable[..., Any],

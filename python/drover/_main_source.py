@@ -52,7 +52,12 @@ def _is_comparison(node: ast.AST, kind: type[ast.cmpop]) -> bool:
 
 
 def _is_guard(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and any(_is_comparison(part, ast.cmpop) for part in ast.walk(node.test))
+    """Return whether the program runs statements that its children skip; not if it only refuses to be imported."""
+    if not isinstance(node, ast.If):
+        return False
+    parts = list(ast.walk(node.test))
+    is_inverted = any(_is_comparison(part, ast.NotEq) for part in parts)
+    return any(_is_comparison(part, ast.cmpop) for part in parts) and bool(node.orelse or not is_inverted)
 
 
 def _guarded(body: list[ast.stmt]) -> Iterator[ast.stmt]:

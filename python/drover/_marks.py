@@ -9,6 +9,7 @@ import functools
 import hashlib
 import itertools
 import pickle
+import re
 import sys
 import types
 import weakref
@@ -22,7 +23,12 @@ __all__ = ["mark", "module_of", "used_by"]
 _MAIN = "__main__"
 _CHILDS_MAIN = "__mp_main__"  # the name under which children import it
 _GLOBAL_OPERATIONS = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL"})
-_DEFINITIONS = (types.FunctionType, type)
+_CACHED = type(functools.lru_cache(len))
+_DEFINITIONS = (types.FunctionType, type, _CACHED)
+_STRING = re.compile(rb"\x8c.([A-Za-z_][0-9A-Za-z_]*)", re.DOTALL)  # a short one in a pickle, such as a name
+_LARGE = 1 << 20  # bytes of a buffer that has no names
+_SHORT = (int, float, bool, str, type(None))  # values that are their own mark, if they are not too long
+_MOST_LETTERS = 24
 _MOST_BYTES = 64 << 20  # of a value that is compared by its contents
 
 _numbers = itertools.count()
@@ -79,8 +85,11 @@ def _closed_over(function: types.FunctionType) -> Iterator[Any]:
 
 def _functions_in(thing: Any) -> Iterator[types.FunctionType]:
     """Yield a function, or the methods of a class and of its bases that are sent with it."""
+    if isinstance(thing, _CACHED):
+        thing = thing.__wrapped__
     if isinstance(thing, types.FunctionType):
         yield thing
+    if not isinstance(thing, type):
         return
     for kind in thing.__mro__:
         if kind.__module__ == thing.__module__:
@@ -126,6 +135,7 @@ class _Digest:
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=8)
         self._size = 0
+        self._names: set[bytes] | None = None  # after the first reference to the main module
 
     def write(self, data: Any) -> None:
         """Add bytes. Raises OverflowError if they become too many."""
@@ -134,6 +144,8 @@ class _Digest:
         if self._size > _MOST_BYTES:
             raise OverflowError
         self._hash.update(view)
+        if view.nbytes < _LARGE and (self._names is not None or b"__main__" in bytes(view)):
+            self._names = {*(self._names or ()), *_STRING.findall(view)}
 
     def add(self, buffer: pickle.PickleBuffer) -> None:
         """Add a buffer; of one in drover's memory, which all processes share, only its place."""
@@ -145,14 +157,18 @@ class _Digest:
             self.write(f"{place} {raw.nbytes}".encode())
 
     def text(self) -> str:
-        """Return the digest."""
+        """Return the digest, also of the classes of the main module, which may be defined anew under their names."""
+        for name in sorted(self._names or ()):
+            thing = vars(sys.modules["__main__"]).get(name.decode())
+            if isinstance(thing, _DEFINITIONS):
+                self._hash.update(mark(thing).encode())
         return self._hash.hexdigest()
 
 
 def _contents(value: Any) -> str:
     """Return a digest of a pickle. Raises what pickling raises, and TypeError for a tensor on a GPU."""
-    if isinstance(value, (int, float, str, bytes, type(None))) and sys.getsizeof(value) < 64:
-        return repr(value)
+    if type(value) in _SHORT and len(text := repr(value)) < _MOST_LETTERS:
+        return text
     digest = _Digest()
     pickler = pickle.Pickler(digest, 5, buffer_callback=digest.add)  # type: ignore[arg-type]
     if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "Tensor"):
@@ -164,4 +180,5 @@ def _contents(value: Any) -> str:
 def _reduce_on_cpu(tensor: Any) -> Any:
     if not tensor.is_cpu:
         raise TypeError("a tensor of a GPU would be copied")
-    return tensor.__reduce_ex__(5)
+    elements = tensor.detach().contiguous().flatten().view(sys.modules["torch"].uint8).numpy()
+    return tuple, (str(tensor.dtype), tensor.shape, tensor.requires_grad, pickle.PickleBuffer(elements))

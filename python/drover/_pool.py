@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import os
 import pickle
 import sys
@@ -21,7 +22,10 @@ from drover._results import IMapIterator
 from drover._tasks import TaskCalls
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from drover._actors import Actor
+    from drover._types import Placement
 
 __all__ = ["CLOSE", "RUN", "TERMINATE", "Pool", "this_worker"]
 
@@ -96,6 +100,9 @@ def _start_payload(initializer: Any, initargs: Iterable[Any], is_executors: bool
     context.set_spawning_popen(starting)
     try:
         initializer_call, tensors = _objects.dumps((initializer, tuple(initargs)), by_reference=True)
+    except Exception as error:
+        importlib.import_module("drover._culprits").name_initializer(error, initializer)
+        raise
     finally:
         context.set_spawning_popen(None)
     tracker = (os.getpid(), process.current_process().name, resource_tracker.getfd())
@@ -117,14 +124,29 @@ def _check(processes: int | None, initializer: Any, maxtasksperchild: int | None
         raise TypeError("initializer must be a callable")
 
 
-def _plan(processes: int | None, devices: str | None, placement: dict[str, Any]) -> _core.WorkerPlan:
+def _device_list(devices: Any) -> str:
+    """Return devices as the C++ library reads them: "all", or a list of names with commas."""
+    if isinstance(devices, str):
+        return devices
+    some = list(devices) if hasattr(devices, "__iter__") else [devices]
+    # A torch.device has a type and perhaps an index; its text is such a name.
+    is_good = [type(one) in (str, int) or isinstance(getattr(one, "type", None), str) for one in some]
+    if not some or not all(is_good):
+        raise TypeError(
+            'devices must be "all", "none", or devices such as ["cuda:0", "cuda:1"] or "cuda:0,cuda:1", '
+            f"not {devices!r}"
+        )
+    return ",".join(map(str, some))
+
+
+def _plan(processes: int | None, devices: Any, placement: Placement) -> _core.WorkerPlan:
     plan = _core.WorkerPlan()
     if processes is not None:
         plan.workers = processes
     elif devices is None and not placement.get("per_device"):
         plan.workers = os.cpu_count() or 1
     if devices is not None:
-        plan.devices = devices
+        plan.devices = _device_list(devices)
     for name, value in placement.items():
         if not hasattr(plan, name):
             raise TypeError(f"Pool() got an unexpected keyword argument {name!r}")
@@ -137,7 +159,8 @@ class Pool(TaskCalls):
 
     The first five arguments are those of `multiprocessing.Pool`; `context` is ignored. The others:
 
-    - `devices`: the devices that workers get, in turn: "all" (the default), "none", or names such as "cuda:0,cuda:1".
+    - `devices`: the devices that workers get, in turn: "all" (the default), "none", or a list of names, numbers and
+      torch.devices, such as ["cuda:0", "cuda:1"] or "cuda:0,cuda:1".
       Without `devices` or another placement option, workers open their device only when they use it.
     - `per_device`, `exclusive`, `sees_all`, `memory_budget`, `threads`, `affinity`, `mps`, `mps_percentage`:
       placement options; see docs/placement.md.
@@ -169,14 +192,14 @@ class Pool(TaskCalls):
         maxtasksperchild: int | None = None,
         context: Any = None,
         *,
-        devices: str | None = None,
+        devices: str | int | Iterable[Any] | None = None,
         retry: int | None = None,
         name: str = "pool",
         output: str = "inherited",
         start_limit: float = 60.0,
         idle_limit: float = 0.0,
         stall_report_after: float = 60.0,
-        **placement: Any,
+        **placement: Unpack[Placement],
     ) -> None:
         """Start the workers without waiting for them."""
         del context
@@ -194,7 +217,7 @@ class Pool(TaskCalls):
         options.set_start(payload, tensors)
         util._flush_std_streams()
         self._core = _core.Pool(_session.current(), _plan(processes, devices, placement), options)
-        self._iterators: weakref.WeakSet[IMapIterator] = weakref.WeakSet()
+        self._iterators: weakref.WeakSet[IMapIterator[Any]] = weakref.WeakSet()
         self._actors: weakref.WeakSet[Actor] = weakref.WeakSet()
         self._task_options = _core.TaskOptions(retry=retry)
         self._has_initializer = initializer is not None

@@ -6,13 +6,14 @@ import collections
 import queue
 import threading
 import time
-from typing import Any
+from typing import Any, Generic
 
 from drover import _core, _objects, _session
 from drover._errors import Error, PeerLost
 from drover._exit_hooks import call_at_exit
 from drover._queue_reader import QueueReader
 from drover._synchronize import Condition, Semaphore, SharedHandle
+from drover._types import Item
 
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue"]
 
@@ -113,7 +114,7 @@ class _Feeder:
             thread.join()
 
 
-class Queue(SharedHandle):
+class Queue(SharedHandle, Generic[Item]):
     """A first-in, first-out queue between processes, with the interface of `multiprocessing.Queue`.
 
     Any picklable object can be sent; arrays in shared memory and on devices are not copied. Messages survive the
@@ -161,7 +162,7 @@ class Queue(SharedHandle):
         if self._is_closed:
             raise ValueError(f"Queue {self!r} is closed")
 
-    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+    def put(self, obj: Item, block: bool = True, timeout: float | None = None) -> None:
         """Put an object into the queue; wait for room if `block`, at most `timeout` seconds.
 
         Raises queue.Full if there is no room in time, ValueError after `close`, and the error of pickling if the
@@ -201,7 +202,7 @@ class Queue(SharedHandle):
                     continue
             raise queue.Full
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block: bool = True, timeout: float | None = None) -> Item:
         """Take the oldest object out of the queue; wait for one if `block`, at most `timeout` seconds.
 
         Raises queue.Empty if there is none in time, and ValueError after `close`. Without a timeout, raises PeerLost
@@ -227,15 +228,15 @@ class Queue(SharedHandle):
                     continue
             raise queue.Empty
 
-    def put_nowait(self, obj: Any) -> None:
+    def put_nowait(self, obj: Item) -> None:
         """Put an object into the queue without waiting; raises queue.Full if there is no room."""
         self.put(obj, False)
 
-    def get_nowait(self) -> Any:
+    def get_nowait(self) -> Item:
         """Take the oldest object out of the queue without waiting; raises queue.Empty if there is none."""
         return self.get(False)
 
-    async def get_async(self) -> Any:
+    async def get_async(self) -> Item:
         """Take the oldest object out of the queue, in asyncio. Coroutines of a loop are served in order.
 
         Cancelling the coroutine, for example by `asyncio.timeout`, loses no object.
@@ -243,7 +244,7 @@ class Queue(SharedHandle):
         coroutines = self._coroutines()
         return await coroutines.get(self._turns, self._get_or_raise, self._fileno_now)
 
-    async def put_async(self, obj: Any) -> None:
+    async def put_async(self, obj: Item) -> None:
         """Put an object into the queue, in asyncio, once there is room.
 
         Raises the error of pickling at once if the object cannot be sent. A coroutine that is cancelled has put
@@ -346,7 +347,7 @@ class _Writer:
         self._target.put(obj)
 
 
-class JoinableQueue(Queue):
+class JoinableQueue(Queue[Item]):
     """A queue that counts unfinished objects: each `put` adds one, each `task_done` removes one."""
 
     def __init__(self, maxsize: int = 0, *, ctx: object = None) -> None:
@@ -395,7 +396,7 @@ class JoinableQueue(Queue):
             raise PeerLost(f"{count} objects of the queue are unfinished: {error.message}", error.remedy) from None
 
 
-class SimpleQueue(Queue):
+class SimpleQueue(Queue[Item]):
     """An unbounded queue. multiprocessing's SimpleQueue only has get, put, empty and close."""
 
     def __init__(self, *, ctx: object = None) -> None:

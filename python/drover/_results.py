@@ -8,9 +8,10 @@ import threading
 import time
 from itertools import chain
 from multiprocessing import TimeoutError as TookTooLong
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from drover import _core, _objects
+from drover._types import Result
 
 if TYPE_CHECKING:
     from drover._pool import Pool
@@ -34,7 +35,7 @@ def result_of(raw: Any) -> Any:
     raise value
 
 
-class AsyncResult:
+class AsyncResult(Generic[Result]):
     """The future result of a call."""
 
     def __init__(self, pool: Pool, calls: _core.Calls, callback: Any = None, error_callback: Any = None) -> None:
@@ -87,7 +88,7 @@ class AsyncResult:
             return self._called_back.wait(_bounded(timeout))
         return self._outcome is not None or self._calls.wait_all(_seconds(timeout))
 
-    def get(self, timeout: float | None = None) -> Any:
+    def get(self, timeout: float | None = None) -> Result:
         """Wait for the result and return it, or raise the exception of the call.
 
         Raises multiprocessing.TimeoutError if it is not there in `timeout` seconds, PeerLost if the worker died, and
@@ -134,7 +135,7 @@ class AsyncResult:
         return (False, self._lost) if self._lost is not None else _outcome_of(self._raws[0])
 
 
-class MapResult(AsyncResult):
+class MapResult(AsyncResult[list[Result]]):
     """The future results of a map."""
 
     _is_chunked = False
@@ -179,7 +180,7 @@ class MapResult(AsyncResult):
         return True, list(chain.from_iterable(values)) if self._is_chunked else values
 
 
-class IMapIterator:
+class IMapIterator(Generic[Result]):
     """An iterator over the results of a map. More tasks are submitted as results are taken.
 
     After KeyboardInterrupt it can be used again; if it is dropped instead, tasks that have not started are cancelled.
@@ -216,11 +217,11 @@ class IMapIterator:
         with self._lock:
             self._feed(is_bounded=False)
 
-    def __iter__(self) -> IMapIterator:
+    def __iter__(self) -> IMapIterator[Result]:
         """Return this iterator."""
         return self
 
-    def next(self, timeout: float | None = None) -> Any:
+    def next(self, timeout: float | None = None) -> Result:
         """Wait for the next result and return it, or raise the exception of its task.
 
         Raises StopIteration at the end, and multiprocessing.TimeoutError if there is no result in `timeout` seconds.

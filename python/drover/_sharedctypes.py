@@ -8,12 +8,18 @@ import threading
 from multiprocessing import sharedctypes
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.sharedctypes import Synchronized, SynchronizedArray, SynchronizedString, typecode_to_type
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from drover import _core, _main_module, _objects, _session, _synchronize
 from drover._errors import InvalidArgument
 
-__all__ = ["Array", "RawArray", "RawValue", "Value", "copy", "synchronized"]
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from ctypes import _SimpleCData
+
+    from drover._types import FloatCode, IntegerCode, Item, Result
+
+__all__ = ["Array", "Makers", "RawArray", "RawValue", "Value", "copy", "synchronized"]
 
 _TYPES = typecode_to_type
 _ARENA = 2 << 20
@@ -21,34 +27,150 @@ _SMALL = 256 << 10  # bytes; larger objects get a block of their own
 _ALIGNMENT = 64
 
 
-def RawValue(typecode_or_type: Any, *args: Any) -> Any:  # noqa: N802 (here and below: multiprocessing's names)
-    """Create a ctypes value in shared memory, without a lock.
+class Makers:
+    """Makes values and arrays; the base class of the context, with multiprocessing's names."""
 
-    The memory is freed when the last process drops the value, whichever process created it.
-    """
-    made = _new(_TYPES.get(typecode_or_type, typecode_or_type))
-    made.__init__(*args)
-    return made
+    @overload
+    def RawValue(self, typecode_or_type: IntegerCode, value: int = 0, /) -> _SimpleCData[int]: ...
+    @overload
+    def RawValue(self, typecode_or_type: FloatCode, value: float = 0.0, /) -> _SimpleCData[float]: ...
+    @overload
+    def RawValue(self, typecode_or_type: type[Result], *args: Any) -> Result: ...
+    @overload
+    def RawValue(self, typecode_or_type: str, value: float | bytes = 0, /) -> Any: ...
+    def RawValue(self, typecode_or_type: Any, *args: Any) -> Any:  # noqa: N802
+        """Create a ctypes value in shared memory, without a lock.
+
+        The memory is freed when the last process drops the value, whichever process created it.
+        """
+        made = _new(_TYPES.get(typecode_or_type, typecode_or_type))
+        made.__init__(*args)
+        return made
+
+    @overload
+    def RawArray(
+        self, typecode_or_type: IntegerCode, size_or_initializer: int | Collection[int]
+    ) -> ctypes.Array[Any]: ...
+    @overload
+    def RawArray(
+        self, typecode_or_type: FloatCode, size_or_initializer: int | Collection[float]
+    ) -> ctypes.Array[Any]: ...
+    @overload
+    def RawArray(
+        self, typecode_or_type: type[Any], size_or_initializer: int | Collection[Any]
+    ) -> ctypes.Array[Any]: ...
+    @overload
+    def RawArray(
+        self, typecode_or_type: str, size_or_initializer: int | bytes | Collection[float]
+    ) -> ctypes.Array[Any]: ...
+    def RawArray(self, typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
+        """Create a ctypes array in shared memory, without a lock: of that many zeros, or of those items."""
+        kind = _TYPES.get(typecode_or_type, typecode_or_type)
+        if isinstance(size_or_initializer, int):
+            return _new(kind * size_or_initializer)
+        made = _new(kind * len(size_or_initializer))
+        made.__init__(*size_or_initializer)
+        return made
+
+    @overload
+    def Value(
+        self, typecode_or_type: IntegerCode, value: int = 0, /, *, lock: Literal[False], ctx: Any = None
+    ) -> _SimpleCData[int]: ...
+    @overload
+    def Value(
+        self, typecode_or_type: FloatCode, value: float = 0.0, /, *, lock: Literal[False], ctx: Any = None
+    ) -> _SimpleCData[float]: ...
+    @overload
+    def Value(self, typecode_or_type: type[Result], *args: Any, lock: Literal[False], ctx: Any = None) -> Result: ...
+    @overload
+    def Value(
+        self, typecode_or_type: IntegerCode, value: int = 0, /, *, lock: Any = True, ctx: Any = None
+    ) -> Synchronized[int]: ...
+    @overload
+    def Value(
+        self, typecode_or_type: FloatCode, value: float = 0.0, /, *, lock: Any = True, ctx: Any = None
+    ) -> Synchronized[float]: ...
+    @overload
+    def Value(
+        self, typecode_or_type: type[_SimpleCData[Item]], *args: Any, lock: Any = True, ctx: Any = None
+    ) -> Synchronized[Item]: ...
+    @overload
+    def Value(self, typecode_or_type: type[Any], *args: Any, lock: Any = True, ctx: Any = None) -> Any: ...
+    @overload
+    def Value(
+        self, typecode_or_type: str, value: float | bytes = 0, /, *, lock: Any = True, ctx: Any = None
+    ) -> Any: ...
+    def Value(self, typecode_or_type: Any, *args: Any, lock: Any = True, ctx: Any = None) -> Any:  # noqa: N802
+        """Create a ctypes value with a lock: a new RLock, or `lock` if it is one; without a lock if that is False."""
+        return _guarded(self.RawValue(typecode_or_type, *args), lock, ctx)
+
+    @overload
+    def Array(
+        self,
+        typecode_or_type: str | type[Any],
+        size_or_initializer: int | bytes | Collection[Any],
+        *,
+        lock: Literal[False],
+        ctx: Any = None,
+    ) -> ctypes.Array[Any]: ...
+    @overload
+    def Array(
+        self,
+        typecode_or_type: IntegerCode,
+        size_or_initializer: int | Collection[int],
+        *,
+        lock: Any = True,
+        ctx: Any = None,
+    ) -> SynchronizedArray[int]: ...
+    @overload
+    def Array(
+        self,
+        typecode_or_type: FloatCode,
+        size_or_initializer: int | Collection[float],
+        *,
+        lock: Any = True,
+        ctx: Any = None,
+    ) -> SynchronizedArray[float]: ...
+    @overload
+    def Array(
+        self, typecode_or_type: Literal["c"], size_or_initializer: int | bytes, *, lock: Any = True, ctx: Any = None
+    ) -> SynchronizedString: ...
+    @overload
+    def Array(
+        self,
+        typecode_or_type: type[_SimpleCData[Item]],
+        size_or_initializer: int | Collection[Any],
+        *,
+        lock: Any = True,
+        ctx: Any = None,
+    ) -> SynchronizedArray[Item]: ...
+    @overload
+    def Array(
+        self,
+        typecode_or_type: type[Any],
+        size_or_initializer: int | Collection[Any],
+        *,
+        lock: Any = True,
+        ctx: Any = None,
+    ) -> Any: ...
+    @overload
+    def Array(
+        self,
+        typecode_or_type: str,
+        size_or_initializer: int | bytes | Collection[float],
+        *,
+        lock: Any = True,
+        ctx: Any = None,
+    ) -> Any: ...
+    def Array(  # noqa: N802
+        self, typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True, ctx: Any = None
+    ) -> Any:
+        """Create a ctypes array with a lock: a new RLock, or `lock` if it is one; without a lock if that is False."""
+        return _guarded(self.RawArray(typecode_or_type, size_or_initializer), lock, ctx)
 
 
-def RawArray(typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
-    """Create a ctypes array in shared memory, without a lock: of `size_or_initializer` zeros, or of those items."""
-    kind = _TYPES.get(typecode_or_type, typecode_or_type)
-    if isinstance(size_or_initializer, int):
-        return _new(kind * size_or_initializer)
-    made = _new(kind * len(size_or_initializer))
-    made.__init__(*size_or_initializer)
-    return made
-
-
-def Value(typecode_or_type: Any, *args: Any, lock: Any = True, ctx: Any = None) -> Any:  # noqa: N802
-    """Create a ctypes value with a lock: a new RLock, or `lock` if it is one; without a lock if that is False."""
-    return _guarded(RawValue(typecode_or_type, *args), lock, ctx)
-
-
-def Array(typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True, ctx: Any = None) -> Any:  # noqa: N802
-    """Create a ctypes array with a lock: a new RLock, or `lock` if it is one; without a lock if that is False."""
-    return _guarded(RawArray(typecode_or_type, size_or_initializer), lock, ctx)
+_makers = Makers()
+RawValue, RawArray, Value, Array = _makers.RawValue, _makers.RawArray, _makers.Value, _makers.Array
 
 
 def copy(obj: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from drover import _core, _functions, _progress
 from drover._results import AsyncResult, IMapIterator, MapResult
+from drover._types import Item, Result
 
 if TYPE_CHECKING:
     from drover._pool import Pool
@@ -38,18 +39,20 @@ class TaskCalls:
         title = title or _functions.title_of(func)
         return self._target()._core.calls(title, *_functions.encode(func, way), self._task_options, is_ordered)
 
-    def apply(self, func: Callable[..., Any], args: Iterable[Any] = (), kwds: Any = None) -> Any:
+    def apply(
+        self, func: Callable[..., Result], args: Iterable[Any] = (), kwds: Mapping[str, Any] | None = None
+    ) -> Result:
         """Call a function in a worker and return its result, or raise its exception."""
         return self.apply_async(func, args, kwds).get()
 
     def apply_async(
         self,
-        func: Callable[..., Any],
+        func: Callable[..., Result],
         args: Iterable[Any] = (),
-        kwds: Any = None,
-        callback: Callable[[Any], object] | None = None,
+        kwds: Mapping[str, Any] | None = None,
+        callback: Callable[[Result], object] | None = None,
         error_callback: Callable[[BaseException], object] | None = None,
-    ) -> AsyncResult:
+    ) -> AsyncResult[Result]:
         """Call a function in a worker; return an AsyncResult.
 
         `callback` is called with the result, `error_callback` with the exception, on a thread of the pool.
@@ -62,12 +65,12 @@ class TaskCalls:
 
     def map(
         self,
-        func: Callable[[Any], Any],
-        iterable: Iterable[Any],
+        func: Callable[[Item], Result],
+        iterable: Iterable[Item],
         chunksize: int | None = None,
         *,
         progress: Any = None,
-    ) -> list[Any]:
+    ) -> list[Result]:
         """Call a function for each item and return all results in order; raise the first exception of a task.
 
         A task has `chunksize` items; the default makes about four tasks per worker. `progress` shows how far the call
@@ -82,40 +85,40 @@ class TaskCalls:
 
     def starmap(
         self,
-        func: Callable[..., Any],
-        iterable: Iterable[Any],
+        func: Callable[..., Result],
+        iterable: Iterable[Iterable[Any]],
         chunksize: int | None = None,
         *,
         progress: Any = None,
-    ) -> list[Any]:
+    ) -> list[Result]:
         """Call a function for each item, a tuple of its arguments; otherwise the same as `map`."""
         return self._map_now(func, iterable, chunksize, _functions.EACH_SPREAD, progress)
 
     def map_async(
         self,
-        func: Callable[[Any], Any],
-        iterable: Iterable[Any],
+        func: Callable[[Item], Result],
+        iterable: Iterable[Item],
         chunksize: int | None = None,
-        callback: Callable[[Any], object] | None = None,
+        callback: Callable[[list[Result]], object] | None = None,
         error_callback: Callable[[BaseException], object] | None = None,
-    ) -> MapResult:
+    ) -> MapResult[Result]:
         """Call a function for each item; return a MapResult. The callbacks are those of `apply_async`."""
         return self._map_later(func, iterable, chunksize, _functions.EACH, (callback, error_callback))
 
     def starmap_async(
         self,
-        func: Callable[..., Any],
-        iterable: Iterable[Any],
+        func: Callable[..., Result],
+        iterable: Iterable[Iterable[Any]],
         chunksize: int | None = None,
-        callback: Callable[[Any], object] | None = None,
+        callback: Callable[[list[Result]], object] | None = None,
         error_callback: Callable[[BaseException], object] | None = None,
-    ) -> MapResult:
+    ) -> MapResult[Result]:
         """Call a function for each item, a tuple of its arguments; otherwise the same as `map_async`."""
         return self._map_later(func, iterable, chunksize, _functions.EACH_SPREAD, (callback, error_callback))
 
     def _map(
         self, func: Any, iterable: Any, chunksize: int | None, way: int, callbacks: Any = (None, None)
-    ) -> MapResult:
+    ) -> MapResult[Any]:
         pool = self._target()
         pool._check_running()
         if not hasattr(iterable, "__len__"):
@@ -144,7 +147,7 @@ class TaskCalls:
             result._calls.cancel()
             raise
 
-    def _map_later(self, func: Any, iterable: Any, chunksize: int | None, way: int, callbacks: Any) -> MapResult:
+    def _map_later(self, func: Any, iterable: Any, chunksize: int | None, way: int, callbacks: Any) -> MapResult[Any]:
         result = self._map(func, iterable, chunksize, way, callbacks)
         try:
             is_fed = result._calls.feed()
@@ -158,8 +161,8 @@ class TaskCalls:
         return result
 
     def imap(
-        self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1, *, progress: Any = None
-    ) -> Iterator[Any]:
+        self, func: Callable[[Item], Result], iterable: Iterable[Item], chunksize: int = 1, *, progress: Any = None
+    ) -> IMapIterator[Result]:
         """Call a function for each item; return an iterator over the results in order.
 
         Tasks are submitted as results are taken, so `iterable` may be infinite. `progress` is that of `map` and
@@ -168,8 +171,8 @@ class TaskCalls:
         return self._imap(func, iterable, chunksize, True, progress)
 
     def imap_unordered(
-        self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1, *, progress: Any = None
-    ) -> Iterator[Any]:
+        self, func: Callable[[Item], Result], iterable: Iterable[Item], chunksize: int = 1, *, progress: Any = None
+    ) -> IMapIterator[Result]:
         """Call a function for each item; return an iterator over the results in the order in which they come."""
         return self._imap(func, iterable, chunksize, False, progress)
 

@@ -30,6 +30,17 @@ def test_class_passes(name: str, tmp_path: Path) -> None:
     assert int(ran[1]) > listed, text
 
 
+def test_main_module_is_handled_however_a_program_is_started(tmp_path: Path) -> None:
+    """CPython's tests of that with the start method "drover"; and its program without a guard runs once."""
+    status, text = run_tests_of_cpython("cpython_main_handling.py", tmp_path)
+    if status == NO_TESTS:
+        pytest.skip(REMEDY)
+    assert status == 0, text
+    ran = re.search(r"^Ran (\d+) tests in", text, re.MULTILINE)
+    assert ran is not None, text
+    assert int(ran[1]) >= 14, text
+
+
 def test_suite_tests_the_objects_of_drover() -> None:
     """And not the standard library's."""
     script = """

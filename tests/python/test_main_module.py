@@ -114,6 +114,58 @@ def test_names_defined_under_the_guard_are_sent() -> None:
     assert lines == ["[1, 2, 3] [True, True]", "[(True, True, 2)] True", "2", "42"]
 
 
+def test_processes_of_own_classes_and_exceptions_may_be_defined_under_the_guard() -> None:
+    """Also enumerations, data classes and functions with a cache, which arrive as themselves."""
+    lines = run("""
+        import dataclasses
+        import enum
+        import functools
+        import drover
+
+        class Worker(drover.Process):
+            def run(self):
+                results.put(scaled(2))
+
+        @functools.lru_cache
+        def scaled(x):
+            return x * scale
+
+        def fail():
+            raise Failure("why", 3)
+
+        if __name__ == "__main__":
+            scale, results = 10, drover.Queue()
+
+            class Other(Worker):
+                def run(self):
+                    results.put(self.name)
+
+            class Failure(Exception):
+                def __init__(self, why, number):
+                    super().__init__(why, number)
+                    self.number = number
+
+            class Kind(enum.Enum):
+                ONE = 1
+
+            @dataclasses.dataclass
+            class Row:
+                kind: Kind
+
+            for child in (Worker(), Other(name="other")):
+                child.start()
+                print(results.get())
+                child.join()
+            with drover.Pool(1) as pool:
+                print(pool.map(scaled, [1, 2]), pool.apply(lambda row: row == Row(Kind.ONE), (Row(Kind.ONE),)))
+                try:
+                    pool.apply(fail)
+                except Failure as failure:
+                    print(failure.number)
+    """)
+    assert lines == ["20", "other", "[10, 20] True", "3"]
+
+
 def test_globals_set_under_the_guard_are_seen() -> None:
     """Those that are set there, changed there, or set by a function that is called from there."""
     lines = run("""
@@ -191,6 +243,7 @@ def test_value_that_cannot_be_sent_hinders_no_function() -> None:
 GUARD = 'if __name__ == "__main__": '
 SOURCES = {
     "x = 1": None,
+    'if __name__ != "__main__":\n    raise ImportError\nx = 1': None,
     GUARD + "run()": set(),
     "def f(): pass\n" + GUARD + "f()": set(),
     "def f(): return a\ndef g(): return f()\ndef h(a): return a\n" + GUARD + "a = 1": {"a", "f", "g"},

@@ -156,6 +156,70 @@ def test_workers_see_what_the_program_changes() -> None:
     ]
 
 
+def test_workers_see_what_a_notebook_defines_anew() -> None:
+    """A class whose instance looks the same, and a function with a cache."""
+    lines = run("""
+        import functools
+        import drover
+
+        def define(sign):
+            global Model, model, cached
+
+            class Model:
+                def __call__(self, x):
+                    return sign * x
+
+            Model.__qualname__ = "Model"
+
+            @functools.lru_cache
+            def cached(x):
+                return sign * 10 * x
+
+            cached.__wrapped__.__qualname__ = cached.__qualname__ = "cached"
+            model = Model()
+
+        def task(x):
+            return model(x), cached(x)
+
+        with drover.Pool(1) as pool:
+            define(1)
+            print(pool.map(task, range(3)))
+            define(-1)
+            print(pool.map(task, range(3)))
+    """)
+    assert lines == ["[(0, 0), (1, 10), (2, 20)]", "[(0, 0), (-1, -10), (-2, -20)]"]
+
+
+def test_state_of_objects_is_that_of_the_worker() -> None:
+    """Instances and modules that an initializer changes in place, until the program changes them."""
+    pytest.importorskip("torch")
+    lines = run("""
+        import drover
+        import torch
+
+        class Store:
+            def __init__(self):
+                self.items = []
+
+        store, layer = Store(), torch.nn.Linear(2, 2)
+
+        def prepare():
+            store.items.append("ready")
+            with torch.no_grad():
+                layer.bias.fill_(5)
+
+        def task():
+            return store.items, layer.bias.tolist()
+
+        with drover.Pool(1, prepare) as pool:
+            print(pool.apply(task), pool.apply(lambda: task()))
+            store.items.append("new")
+            print(pool.apply(task))
+    """)
+    expected = "(['ready'], [5.0, 5.0])"
+    assert lines == [f"{expected} {expected}", "(['new'], [5.0, 5.0])"]
+
+
 def test_tasks_see_the_values_of_their_own_message() -> None:
     """Also if the program has changed them while the tasks waited; and the state of the worker all the same."""
     lines = run("""

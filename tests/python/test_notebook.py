@@ -108,6 +108,15 @@ def test_functions_of_cells_run_and_are_interrupted(notebook: Notebook) -> None:
     notebook.run("pool.terminate()")
 
 
+def test_globals_of_an_initializer_are_seen_by_later_cells(notebook: Notebook) -> None:
+    """Until a cell changes them."""
+    notebook.run("import drover\nstate, offset = {}, 1\ndef prepare(value):\n    state['value'] = value")
+    notebook.run("pool = drover.Pool(1, prepare, (40,))\ndef task(x):\n    return state['value'] + offset + x")
+    assert "[41, 42]" in notebook.run("print(pool.map(task, range(2)))")
+    assert "[42, 43]" in notebook.run("offset = 2\nprint(pool.map(lambda x: task(x), range(2)))")
+    assert "[0, 1]" in notebook.run("state['value'] = -2\nprint(pool.map(task, range(2)))\npool.terminate()")
+
+
 def test_restarted_kernel_finds_its_arrays(notebook: Notebook) -> None:
     """The named session outlives the killed kernel and its pool, with the memory of the arrays."""
     name = f"notebook-{uuid.uuid4().hex[:8]}"
