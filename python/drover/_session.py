@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import threading
 from multiprocessing import util
 
@@ -27,7 +26,7 @@ def _keeper() -> str:
 def _own_name() -> str:
     name = (getattr(sys, "argv", None) or [""])[0]  # programs that embed Python may have no arguments
     script = os.path.basename(name) if name not in ("", "-c", "-m") else ""
-    return script or f"python{sysconfig.get_python_version()}"
+    return script or f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def initialise() -> None:
