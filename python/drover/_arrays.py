@@ -72,7 +72,7 @@ def zeros(shape: int | tuple[int, ...], dtype: DTypeLike = float) -> numpy.ndarr
     return _in_slab(shape, dtype, is_zeroed=True)
 
 
-def array(like: ArrayLike, dtype: DTypeLike = None) -> numpy.ndarray:
+def array(like: ArrayLike, dtype: DTypeLike | None = None) -> numpy.ndarray:
     """Copy an array, or anything `numpy.asarray` accepts, into shared memory; see `empty`."""
     np = _numpy()
     source = np.asarray(like, dtype)

@@ -80,6 +80,7 @@ class _Bound(ast.NodeVisitor):
     def __init__(self) -> None:
         self.names: set[str] = set()
         self.called: set[str] = set()
+        self.declared: set[str] = set()  # by `global`
 
     def visit_Name(self, node: ast.Name) -> None:
         """Note a name that is assigned or deleted."""
@@ -91,6 +92,10 @@ class _Bound(ast.NodeVisitor):
         if isinstance(node.func, ast.Name):
             self.called.add(node.func.id)
         self.generic_visit(node)
+
+    def visit_Global(self, node: ast.Global) -> None:
+        """Note names of the module."""
+        self.declared.update(node.names)
 
     def visit_alias(self, node: ast.alias) -> None:
         """Note an imported name."""
@@ -119,22 +124,21 @@ class _Bound(ast.NodeVisitor):
 
 
 def _set_under_guard(tree: ast.Module) -> set[str]:
-    """Return the names that are set under the guard, or by functions that are called from there."""
+    """Return the names that are set under the guard, or by functions and classes that are called from there."""
     seen = _Bound()
     for statement in _guarded(tree.body):
         seen.visit(statement)
-    functions = {node.name: node for node in tree.body if isinstance(node, _Functions)}
+    definitions = {node.name: node for node in tree.body if isinstance(node, (*_Functions, ast.ClassDef))}
     names, waiting, done = set(seen.names), set(seen.called), set[str]()
     while waiting:
         done.add(name := waiting.pop())
-        if (function := functions.get(name)) is None:
-            continue
-        inner = _Bound()
-        for statement in function.body:
-            inner.visit(statement)
-        globals_of = (part.names for part in ast.walk(function) if isinstance(part, ast.Global))
-        names |= {one for listed in globals_of for one in listed} & inner.names
-        waiting |= inner.called - done
+        for function in ast.walk(definitions.get(name, ast.Module([], []))):
+            if isinstance(function, _Functions):
+                inner = _Bound()
+                for statement in function.body:
+                    inner.visit(statement)
+                names |= inner.declared & inner.names
+                waiting |= inner.called - done
     return names
 
 

@@ -233,7 +233,7 @@ class _Tables:
 
     def refresh(self) -> None:
         """Rebuild the tables if a reducer was registered. They are replaced, not changed: other threads use them."""
-        if not _awaited.keys().isdisjoint(sys.modules):
+        if not _awaited.keys().isdisjoint(sys.modules.keys()):  # the views compare the fewer names
             _ask_libraries()
         seen = (len(sys.modules), len(copyreg.dispatch_table), len(ForkingPickler._extra_reducers), len(reducers))
         if seen != self._seen:

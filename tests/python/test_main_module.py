@@ -253,6 +253,8 @@ SOURCES = {
     GUARD + "\n    for i in [j for j in k if (l := j)]:\n        def f(m): n = m": {"i", "l", "f"},
     "def f():\n    global a, b\n    a = 1\n    g()\ndef g():\n    global c\n    c = 1\n" + GUARD + "f()": set("acfg"),
     "def f():\n    global a\n    a = 1\n" + GUARD + "use(f)": set(),
+    "class C:\n    def m(self):\n        global a\n        a = 1\n" + GUARD + "C().m()": {"a", "C"},
+    "def f():\n    def g():\n        global a\n        a = 1\n" + GUARD + "asyncio.run(f())": {"a", "f"},
     "class C:\n    def m(self): return [a for _ in b]\nc = C()\ndef f(): return c\n" + GUARD + "a = 1": set("aCcf"),
 }
 
