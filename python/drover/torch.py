@@ -257,7 +257,7 @@ def _add(tensor: torch.Tensor, arrays: _core.Arrays) -> int:
 
 def _check_storage(tensor: torch.Tensor) -> None:
     """Refuse a tensor whose storage has been freed or cut, as some libraries do to save memory."""
-    has, item = tensor.untyped_storage().nbytes(), tensor.itemsize
+    has, item = tensor.untyped_storage().nbytes(), tensor.element_size()
     if has >= (tensor.storage_offset() + tensor.numel()) * item or tensor.numel() == 0:
         return
     steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
