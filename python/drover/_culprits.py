@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import io
 import pickle
-import socket
-import threading
 import time
 import types
 from collections import deque
@@ -24,19 +21,7 @@ _KINDS = (TypeError, AttributeError, pickle.PicklingError, InvalidArgument)
 _DEEPEST = 64
 _MOST_TRIES = 2000
 _LONGEST_S = 2.0
-_HINTS: tuple[tuple[tuple[type, ...], str], ...] = (
-    (
-        (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType),
-        "send a list of its items, or call its function at the receiver",
-    ),
-    ((type(threading.Lock()), type(threading.RLock())), "use a lock of drover, or create one at the receiver"),
-    (
-        (threading.Thread, threading.Condition, threading.Event),
-        "use what drover has instead, or create it at the receiver",
-    ),
-    ((io.IOBase, socket.socket), "send its name, and open it at the receiver"),
-    ((types.ModuleType,), "send its name, and import it at the receiver"),
-)
+_REMEDY = "\n  what to do: "  # see `_unsendable`
 # How many steps lead from what a task is sent to one argument, by `_functions.APPLIED` and so on.
 _ROOT_STEPS = dict(zip(b"aesmto", (2, 0, 1, 1, 2, 2), strict=True))
 
@@ -60,8 +45,7 @@ def find(thing: Any, error: BaseException, fails: Callable[[Any], bool]) -> None
             break
         steps.append(found[0])
         path.append(found[1])
-    hint = next((text for kinds, text in _HINTS if isinstance(path[-1], kinds)), "")
-    error._drover_place = (str(error.args[0]) if error.args else "", steps, hint)  # type: ignore[attr-defined]
+    error._drover_place = (str(error.args[0]) if error.args else "", steps)  # type: ignore[attr-defined]
     _name(error, _root_of(thing, steps))
 
 
@@ -70,12 +54,11 @@ def _name(error: BaseException, root: str, skipped: int | None = None) -> None:
     place = getattr(error, "_drover_place", None)
     if place is None:
         return
-    message, steps, hint = place
+    message, steps = place
     path = "".join(steps[skipped or 0 :])
     if path or skipped is not None:
-        message = f"{message}: it is {root}{path}"
-    if hint and not isinstance(error, InvalidArgument):
-        message = f"{message}; {hint}"
+        what, mark, remedy = message.partition(_REMEDY)
+        message = f"{what}; it is {root}{path}{mark}{remedy}"
     error.args = (message, *error.args[1:])
     if isinstance(error, InvalidArgument):
         error.message = message

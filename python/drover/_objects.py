@@ -411,8 +411,8 @@ def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
     (count,) = _HEAD.unpack_from(view, 1)
     state = _local.state
     outer = state.read
-    state.read_from(tensors)
     try:
+        state.read_from(tensors)
         return pickle.loads(view[1 + _HEAD.size :], buffers=tensors[count:])
     finally:
         state.read_from(outer)

@@ -290,6 +290,43 @@ def test_nothing_is_left_behind(strategy: str) -> None:
     )
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_messages_that_fail_leave_nothing_behind(strategy: str) -> None:
+    """Because the rest cannot be pickled, or there is no room; also if a first attempt is repeated by value."""
+    check(
+        strategy,
+        """
+    import gc, queue, threading
+
+    def settles(what, limit):
+        end = time.monotonic() + 30
+        while what() > limit and time.monotonic() < end:
+            gc.collect()
+            time.sleep(0.01)
+        return what() <= limit
+
+    if __name__ == "__main__":
+        line = drover.Queue(1)
+        line.put([torch.zeros(5, 5)])
+        files, before = in_shm(), descriptors()
+        for _ in range(10):
+            try:
+                line.put([torch.zeros(5, 5), threading.Lock()])
+            except TypeError:
+                pass
+            try:
+                line.put([torch.zeros(5, 5)], timeout=0)
+            except queue.Full:
+                pass
+        line.get()
+        line.put([torch.zeros(5, 5), lambda: 5])
+        print("by value", line.get()[1]() == 5)
+        print("descriptors", settles(descriptors, before))
+        print("files", settles(lambda: len(in_shm() - files), 0))
+        """,
+    )
+
+
 def test_shared_memory_is_as_torch_says() -> None:
     """`is_shared`, and moving a tensor that lies in shared memory already."""
     check(
