@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -349,6 +351,41 @@ TEST(SessionCrash, worker_killed_in_the_middle_of_requests_leaves_nothing) {
     EXPECT_EQ(describe_session("asked").objects, 0U);
   }
   session.end();
+}
+
+// Opens one lock after the other, acquires them, and closes every second one without releasing it.
+DROVER_PEER_BODY(worker_that_collects_locks) {
+  std::string text;
+  const Session session = accept_session(peer, &text);
+  std::istringstream handles(text);
+  std::vector<Lock> kept;
+  for (std::string handle; handles >> handle;) {
+    peer.channel().send("next");
+    Lock lock(session, ObjectHandle::parse(handle));
+    static_cast<void>(lock.acquire());
+    if (kept.size() % 2 == 0) kept.push_back(std::move(lock));
+  }
+  for (;;) ::pause();
+}
+
+// The keeper recovers what a participant ever opened, and must know of it wherever the participant dies.
+TEST(SessionCrash, whatever_a_worker_held_is_freed_wherever_it_is_killed) {
+  Session session = Session::start();
+  std::vector<Lock> locks;
+  std::string handles;
+  for (int i = 0; i < 20; ++i) handles += locks.emplace_back(session).handle().to_string() + " ";
+  for (std::size_t round = 0; round < locks.size(); round += 3) {
+    PeerGroup group("worker_that_collects_locks", kOne);
+    group.start();
+    send_invitation(group.channel(0), session, handles);
+    for (std::size_t heard = 0; heard <= round; ++heard) ASSERT_EQ(group.receive_text(0), "next");
+    group.kill(0);
+    expect_all(Kind::abandoned, group);
+    for (Lock& lock : locks) {
+      ASSERT_TRUE(is_acquired(lock.acquire(Deadline::after(60s)))) << round;
+      lock.release();
+    }
+  }
 }
 
 TEST(SessionCrash, killed_keeper_is_an_error_for_everybody) {

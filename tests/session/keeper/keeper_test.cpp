@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -19,6 +20,8 @@
 
 #include "drover/base/mapping.hpp"
 #include "drover/ipc/event.hpp"
+#include "ipc/object/object_layout.hpp"
+#include "ipc/queue/ring_layout.hpp"
 #include "session/client/session_helpers.hpp"
 #include "session/client/session_state.hpp"
 #include "session/keeper/keeper_thread.hpp"
@@ -207,6 +210,33 @@ TEST_F(NamedKeeper, client_that_does_not_read_is_dropped_and_the_others_are_serv
   }
   EXPECT_EQ(result, SendResult::peer_lost);
   EXPECT_NO_THROW(host->ask({.type = RequestType::describe}));
+}
+
+// Each recovery of a queue raises its epoch.
+std::uint64_t epoch_of(const OpenObject& queue) {
+  return reinterpret_cast<ipc::RingHead*>(ipc::layout_of(queue.data))->returned_epoch.load();
+}
+
+TEST_F(NamedKeeper, requests_are_answered_while_much_is_recovered) {
+  const ObjectSpec large{.kind = ObjectKind::queue, .parameters = {1U << 15U, 1024, 0}};
+  auto host = join_as("host");
+  std::vector<OpenObject> queues;
+  for (int i = 0; i < 24; ++i) queues.push_back(host->create(large));
+  bool was_answered_between = false;
+  for (std::uint64_t round = 0; round < 20 && !was_answered_between; ++round) {
+    auto guest = join_as("guest");
+    for (const auto& queue : queues) static_cast<void>(guest->open(queue.handle));
+    std::thread leaving([&] { guest.reset(); });
+    while (epoch_of(queues.front()) == round) std::this_thread::yield();
+    while (epoch_of(queues.back()) == round && !was_answered_between) {
+      host->ask({.type = RequestType::describe});
+      was_answered_between = epoch_of(queues.back()) == round;
+    }
+    leaving.join();
+    EXPECT_EQ(epoch_of(queues.back()), round + 1) << "leaving ends after the recovery";
+    EXPECT_EQ(host->population().present, 1U);
+  }
+  EXPECT_TRUE(was_answered_between);
 }
 
 TEST(Keeper, visitor_may_read_but_not_change) {
