@@ -12,6 +12,7 @@ from programs import Program
 
 # A process that is to end calls `rest`, which never returns.
 PROGRAM = """
+    import multiprocessing
     import os
     import signal
     import subprocess
@@ -37,6 +38,10 @@ PROGRAM = """
         start(rest)
         time.sleep(1000)
 
+    def rest_with_a_standard_child(method):
+        multiprocessing.get_context(method).Process(target=time.sleep, args=(1000,)).start()
+        rest()
+
     def rest_stopped():
         running.release()
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -58,6 +63,9 @@ HERDS = {
     "one that closed all descriptors": "child = start(lambda: rest(lambda: os.closerange(3, 1000)))",
     "stopped": "child = start(rest_stopped)",
     "program started by a process": "child = start(lambda: rest(lambda: subprocess.Popen(['sleep', '1000'])))",
+    "spawned by the standard module": "child = start(rest_with_a_standard_child, 'spawn')",
+    "forked by the standard module": "child = start(rest_with_a_standard_child, 'fork')",
+    "served by the standard module": "child = start(rest_with_a_standard_child, 'forkserver')",
     "grandchild": "child = start(rest_with_a_child)",
     "grandchild of a killed child": """child = start(rest_with_a_child)
     running.acquire()
