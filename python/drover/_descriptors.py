@@ -8,6 +8,7 @@ import functools
 import os
 import socket
 import struct
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from multiprocessing import context
 from typing import Any
 
 from drover import _core, _objects
-from drover._errors import PeerLost, Unsupported
+from drover._errors import PeerLost, PermissionDenied, Unsupported
 from drover._exit_hooks import call_at_exit
 
 __all__ = ["Offer", "Standing", "Ticket", "ticket_for"]
@@ -137,6 +138,15 @@ def _connect(client: socket.socket, path: str) -> None:
                 time.sleep(_PAUSE / 10)
 
 
+def _folder() -> tuple[str, str]:
+    """Return a directory that no other user can enter, and the same again if it is only for this server."""
+    try:
+        return _core.private_folder(), ""
+    except PermissionDenied:  # another user may have made a directory of that name
+        folder = tempfile.mkdtemp(prefix="drover-")
+        return folder, folder
+
+
 @functools.cache
 def _remove_leftovers(folder: str) -> None:
     """Remove the sockets of servers that were killed. Once in a process."""
@@ -165,7 +175,7 @@ class _Server:
 
     def __init__(self) -> None:
         self.offers: dict[bytes, Offer] = {}
-        folder = _core.private_folder()
+        folder, self._own_folder = _folder()
         _remove_leftovers(folder)
         self.path = os.path.join(folder, f"{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -188,6 +198,8 @@ class _Server:
                 self._listener.close()  # nothing is offered any more
                 with contextlib.suppress(OSError):
                     os.unlink(self.path)
+                    if self._own_folder:
+                        os.rmdir(self._own_folder)
                 return
             with client:
                 _answer(client, self.offers)

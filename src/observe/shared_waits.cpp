@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -30,6 +32,9 @@ constexpr std::string_view kSemaphorePath = "/dev/shm/sem.";
 constexpr std::string_view kObjectsPath = "/memfd:drover objects ";
 constexpr std::string_view kPagePath = "/memfd:drover session";
 constexpr std::uint64_t kMostSearched = std::uint64_t{1} << 20U;  // bytes in front of the word
+
+constexpr int kLooks = 4;
+constexpr std::chrono::milliseconds kBetweenLooks{10};
 
 using process::MappedPiece;
 
@@ -128,12 +133,31 @@ void add_waits(const process::ProcessFacts& process, const std::filesystem::path
   }
 }
 
-// The processes of the machine that have each of these files mapped.
+// Whether reading the maps of the process could block, since a thread of it that is stuck in the kernel may hold the
+// lock of its memory. Most threads in that state leave it within milliseconds.
+bool may_block(pid_t pid, const std::filesystem::path& proc) {
+  const auto tasks = proc / std::to_string(pid) / "task";
+  const auto is_stuck = [&](pid_t tid) {
+    const auto status = process::read_proc_text(tasks / std::to_string(tid) / "status").value_or("");
+    return process::value_of(status, "State").starts_with('D');
+  };
+  for (int look = 0; look < kLooks; ++look) {
+    if (look > 0) std::this_thread::sleep_for(kBetweenLooks);
+    if (std::ranges::none_of(process::numbers_in(tasks), is_stuck)) return false;
+  }
+  return true;
+}
+
+// The processes of the machine that have each of these files mapped. One that may block counts as a user of all.
 std::map<std::uint64_t, std::set<pid_t>> users_of(const std::set<std::uint64_t>& inodes,
                                                   const std::filesystem::path& proc) {
   std::map<std::uint64_t, std::set<pid_t>> users;
   if (inodes.empty()) return users;
   for (const pid_t pid : process::numbers_in(proc)) {
+    if (may_block(pid, proc)) {
+      for (const auto inode : inodes) users[inode].insert(pid);
+      continue;
+    }
     for (const auto& piece : process::read_mapped_pieces(pid, proc)) {
       if (piece.path.starts_with(kSemaphorePath) && inodes.contains(piece.inode)) users[piece.inode].insert(pid);
     }

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import uuid
@@ -212,3 +213,34 @@ def test_folder_of_another_user_is_not_used(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert "PermissionDenied" in done.stderr
         assert "the directory of sessions" in done.stderr
+
+
+def test_folder_that_another_user_took_does_not_keep_pipes_from_being_sent(tmp_path: Path) -> None:
+    """They go through a new directory, which is removed again."""
+    taken, temporary = tmp_path / "drover", tmp_path / "tmp"
+    taken.mkdir()
+    taken.chmod(0o777)
+    temporary.mkdir()
+    source = """
+        import os, stat, sys
+        import drover
+        from drover import _descriptors
+        queue = drover.Queue()
+        ours, theirs = drover.Pipe()
+        queue.put(theirs)
+        folder = os.path.dirname(_descriptors._server.path)
+        print(os.path.dirname(folder) == sys.argv[1], oct(stat.S_IMODE(os.stat(folder).st_mode)))
+        with queue.get() as end:
+            end.send("whole")
+        print(ours.recv())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source), str(temporary)],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout.split() == ["True", "0o700", "whole"]
+    assert list(temporary.iterdir()) == []

@@ -27,7 +27,6 @@ namespace {
 
 using test::eventually;
 using test::expect_error;
-using test::patient;
 using test::TestSession;
 using test::Victim;
 
