@@ -36,6 +36,7 @@ std::string process_text(const observe::ProcessDiagnosis& process, std::size_t d
   auto text = fmt::format("{}process {}: {}\n{}  {}\n", indent, process.pid, process.command, indent, process.state);
   if (!process.gpu.empty()) text += fmt::format("{}  {}\n", indent, process.gpu);
   for (const auto& finding : process.findings) text += finding_text(finding, indent + "  ", is_colour_wanted);
+  for (const auto& line : process.python) text += fmt::format("{}    {}\n", indent, line);
   if (!process.stack_problem.empty()) text += fmt::format("{}  stack: none; {}\n", indent, process.stack_problem);
   for (const auto& line : process.stack) text += fmt::format("{}    {}\n", indent, line);
   return text;
@@ -76,6 +77,7 @@ std::string as_json(const observe::TreeDiagnosis& tree) {
                          {"state", process.state},
                          {"gpu", text(process.gpu)},
                          {"findings", std::move(findings)},
+                         {"python", process.python},
                          {"stack", process.stack},
                          {"stack_problem", text(process.stack_problem)}});
   }

@@ -234,6 +234,13 @@ const Calls::CallPtr& Calls::at(std::size_t index) const {
   return calls_[index - first_];
 }
 
+// Says in an error of pickling which parameter the object is for that cannot be sent.
+void Calls::name_argument(const nb::python_error& error) const {
+  const nb::bytes bytes(function_.bytes.data(), function_.bytes.size());
+  nb::module_::import_("drover._culprits")
+      .attr("name_argument")(error.value(), bytes, from_tensors(std::vector<Tensor>(function_.tensors)));
+}
+
 Calls::CallPtr Calls::make(nb::handle argument) {
   Packet packet{.function = std::as_bytes(std::span(function_.bytes)), .function_tensors = function_.tensors};
   nb::object payload;
@@ -242,7 +249,14 @@ Calls::CallPtr Calls::make(nb::handle argument) {
     payload = pickled(argument);
   } else {
     static const nb::object& dumps = *new nb::object(nb::module_::import_("drover._objects").attr("dumps"));
-    const nb::object pair = dumps(argument);
+    const nb::object pair = [&] {
+      try {
+        return dumps(argument);
+      } catch (const nb::python_error& error) {
+        name_argument(error);
+        throw;
+      }
+    }();
     payload = pair[0];
     packet.tensors = to_tensors(pair[1]);
   }

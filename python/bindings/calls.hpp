@@ -152,6 +152,7 @@ class Calls {
   using CallPtr = std::shared_ptr<PythonCall>;
   [[nodiscard]] const CallPtr& at(std::size_t index) const;
   [[nodiscard]] CallPtr make(nb::handle argument);
+  void name_argument(const nb::python_error& error) const;
   [[nodiscard]] bool has_room() const noexcept;
   [[nodiscard]] bool collect_some(std::vector<CallPtr>& made);
   std::exception_ptr start(std::vector<CallPtr>& made);  // returns the last refusal, or null

@@ -19,8 +19,7 @@ from multiprocessing import (
     spawn,
     util,
 )
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drover import _core, _early, _errors, _guard, _import_hooks, _session
 from drover._errors import *  # noqa: F403 (all of its __all__)
@@ -33,7 +32,6 @@ _early.install()
 from drover._arrays import array, empty, zeros  # noqa: E402
 from drover._context import DroverContext, default  # noqa: E402 (needs the two calls above)
 from drover._device_arrays import register_array  # noqa: E402
-from drover._executor import Executor  # noqa: E402
 from drover._named_sessions import Session  # noqa: E402
 from drover._pool import Pool, this_worker  # noqa: E402
 from drover._process import Process  # noqa: E402
@@ -83,10 +81,14 @@ if TYPE_CHECKING:
     from drover import shared_memory as shared_memory
     from drover import sharedctypes as sharedctypes
     from drover import synchronize as synchronize
+    from drover._executor import Executor
 else:
 
-    def __getattr__(name: str) -> ModuleType:
-        """Import a submodule on first use, such as `drover.connection` in `drover.connection.wait`."""
+    def __getattr__(name: str) -> Any:
+        """Import on first use `Executor`, and submodules such as `drover.connection` in `drover.connection.wait`."""
+        if name == "Executor":
+            globals()[name] = importlib.import_module("drover._executor").Executor
+            return globals()[name]
         if name in _LAZY_MODULES:
             return importlib.import_module(f"drover.{name}")
         raise AttributeError(f"module 'drover' has no attribute {name!r}")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from drover import _core, _functions
-from drover._errors import InvalidArgument, PeerLost
+from drover._errors import Error, InvalidArgument, PeerLost
 from drover._executor import Future
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class _Start:
     def _forget(self, future: Future) -> None:
         self._in_flight.discard(future)
 
-    def _broken_by(self, error: PeerLost) -> None:
+    def _broken_by(self, error: Error) -> None:
         """Return None, so that the error is raised unchanged: an actor is not a concurrent.futures executor."""
 
 

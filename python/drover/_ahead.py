@@ -6,7 +6,6 @@ import contextlib
 import functools
 import math
 import os
-from pathlib import Path
 
 from drover._errors import InvalidArgument
 
@@ -39,11 +38,15 @@ def cores() -> float:
 def _quota() -> float:
     """Return the quota in cores; infinity if there is none."""
     with contextlib.suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        quota, period = _read("/sys/fs/cgroup/cpu.max").split()
         return math.inf if quota == "max" else int(quota) / int(period)
     with contextlib.suppress(OSError, ValueError):
-        folder = Path("/sys/fs/cgroup/cpu")
-        quota = folder.joinpath("cpu.cfs_quota_us").read_text(encoding="ascii")
-        period = folder.joinpath("cpu.cfs_period_us").read_text(encoding="ascii")
+        quota = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
+        period = _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
         return int(quota) / int(period) if int(quota) > 0 else math.inf
     return math.inf
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()

@@ -110,9 +110,13 @@ def _reduce(array: numpy.ndarray) -> Any:
 
 
 def _owner_of(array: numpy.ndarray) -> numpy.ndarray:
-    owner = array
-    while isinstance(owner.base, type(array)):
-        owner = owner.base
+    owner = base = array
+    while base is not None:
+        if isinstance(base, type(array)):
+            owner = base
+        elif type(base).__name__ != "DummyArray":  # which numpy puts between a window and its array
+            break
+        base = base.base
     return owner
 
 
@@ -146,8 +150,13 @@ def _buffer(array: numpy.ndarray) -> pickle.PickleBuffer:
 
 def _reduce_strided(array: numpy.ndarray) -> Any:
     whole, offset = _span(array)
-    if whole is None or _core.find_shared(_session.current(), whole) is None:
+    if whole is None:
         return _reduce(array.copy(order="C"))
+    # Views that repeat elements, such as broadcast ones, are read-only: no one can tell that they still do.
+    is_repeated = not array.flags.writeable and whole.nbytes < array.nbytes
+    if not is_repeated and _core.find_shared(_session.current(), whole) is None:
+        return _reduce(array.copy(order="C"))
+    whole.flags.writeable = array.flags.writeable
     return _rebuild, (pickle.PickleBuffer(whole), array.dtype, array.shape, array.strides, offset)
 
 
@@ -161,6 +170,8 @@ def _span(array: numpy.ndarray) -> tuple[numpy.ndarray | None, int]:
     before = sum(step for step in steps if step < 0)
     after = sum(step for step in steps if step > 0) + array.itemsize
     begin = array.ctypes.data - flat.ctypes.data + before
+    if begin < 0 or begin + after - before > flat.nbytes:
+        return None, 0  # as_strided checks no bounds
     return flat[begin : begin + after - before], -before
 
 

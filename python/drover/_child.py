@@ -7,7 +7,7 @@ from multiprocessing import process, resource_tracker, spawn
 from typing import Any
 
 import drover
-from drover import _core, _namespaces, _nesting, _objects, _session
+from drover import _core, _crashes, _namespaces, _nesting, _objects, _session
 
 __all__ = ["main"]
 
@@ -22,6 +22,7 @@ def main() -> None:
 
 
 def _run(handle: str, parent: int) -> int:
+    _crashes.show()
     mailbox = _open(handle)
     process.current_process()._inheriting = True
     try:

@@ -6,14 +6,12 @@ import contextlib
 import errno
 import functools
 import os
-import secrets
 import socket
 import struct
 import threading
 import time
 from collections.abc import Iterator
 from multiprocessing import context
-from pathlib import Path
 from typing import Any
 
 from drover import _core, _objects
@@ -66,7 +64,7 @@ class Offer:
         self.fd = os.dup(fd)
         self.is_once = is_once
         self.kept = kept
-        self._key = secrets.token_bytes(_KEY_BYTES)
+        self._key = os.urandom(_KEY_BYTES)
         self.ticket = Ticket(_add(self, self._key), self._key, os.getpid())
 
     def withdraw(self) -> None:
@@ -150,7 +148,7 @@ def _remove_leftovers(folder: str) -> None:
 
 def _is_served(path: str) -> bool:
     # Both, since a server does not listen for a moment, and one in another container has a pid unknown here.
-    if Path("/proc", os.path.basename(path).split("-")[1]).exists():
+    if os.path.exists(f"/proc/{os.path.basename(path).split('-')[1]}"):
         return True
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client, contextlib.suppress(BlockingIOError):
         client.setblocking(False)
@@ -169,7 +167,7 @@ class _Server:
         self.offers: dict[bytes, Offer] = {}
         folder = _core.private_folder()
         _remove_leftovers(folder)
-        self.path = os.path.join(folder, f"{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}")
+        self.path = os.path.join(folder, f"{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.setblocking(True)  # overrides socket.setdefaulttimeout
         with _address_of(self.path) as address:

@@ -151,6 +151,20 @@ class PeerLost(Error, ConnectionError):  # noqa: N818
     code = "peer_lost"
 
 
+# What a pool raises when its workers cannot be started: the cause, or PeerLost if they just ended.
+CANNOT_START = (
+    PeerLost,
+    OutOfMemory,
+    DeviceMemory,
+    LimitReached,
+    PermissionDenied,
+    Unsupported,
+    DriverMissing,
+    DriverMismatch,
+    DeviceLost,
+)
+
+
 class TaskFailed(Error):  # noqa: N818
     """A task raised an exception that cannot be reproduced here, or killed too many workers."""
 

@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any, overload
 
 from drover import _core, _functions, _progress
-from drover._errors import Cancelled, InvalidArgument, PeerLost
+from drover._errors import CANNOT_START, Cancelled, Error, InvalidArgument, PeerLost
 from drover._pool import Pool
 from drover._results import result_of
 from drover._tasks import chunks_of
@@ -58,6 +58,10 @@ class WorkerLost(PeerLost, BrokenProcessPool):
     """
 
 
+def _lost(error: Error) -> Error:
+    return WorkerLost(error.message, error.remedy) if isinstance(error, PeerLost) else error
+
+
 class Future(futures.Future[Result]):
     """The future result of a call; a `concurrent.futures.Future`."""
 
@@ -94,8 +98,8 @@ class Future(futures.Future[Result]):
             super().cancel()
             self.set_running_or_notify_cancel()
             return
-        except PeerLost as error:
-            self.set_exception(executor._broken_by(error) or WorkerLost(error.message, error.remedy))
+        except CANNOT_START as error:
+            self.set_exception(executor._broken_by(error) or _lost(error))
             return
         except BaseException as error:
             self.set_exception(error)
@@ -134,15 +138,15 @@ class _MapResults:
                     raise futures.TimeoutError
                 try:
                     raw = calls.take(index)
-                except PeerLost as error:
-                    raise self._broken_by(error) or WorkerLost(error.message, error.remedy) from None
+                except CANNOT_START as error:
+                    raise self._broken_by(error) or _lost(error) from None
                 except Cancelled as error:
                     raise futures.CancelledError from error
                 yield result_of(raw)
         finally:
             calls.cancel()
 
-    def _broken_by(self, error: PeerLost) -> BrokenProcessPool | None:
+    def _broken_by(self, error: Error) -> BrokenProcessPool | None:
         executor = self._executor()
         if executor is not None:
             return executor._broken_by(error)
@@ -203,7 +207,7 @@ class Executor(futures.Executor):
         """Unregister work that is done."""
         self._pending.pop(work, None)
 
-    def _broken_by(self, error: PeerLost) -> BrokenProcessPool | None:
+    def _broken_by(self, error: Error) -> BrokenProcessPool | None:
         """Return the BrokenProcessPool to raise for an error, and remember it, if workers cannot be started."""
         if self._broken is None and self._cannot_start():
             self._broken = BrokenProcessPool(str(error))
@@ -215,7 +219,7 @@ class Executor(futures.Executor):
 
     def _refusal(self, error: BaseException) -> BaseException:
         """Translate an error of submitting to what concurrent.futures raises."""
-        if isinstance(error, PeerLost):
+        if isinstance(error, CANNOT_START):
             return self._broken_by(error) or error
         if isinstance(error, Cancelled) and self._is_shut_down:  # another thread shut it down meanwhile
             return RuntimeError(_SHUT_DOWN)

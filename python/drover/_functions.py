@@ -30,6 +30,7 @@ __all__ = [
     "decode",
     "describe_call",
     "encode",
+    "function_of",
     "title_of",
 ]
 
@@ -91,13 +92,17 @@ def decode(
     evicted from the cache.
     """
     way, storage, count = function[:_HEADER_BYTES]
-    if storage in (_CACHED, _FRESH):
-        call = pickle.loads(memoryview(function)[_HEADER_BYTES:])
-    else:
-        call = _objects.loads(memoryview(tensors[0]), tensors[1:count])
+    call = function_of(function, tensors)
     is_cached = storage in (_CACHED, _CACHED_SHARED)
     is_pinned = getattr(call, "must_be_kept", _need_not_be_kept) if is_cached else None
     return (_spread(call, way), count, title_of(call)), is_pinned
+
+
+def function_of(function: bytes, tensors: Sequence[_core.Tensor]) -> Callable[..., Any]:
+    """Return the function that was encoded, as it was before it was made callable with a task's argument."""
+    if function[1] in (_CACHED, _FRESH):
+        return pickle.loads(memoryview(function)[_HEADER_BYTES:])
+    return _objects.loads(memoryview(tensors[0]), tensors[1 : function[2]])
 
 
 def _need_not_be_kept() -> bool:
@@ -107,11 +112,13 @@ def _need_not_be_kept() -> bool:
 def describe_call(title: str, way: int, argument: Any) -> str:
     """Return a call as one line of code, with long values cut, for messages."""
     if way in (MANY, MANY_SPREAD):
-        return f"{len(argument)} items, beginning with {reprlib.repr(argument[0])}"
+        first = argument[0] if way == MANY_SPREAD else (argument[0],)
+        others = f" and {len(argument) - 1} more" if len(argument) > 1 else ""
+        return describe_call(title, EACH_SPREAD, first) + others
     if way in (APPLIED, METHOD):
         args, kwargs = argument[-2:]
     else:
-        args, kwargs = argument if way == EACH_SPREAD else (argument,), {}
+        args, kwargs = tuple(argument) if way == EACH_SPREAD else (argument,), {}
     parts = [*map(reprlib.repr, args), *(f"{name}={reprlib.repr(value)}" for name, value in kwargs.items())]
     return f"{title}({', '.join(parts)})"[:_MOST_LETTERS]
 

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import os
 import sys
-import traceback
 import warnings
 
 __all__ = ["ForkAfterCudaWarning", "install", "is_cuda_initialised"]
@@ -49,6 +48,8 @@ def _remember_torch() -> None:
 
 def _note_place() -> None:
     global _first_seen  # noqa: PLW0603 (one for the process)
+    import traceback  # noqa: PLC0415 (imported only if needed)
+
     frames = [
         frame
         for frame in traceback.extract_stack()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.abc
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
@@ -27,7 +26,7 @@ def call_once_imported(name: str, call: Callable[[], object]) -> None:
         sys.meta_path.insert(0, _Watcher(name, call))
 
 
-class _Watcher(importlib.abc.MetaPathFinder):
+class _Watcher:
     """An import hook that removes itself once its module has been imported."""
 
     def __init__(self, name: str, call: Callable[[], object]) -> None:
@@ -45,7 +44,7 @@ class _Watcher(importlib.abc.MetaPathFinder):
         specs = (finder.find_spec(fullname, path, target) for finder in behind if hasattr(finder, "find_spec"))
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _Loader(spec.loader, self)
+            spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
         return spec
 
     def finish(self) -> None:
@@ -56,7 +55,7 @@ class _Watcher(importlib.abc.MetaPathFinder):
                 self._call()
 
 
-class _Loader(importlib.abc.Loader):
+class _Loader:
     """Loads a module with another loader, then runs the hook."""
 
     def __init__(self, loader: Any, watcher: _Watcher) -> None:

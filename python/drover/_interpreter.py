@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 from multiprocessing import spawn
-from pathlib import Path
 
 from drover._errors import Unsupported
 
@@ -40,7 +39,8 @@ def is_certain() -> bool:
     """
     with contextlib.suppress(OSError):
         found = find()
-        if found is None or "python" not in Path(found).resolve().name.lower() or getattr(sys, "frozen", False):
+        program = os.path.basename(os.path.realpath(found)).lower() if found is not None else ""
+        if found is None or "python" not in program or getattr(sys, "frozen", False):
             return False
         return found != sys.executable or os.path.samefile(found, _OWN)
     return False

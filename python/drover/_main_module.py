@@ -5,15 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from drover import _main_source
+if TYPE_CHECKING:
+    from drover import _main_source
 
 __all__ = ["are_known_to_children", "is_imported_by_children", "is_known_to_children", "own_id"]
 
 _own: tuple[int, str] = (0, "")
-_NOTHING_IS_MISSING = _main_source.MainSource(True, frozenset(), None)
 
 
 def own_id() -> str:
@@ -55,10 +54,20 @@ def is_known_to_children(thing: Any) -> bool:
     return found is thing
 
 
+def _reader() -> Any:
+    from drover import _main_source  # noqa: PLC0415 (imported only if needed)
+
+    return _main_source
+
+
+def _nothing_is_missing() -> _main_source.MainSource:
+    return _reader().MainSource(True, frozenset(), None)
+
+
 def _source() -> _main_source.MainSource | None:
     main = sys.modules.get("__main__")
     if main is None:
-        return _NOTHING_IS_MISSING
+        return _nothing_is_missing()
     if (spec := getattr(main, "__spec__", None)) is not None:
         return None if spec.name.rpartition(".")[2] == "__main__" else _source_of_module(spec)
     path = getattr(main, "__file__", None)
@@ -68,7 +77,8 @@ def _source() -> _main_source.MainSource | None:
 @functools.lru_cache(maxsize=8)
 def _source_of_file(path: str) -> _main_source.MainSource | None:
     try:
-        return _main_source.read(Path(path).read_bytes(), path)
+        with open(path, "rb") as file:
+            return _reader().read(file.read(), path)
     except OSError:
         return None
 
@@ -83,6 +93,6 @@ def _source_of_module(spec: Any) -> _main_source.MainSource | None:
             text = spec.loader.get_source(spec.name)
         except (AttributeError, ImportError, OSError):
             text = None
-        read = _NOTHING_IS_MISSING if text is None else _main_source.read(text, spec.origin or spec.name)
+        read = _nothing_is_missing() if text is None else _reader().read(text, spec.origin or spec.name)
         _sources_of_modules[spec.name] = read
     return _sources_of_modules[spec.name]

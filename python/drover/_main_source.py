@@ -6,7 +6,7 @@ import ast
 import re
 import symtable
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["MainSource", "read"]
 
@@ -15,8 +15,7 @@ _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Comprehensions = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-@dataclass(frozen=True)
-class MainSource:
+class MainSource(NamedTuple):
     """Facts about the source of a main module."""
 
     has_guard: bool

@@ -328,9 +328,11 @@ def dumps(thing: Any, inline: int = INLINE, by_reference: bool = False) -> tuple
             payload = _Undoable(payload)
             payload.undo = state.undo
         return payload, tensors
-    except BaseException:
+    except BaseException as error:
         if state.undo is not before[2]:
             _discard(state)
+            if state.maker is None:  # not part of another message
+                importlib.import_module("drover._culprits").find(thing, error, _fails)
         raise
     finally:
         state.by_reference, state.inline, state.undo = before
@@ -360,6 +362,18 @@ def _make_by_either(thing: Any) -> _Made:
         if not is_second_best:
             raise
         return _make(thing)  # what the children lack may be a value that they do not use
+
+
+def _fails(part: Any) -> bool:
+    """Return whether a part of an object cannot be pickled either. Leaves nothing behind."""
+    try:
+        if not _core.is_plain(part):
+            _make_by_either(part)[1].clear()
+    except Exception:
+        return True
+    finally:
+        _discard(_local.state)
+    return False
 
 
 def _discard(state: _State) -> None:
@@ -397,8 +411,8 @@ def loads(payload: Any, tensors: Sequence[_core.Tensor] = ()) -> Any:
     (count,) = _HEAD.unpack_from(view, 1)
     state = _local.state
     outer = state.read
-    state.read_from(tensors)
     try:
+        state.read_from(tensors)
         return pickle.loads(view[1 + _HEAD.size :], buffers=tensors[count:])
     finally:
         state.read_from(outer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import os
 import pickle
 import sys
@@ -15,7 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from drover import _core, _interpreter, _objects, _session, _template
-from drover._errors import Cancelled, PeerLost, Unsupported
+from drover._errors import CANNOT_START, Cancelled, Unsupported
 from drover._process import preparation_of
 from drover._results import IMapIterator
 from drover._tasks import TaskCalls
@@ -99,6 +100,9 @@ def _start_payload(initializer: Any, initargs: Iterable[Any], is_executors: bool
     context.set_spawning_popen(starting)
     try:
         initializer_call, tensors = _objects.dumps((initializer, tuple(initargs)), by_reference=True)
+    except Exception as error:
+        importlib.import_module("drover._culprits").name_initializer(error, initializer)
+        raise
     finally:
         context.set_spawning_popen(None)
     tracker = (os.getpid(), process.current_process().name, resource_tracker.getfd())
@@ -120,14 +124,29 @@ def _check(processes: int | None, initializer: Any, maxtasksperchild: int | None
         raise TypeError("initializer must be a callable")
 
 
-def _plan(processes: int | None, devices: str | None, placement: Placement) -> _core.WorkerPlan:
+def _device_list(devices: Any) -> str:
+    """Return devices as the C++ library reads them: "all", or a list of names with commas."""
+    if isinstance(devices, str):
+        return devices
+    some = list(devices) if hasattr(devices, "__iter__") else [devices]
+    # A torch.device has a type and perhaps an index; its text is such a name.
+    is_good = [type(one) in (str, int) or isinstance(getattr(one, "type", None), str) for one in some]
+    if not some or not all(is_good):
+        raise TypeError(
+            'devices must be "all", "none", or devices such as ["cuda:0", "cuda:1"] or "cuda:0,cuda:1", '
+            f"not {devices!r}"
+        )
+    return ",".join(map(str, some))
+
+
+def _plan(processes: int | None, devices: Any, placement: Placement) -> _core.WorkerPlan:
     plan = _core.WorkerPlan()
     if processes is not None:
         plan.workers = processes
     elif devices is None and not placement.get("per_device"):
         plan.workers = os.cpu_count() or 1
     if devices is not None:
-        plan.devices = devices
+        plan.devices = _device_list(devices)
     for name, value in placement.items():
         if not hasattr(plan, name):
             raise TypeError(f"Pool() got an unexpected keyword argument {name!r}")
@@ -140,7 +159,8 @@ class Pool(TaskCalls):
 
     The first five arguments are those of `multiprocessing.Pool`; `context` is ignored. The others:
 
-    - `devices`: the devices that workers get, in turn: "all" (the default), "none", or names such as "cuda:0,cuda:1".
+    - `devices`: the devices that workers get, in turn: "all" (the default), "none", or a list of names, numbers and
+      torch.devices, such as ["cuda:0", "cuda:1"] or "cuda:0,cuda:1".
       Without `devices` or another placement option, workers open their device only when they use it.
     - `per_device`, `exclusive`, `sees_all`, `memory_budget`, `threads`, `affinity`, `mps`, `mps_percentage`:
       placement options; see docs/placement.md.
@@ -172,7 +192,7 @@ class Pool(TaskCalls):
         maxtasksperchild: int | None = None,
         context: Any = None,
         *,
-        devices: str | None = None,
+        devices: str | int | Iterable[Any] | None = None,
         retry: int | None = None,
         name: str = "pool",
         output: str = "inherited",
@@ -277,13 +297,18 @@ class Pool(TaskCalls):
         for iterator in list(self._iterators):
             iterator._feed_all()
         if self._state == CLOSE and self._has_initializer:
-            with contextlib.suppress(PeerLost, Cancelled):  # the worker has printed why; or join was called before
+            with contextlib.suppress(
+                *CANNOT_START, Cancelled
+            ):  # the worker has printed why; or join was called before
                 self._core.wait_ready(None)  # initializers run even if there never was a task
         self._core.join(None)
         self._kept.clear()
 
     def wait_ready(self, timeout: float | None = None) -> bool:
-        """Wait until every worker is ready; return False at the timeout. Raises PeerLost if workers cannot start."""
+        """Wait until every worker is ready; return False at the timeout.
+
+        If workers cannot start, raises the cause, such as LimitReached, or PeerLost if they just ended.
+        """
         return self._core.wait_ready(timeout)
 
     def workers(self) -> list[dict[str, Any]]:

@@ -8,7 +8,17 @@ from contextlib import ExitStack
 from multiprocessing import context, popen_spawn_posix, process, resource_tracker, spawn, util
 from typing import Any
 
-from drover import _core, _interpreter, _main_module, _nesting, _objects, _session, _start_methods, _template
+from drover import (
+    _core,
+    _interpreter,
+    _main_module,
+    _nesting,
+    _objects,
+    _session,
+    _start_methods,
+    _template,
+    _torch_loader,
+)
 
 __all__ = ["Popen", "Process", "preparation_of"]
 
@@ -52,6 +62,7 @@ class Popen:
     def _start(self, session: _core.Session, name: str, mailbox: str) -> None:
         executable = _interpreter.path()
         tracker = resource_tracker.getfd()
+        _torch_loader.install()
         _template.prepare()
         _template.await_ready()
         with ExitStack() as at_end:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import threading
 from multiprocessing import util
-from pathlib import Path
 
 from drover import _core, _early
 
@@ -22,13 +20,13 @@ _is_started_here = False
 
 
 def _keeper() -> str:
-    return str(Path(__file__).with_name("bin") / "drover")
+    return os.path.join(os.path.dirname(__file__), "bin", "drover")
 
 
 def _own_name() -> str:
     name = (getattr(sys, "argv", None) or [""])[0]  # programs that embed Python may have no arguments
-    script = Path(name).name if name not in ("", "-c", "-m") else ""
-    return script or f"python{sysconfig.get_python_version()}"
+    script = os.path.basename(name) if name not in ("", "-c", "-m") else ""
+    return script or f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def initialise() -> None:

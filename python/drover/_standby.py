@@ -16,7 +16,6 @@ import socket
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import drover
@@ -32,13 +31,14 @@ _LONGEST_LOAD_S = 120.0
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
-@dataclass
 class Standby:
     """A process in advance. Descriptors are plain numbers, as in the template."""
 
-    pid: int
-    since: float  # it was made, or became ready
-    is_ready: bool = False
+    def __init__(self, pid: int, since: float) -> None:
+        """Note a process that was made at this moment."""
+        self.pid = pid
+        self.since = since  # it was made, or became ready
+        self.is_ready = False
 
     def end(self, idle_s: float) -> float:
         """Return when it has waited, or imported, for too long."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from multiprocessing import util
-from pathlib import Path
 from typing import Any
 
 from drover import _ahead, _core, _interpreter
@@ -31,7 +29,7 @@ __all__ = [
 
 # The programs of interpreters: a worker of a pool, a process, and the template that forks both.
 _CODE = "import sys; sys.path.append({folder!r}); from drover.{module} import main; main()"
-_FOLDER = str(Path(__file__).parent.parent)
+_FOLDER = os.path.dirname(os.path.dirname(__file__))
 WORKER = _CODE.format(folder=_FOLDER, module="__main__")
 CHILD = _CODE.format(folder=_FOLDER, module="_child")
 _TEMPLATE = _CODE.format(folder=_FOLDER, module="_template_main")
@@ -130,12 +128,12 @@ def begin(module: str | None, idle_s: float, may_start: bool) -> None:
         settings = {"modules": names, "path": _own_path(), "idle_s": idle_s}
         if _state.early is not None and not _state.early.has_ended and _state.early_key == _key_of_process():
             _state.early_names = names
-            _state.early.tell(json.dumps(settings))
+            _state.early.tell(_to_text(settings))
         elif may_start and not (_state.is_begun if module else _state.current):
             _state.early_key, _state.early_names, _state.is_begun = _key_of_process(), names, True
             _state.early = _core.EarlyTemplate(
                 executable=_interpreter.path(),
-                arguments=[*util._args_from_interpreter_flags(), "-c", _TEMPLATE, json.dumps(settings)],
+                arguments=[*util._args_from_interpreter_flags(), "-c", _TEMPLATE, _to_text(settings)],
                 environment=_ENVIRONMENT,
             )
             _register_end(os.getpid())
@@ -172,6 +170,12 @@ def _is_on() -> bool:
     if value not in ("", "0", "1"):
         raise InvalidArgument(f"{_VARIABLE} is {value!r}, which is neither 0 nor 1", "unset it, or set it to 0 or 1")
     return _state.is_on and value != "0"
+
+
+def _to_text(settings: dict[str, Any]) -> str:
+    import json  # noqa: PLC0415 (imported only if needed)
+
+    return json.dumps(settings)
 
 
 def _key() -> tuple[object, ...]:
@@ -252,7 +256,7 @@ def _replace(key: tuple[object, ...], wanted: frozenset[str]) -> None:
         _state.retired.append(_state.current)
     _state.current = _core.Template(
         executable=_interpreter.path(),
-        arguments=[*flags, "-c", _TEMPLATE, json.dumps(settings)],
+        arguments=[*flags, "-c", _TEMPLATE, _to_text(settings)],
         environment=_ENVIRONMENT,
         starts=starts,
     )
@@ -267,7 +271,7 @@ def _take_early(settings: dict[str, Any]) -> _core.EarlyTemplate | None:
     early, _state.early = _state.early, None
     if early is None or _state.early_key != _key_of_process() or not early.fits:
         return None
-    return early if set(_state.early_names) <= set(settings["modules"]) and early.tell(json.dumps(settings)) else None
+    return early if set(_state.early_names) <= set(settings["modules"]) and early.tell(_to_text(settings)) else None
 
 
 @functools.lru_cache(maxsize=1)

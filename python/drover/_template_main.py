@@ -150,6 +150,8 @@ class _Template:
             return
         try:
             os.write(socket, struct.pack(_ENDED, b"E", ended.si_code, ended.si_status))
+            # The signal that the parent of a process gets, for programs with a handler.
+            signal.pidfd_send_signal(_core.template_application, signal.SIGCHLD)
         except OSError:
             return  # the application is gone; poll reports the end of the socket next
 

@@ -30,7 +30,8 @@ def share(thing: Any) -> Any:
     tied, and so do other tensors of this process on the same memory. Numpy arrays cannot be moved in place, so the
     structure gets new ones instead. No other thread may use the tensors meanwhile.
 
-    Raises Unsupported for sparse and quantized tensors, and for tensors on other devices.
+    Raises Unsupported for sparse, nested and quantized tensors, and for tensors on other devices; the structure then
+    stays as it was.
 
     >>> import drover.torch
     >>> import torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict
 
 __all__ = ["FloatCode", "IntegerCode", "Item", "Parameters", "Placement", "PoolOptions", "Result"]
@@ -37,7 +38,7 @@ class Placement(TypedDict, total=False):
 class PoolOptions(Placement, total=False):
     """The options of `drover.Pool` beyond those of `multiprocessing.Pool`."""
 
-    devices: str | None
+    devices: str | int | Iterable[Any] | None
     retry: int | None
     name: str
     output: str

@@ -12,7 +12,7 @@ from multiprocessing import process, resource_tracker, spawn
 from multiprocessing.pool import ExceptionWithTraceback, MaybeEncodingError
 from typing import Any
 
-from drover import _core, _functions, _namespaces, _nesting, _objects, _session
+from drover import _core, _crashes, _exceptions, _functions, _namespaces, _nesting, _objects, _session
 
 __all__ = ["start"]
 
@@ -33,6 +33,7 @@ def start(payload: bytes, tensors: Sequence[_core.Tensor]) -> None:
     os.environ.pop(_session.session_variable, None)  # not for programs that this process starts
     _ignore_interrupts()
     _register_stacks()
+    _crashes.show()
     preparation, initializer_call, tracker, is_executors = pickle.loads(payload)
     dumps, fail = (_executors_dumps, _executors_fail) if is_executors else (_dumps, _fail)
     _core.set_worker_functions(
@@ -128,8 +129,16 @@ def _executors_fail(error: BaseException) -> tuple[bytes, Sequence[_core.Tensor]
 
 
 def _dumps_error(error: BaseException, traceback: Any = None) -> tuple[bytes, Sequence[_core.Tensor]]:
-    pickled = _objects.dumps(ExceptionWithTraceback(error, traceback or error.__traceback__))
-    _objects.loads(*pickled)  # fails here if it would fail at the receiver
+    """Pickle an exception; fails here if it would fail at the receiver."""
+    wrapped = ExceptionWithTraceback(error, traceback or error.__traceback__)
+    error = wrapped.exc
+    with contextlib.suppress(Exception):
+        pickled = _objects.dumps(wrapped)
+        if _exceptions.is_same(_objects.loads(*pickled), error):
+            return pickled
+    wrapped.exc = _exceptions.portable(error)
+    pickled = _objects.dumps(wrapped)
+    _objects.loads(*pickled)
     return pickled
 
 

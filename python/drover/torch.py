@@ -257,7 +257,7 @@ def _add(tensor: torch.Tensor, arrays: _core.Arrays) -> int:
 
 def _check_storage(tensor: torch.Tensor) -> None:
     """Refuse a tensor whose storage has been freed or cut, as some libraries do to save memory."""
-    has, item = tensor.untyped_storage().nbytes(), tensor.itemsize
+    has, item = tensor.untyped_storage().nbytes(), tensor.element_size()
     if has >= (tensor.storage_offset() + tensor.numel()) * item or tensor.numel() == 0:
         return
     steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -351,7 +351,10 @@ def _reduce_shared(storage: UntypedStorage) -> Any:
     from torch.multiprocessing import get_sharing_strategy, reductions  # noqa: PLC0415 (imported only if needed)
 
     if get_sharing_strategy() != "file_descriptor":
-        return reductions.reduce_storage(storage)
+        reduced = reductions.reduce_storage(storage)  # which counts a reference that the receiver releases
+        if reduced[0] is reductions.rebuild_storage_filename:
+            _objects.if_discarded(storage._shared_decref)
+        return reduced
     fd, size = storage._share_fd_cpu_()  # which stays the storage's
     # If this process receives it again, torch finds this storage here.
     reductions.shared_cache[reductions.fd_id(fd)] = reductions.StorageWeakRef(storage)

@@ -13,10 +13,12 @@
 #include "drover/base/clock.hpp"
 #include "drover/base/error.hpp"
 #include "observe/board_reader.hpp"
+#include "observe/shared_waits.hpp"
 #include "observe/tree_rules.hpp"
 #include "pool/watch/stall_report.hpp"
 #include "process/inspect/foreign_stacks.hpp"
 #include "process/inspect/proc_files.hpp"
+#include "process/inspect/python_stacks.hpp"
 
 namespace drover::observe {
 namespace {
@@ -87,6 +89,7 @@ TreeFacts collect_tree_facts(pid_t pid, const std::filesystem::path& proc) {
     if (parent && process::is_likely_forked_after_cuda(process, *parent)) facts.forked.push_back(process.pid);
   }
   facts.pipes = find_pipe_holders(pipes_waited_on(facts.processes), proc);
+  facts.shared_waits = find_shared_waits(facts.processes, proc);
   return facts;
 }
 
@@ -99,6 +102,22 @@ std::string gpu_text(const process::ProcessFacts& process) {
   return process.cuda_address ? "has libcuda loaded, and no GPU open" : "";
 }
 
+std::vector<std::string> python_lines(const process::ProcessFacts& process, const std::string& proc) {
+  std::vector<std::string> lines;
+  if (process.is_zombie() || process.is_uninterruptible()) return lines;
+  for (const auto& thread : process::read_python_stacks(process.pid, proc)) {
+    if (thread.frames.empty()) continue;
+    lines.push_back(thread.tid == 0 ? "Python thread:" : fmt::format("Python thread {}:", thread.tid));
+    for (const auto& frame : thread.frames) lines.push_back("  " + frame);
+  }
+  return lines;
+}
+
+// Frames of the interpreter itself have no names where it is stripped; its Python frames say more.
+void remove_nameless(std::vector<std::string>& stack) {
+  std::erase_if(stack, [](const std::string& line) { return line.find(" ?? ") != std::string::npos; });
+}
+
 void add_stack(ProcessDiagnosis& diagnosis, const process::ProcessFacts& process, Deadline deadline) {
   if (process.is_zombie() || process.pid == ::getpid()) return;
   if (deadline.has_passed()) {
@@ -107,6 +126,7 @@ void add_stack(ProcessDiagnosis& diagnosis, const process::ProcessFacts& process
   }
   auto stacks = process::read_foreign_stacks(process.pid, deadline);
   diagnosis.stack = std::move(stacks.lines);
+  if (!diagnosis.python.empty()) remove_nameless(diagnosis.stack);
   diagnosis.stack_problem = std::move(stacks.problem);
 }
 
@@ -140,6 +160,7 @@ TreeDiagnosis examine_process_tree(pid_t pid, const ProcessDoctorOptions& option
                                .command = process.command,
                                .state = pool::process_text(process),
                                .gpu = gpu_text(process),
+                               .python = python_lines(process, options.proc),
                                .findings = judge_process(facts, process)};
     tree.verdict = std::max(tree.verdict, worst(diagnosis.findings));
     if (options.has_stacks) add_stack(diagnosis, process, deadline);

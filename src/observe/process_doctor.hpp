@@ -14,14 +14,15 @@ namespace drover::observe {
 
 /// One process of a tree.
 struct ProcessDiagnosis {
-  pid_t pid = 0;                   ///< process id
-  pid_t parent = 0;                ///< process id of its parent
-  std::string command;             ///< its command line, shortened
-  std::string state;               ///< "sleeping in futex (kernel: futex_wait_queue), 3 threads"
-  std::string gpu;                 ///< "has /dev/nvidia0 open"; empty if it has none
-  std::vector<std::string> stack;  ///< native, innermost first, of all threads
-  std::string stack_problem;       ///< why there is no stack
-  std::vector<Finding> findings;   ///< what is wrong with it, if anything
+  pid_t pid = 0;                    ///< process id
+  pid_t parent = 0;                 ///< process id of its parent
+  std::string command;              ///< its command line, shortened
+  std::string state;                ///< "sleeping in futex (kernel: futex_wait_queue), 3 threads"
+  std::string gpu;                  ///< "has /dev/nvidia0 open"; empty if it has none
+  std::vector<std::string> python;  ///< Python frames of all its Python threads, innermost first; one per line
+  std::vector<std::string> stack;   ///< native, innermost first, of all threads
+  std::string stack_problem;        ///< why there is no stack
+  std::vector<Finding> findings;    ///< what is wrong with it, if anything
 };
 
 /// A process and all its descendants.

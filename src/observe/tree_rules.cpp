@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -45,6 +46,18 @@ std::string pipe_waited_on(const process::ProcessFacts& process, std::string_vie
   return file == process.pipes.end() || !file->path.starts_with("pipe:") ? std::string() : file->path;
 }
 
+// What the main thread waits for, if processes share it; nullptr otherwise.
+const SharedWait* shared_wait_of(const TreeFacts& facts, const process::ProcessFacts& process) {
+  const auto found = std::ranges::find(facts.shared_waits, process.pid, &SharedWait::tid);
+  return found == facts.shared_waits.end() ? nullptr : &*found;
+}
+
+// drover's keeper and templates: they wait for requests, and reap children when they have time.
+bool is_drover_s_own(const process::ProcessFacts& process) {
+  return process.command.find(" --drover-role=keeper") != std::string::npos ||
+         process.command.find("drover._template_main ") != std::string::npos;
+}
+
 }  // namespace
 
 const process::ProcessFacts* TreeFacts::find(pid_t pid) const noexcept {
@@ -86,6 +99,7 @@ std::optional<Finding> rule_lock_after_fork(const TreeFacts& facts, const proces
   const auto* const parent = facts.find(process.parent);
   if (parent == nullptr || parent->thread_count < 2 || process.thread_count != 1) return std::nullopt;
   if (!is_main_thread_in(process, "futex") || process.executable.empty()) return std::nullopt;
+  if (shared_wait_of(facts, process) != nullptr) return std::nullopt;  // the fork did not copy it
   if (process.executable != parent->executable || process.command != parent->command) return std::nullopt;
   return warned(
       "lock-after-fork",
@@ -133,6 +147,8 @@ std::optional<Finding> rule_dead_child(const TreeFacts& facts, const process::Pr
   const auto ended = ended_children(facts, process);
   const bool waits = is_main_thread_in(process, "futex") || is_main_thread_in(process, "sem");
   if (ended.empty() || !waits) return std::nullopt;
+  const auto* const shared = shared_wait_of(facts, process);
+  if (shared != nullptr && !shared->is_standard) return std::nullopt;  // drover recovers what the child held
   return warned(
       "dead-child",
       fmt::format(
@@ -169,11 +185,23 @@ std::optional<Finding> rule_busy(const TreeFacts& /*facts*/, const process::Proc
 }
 
 std::vector<Finding> judge_process(const TreeFacts& facts, const process::ProcessFacts& process) {
-  constexpr std::array<TreeRule, 10> kRules = {
-      rule_stopped,   rule_stuck_in_kernel, rule_cuda_after_fork,   rule_lock_after_fork,    rule_pipe_without_writer,
-      rule_pipe_full, rule_dead_child,      rule_unreaped_children, rule_waits_for_children, rule_busy};
+  constexpr std::array<TreeRule, 13> kRules = {rule_stopped,
+                                               rule_stuck_in_kernel,
+                                               rule_cuda_after_fork,
+                                               rule_lock_after_fork,
+                                               rule_abandoned_lock,
+                                               rule_standard_pool,
+                                               rule_pipe_without_writer,
+                                               rule_pipe_full,
+                                               rule_dead_child,
+                                               rule_unreaped_children,
+                                               rule_drover_wait,
+                                               rule_waits_for_children,
+                                               rule_busy};
+  constexpr std::size_t kForAll = 2;  // those that apply to drover's own processes, too
+  const auto rules = std::span(kRules).first(is_drover_s_own(process) ? kForAll : kRules.size());
   std::vector<Finding> findings;
-  for (const auto rule : kRules) {
+  for (const auto rule : rules) {
     if (auto finding = rule(facts, process)) findings.push_back(std::move(*finding));
   }
   return findings;

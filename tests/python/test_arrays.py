@@ -193,6 +193,34 @@ def test_created_arrays_equal_those_of_numpy() -> None:
         drover.empty(1 << 50)
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_repeated_elements_are_sent_once(is_shared: bool) -> None:
+    """Those of broadcast arrays and of windows, which are read-only at the receiver as they are here."""
+    base = np.arange(2000.0)
+    base = drover.array(base) if is_shared else base
+    windows = np.lib.stride_tricks.sliding_window_view(base, 1000)
+    for array in (np.broadcast_to(base[:500], (3000, 500)), windows, windows[::-1, ::2]):
+        payload, tensors = _objects.dumps([array])
+        assert len(payload) + sum(memoryview(tensor).nbytes for tensor in tensors) < 40_000 * (2 if is_shared else 1)
+        back = _objects.loads(payload, tensors)[0]
+        assert (back == array).all()
+        assert back.dtype == array.dtype
+        assert not back.flags.writeable
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(None, None, 2)], ids=["whole", "strided"])
+def test_read_only_arrays_in_shared_memory_stay_read_only(part: slice) -> None:
+    """The memory is the same; the view that was sent permits no writing."""
+    array = drover.zeros((100, 100))
+    view = array[part]
+    view.flags.writeable = False
+    back = round_trip([view])[0]
+    assert not back.flags.writeable
+    array.fill(4)
+    assert (back == 4).all()
+    assert round_trip([array[part]])[0].flags.writeable
+
+
 def test_memory_is_freed_with_the_last_reference() -> None:
     """Neither regions nor arrays leak."""
     for _ in range(200):

@@ -110,7 +110,7 @@ def test_result_that_cannot_be_sent_raises_the_error_of_pickling() -> None:
         "NotSent True False True",
         "NotSent True False True",
         "NotSent True True True",
-        "TypeError True False True",
+        "Twice True False True",
         "MaybeEncodingError True False True",
         "3",
         "True",

@@ -179,3 +179,28 @@ def test_failed_start_leaves_nothing_open() -> None:
             print(count() - before)
     """)
     assert lines == ["no descriptor left"] * 3 + ["0"]
+
+
+def test_traceback_of_an_initializer_is_shown_once() -> None:
+    """By the exception; the log has one line for each attempt."""
+    lines = run("""
+        import drover
+
+        def begin():
+            raise ZeroDivisionError("no licence")
+
+        if __name__ == "__main__":
+            try:
+                with drover.Pool(1, begin) as pool:
+                    pool.apply(abs, (-1,))
+            except drover.PeerLost as error:
+                print("ERROR", error)
+    """)
+    text = "\n".join(lines)
+    error = text.partition("ERROR ")[2]
+    assert error.count("ZeroDivisionError: no licence") == 1
+    assert "in begin" in error
+    assert "task_failed" not in text
+    assert text.count("in begin") == text.count("  File ") - error.count("  File ") + 1 == 1, text
+    assert text.count("started again: worker-0") == 2
+    assert text.count("ZeroDivisionError: no licence") == 3

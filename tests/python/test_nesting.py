@@ -94,7 +94,7 @@ def test_script_with_a_guard_that_makes_a_pool_outside_of_it_is_refused() -> Non
         try:
             pool = drover.Pool(1)
             print("=", pool.map(abs, [1]))
-        except drover.PeerLost as error:
+        except drover.Error as error:
             print("=", error)
         if __name__ == "__main__":
             print("= end")

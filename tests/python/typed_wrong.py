@@ -29,7 +29,7 @@ def use_pools() -> None:
         print(numbers, number, pool.apply(text_of, (1,)) + 1)  # wrong
     drover.Pool(2, foo=3)  # wrong
     drover.Pool("two")  # wrong
-    drover.Pool(devices=3)  # wrong
+    drover.Pool(devices=3.5)  # wrong
     drover.Pool(per_device="one")  # wrong
     drover.get_context().Pool(2, foo=3)  # wrong
 

@@ -161,7 +161,7 @@ void TestSession::recover(Owner dead) {
   table_->depart(dead, 1);
   --page_of(*page_).present;
   ++page_of(*page_).departed;
-  table_->wake_all();  // threads woken before may still have counted it
+  table_->wake_all();  // as the keeper does, since waiters may be alone now
   recovered_.push_back(dead);
 }
 

@@ -323,6 +323,15 @@ void SlabLedger::drop(LeaseRef lease, Owner holder) const {
   static_cast<void>(core.orphan(lease.index, state));
 }
 
+bool SlabLedger::has_leases() const noexcept {
+  const LedgerCore<> core(view_);
+  for (std::uint32_t index = 0; index < core.fresh(); ++index) {
+    const LeaseState lease = core.at(index);
+    if (lease.is_used && !LedgerCore<>::is_orphan(lease)) return true;
+  }
+  return false;
+}
+
 bool SlabLedger::is_of(LeaseRef lease, Owner participant) const noexcept {
   if (lease.index >= view_.capacity) return false;
   const LeaseState state = LedgerCore<>(view_).at(lease.index);

@@ -97,6 +97,8 @@ class SlabLedger {
   [[nodiscard]] std::uint64_t free_bytes() const noexcept { return pool_.free_bytes(); }
   /// Blocks in use; may lag behind briefly.
   [[nodiscard]] std::uint64_t used_blocks() const noexcept { return pool_.used_blocks(); }
+  /// Whether there is a lease that has not ended; may change at any time. Visits every lease of the slab.
+  [[nodiscard]] bool has_leases() const noexcept;
   /// Whether `participant` holds the lease, or is about to send it.
   [[nodiscard]] bool is_of(LeaseRef lease, Owner participant) const noexcept;
   /// Exact figures; nullopt if the lock was not free in time. Visits every block and lease while other users wait.

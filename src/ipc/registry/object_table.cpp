@@ -2,22 +2,22 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <functional>
 #include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "drover/base/error.hpp"
-#include "drover/base/log.hpp"
 #include "ipc/ledger/slab_layout.hpp"
 #include "ipc/object/object_layout.hpp"
 #include "ipc/queue/queue_layout.hpp"
+#include "ipc/registry/departure.hpp"
 #include "ipc/registry/object_kinds.hpp"
 
 namespace drover::ipc {
 namespace {
 
+constexpr int kQueuesAtOnce = 64;  // searched at the end of a request
 constexpr std::size_t kSharedSlabBytes = std::size_t{1} << 20U;
 constexpr std::size_t kLargestSharedObject = kSharedSlabBytes / 16;
 
@@ -99,9 +99,12 @@ ObjectHandle ObjectTable::create(const ObjectSpec& spec, Owner opener, std::uint
   show_counts(entry);
   info.format(layout_of(data), spec);
   header.magic = kObjectMagic;
-  if (spec.kind == ObjectKind::slab) slab_objects_.insert(entry.handle.generation);
   ++last_generation_;
-  return objects_.emplace(last_generation_, std::move(entry)).first->second.handle;
+  const ObjectHandle handle = entry.handle;
+  objects_.emplace(handle.generation, std::move(entry));
+  known_[opener].insert(handle.generation);
+  if (spec.kind == ObjectKind::overflow) overflows_[overflow_parent(spec)].insert(handle.generation);
+  return handle;
 }
 
 void ObjectTable::place(Entry& entry) {
@@ -125,6 +128,9 @@ const ObjectSpec& ObjectTable::open(const ObjectHandle& handle, Owner opener) {
   if (entry == nullptr) throw_not_found(handle);
   if (entry->openers.insert(opener).second) ++header_of(data_of(*entry)).ever_opened;
   entry->acquainted.insert(opener);
+  known_[opener].insert(handle.generation);
+  unopened_slabs_.erase(handle.generation);
+  unnamed_slabs_.erase(handle.generation);
   show_counts(*entry);
   return entry->spec;
 }
@@ -151,34 +157,44 @@ SlabLedger ObjectTable::ledger_of(const ObjectHandle& slab) const {
 
 void ObjectTable::close(const ObjectHandle& handle, Owner opener) noexcept {
   Entry* const entry = find(handle);
-  if (entry != nullptr && entry->openers.erase(opener) > 0) {
-    if (is_unused(*entry)) {
-      erase(objects_.find(handle.generation));
-    } else {
-      show_counts(*entry);
-      info_of(entry->spec.kind).wake_all(layout_of(data_of(*entry)), entry->spec);  // they may be alone now
-    }
-  }
-  erase_unused_slabs();
+  if (entry == nullptr || entry->openers.erase(opener) == 0) return;
+  show_counts(*entry);
+  wake(*entry);  // they may be alone now
+  erase_if_unused(*entry);
+  for (int left = kQueuesAtOnce; left > 0 && search_queue(); --left) continue;  // the rest later
 }
 
 void ObjectTable::depart(Owner owner, pid_t pid) noexcept {
-  for (auto& [generation, entry] : objects_) recover(entry, owner);
-  recover_slabs(owner);
-  for (auto at = objects_.begin(); at != objects_.end();) {
-    Entry& entry = at->second;
-    const bool had_it_open = entry.openers.erase(owner) > 0;
-    entry.acquainted.erase(owner);
-    if (had_it_open && pid != 0) header_of(data_of(entry)).last_lost = static_cast<std::uint32_t>(pid);
-    show_counts(entry);
-    at = is_unused(entry) ? erase(at) : std::next(at);
-  }
-  erase_unused_slabs();
-  wake_all();
+  Departure departure(*this, owner, pid);
+  while (departure.work()) continue;
+  while (search_queue()) continue;
+}
+
+void ObjectTable::end_openings(Entry& entry, Owner owner, pid_t pid) noexcept {
+  const bool had_it_open = entry.openers.erase(owner) > 0;
+  entry.acquainted.erase(owner);
+  if (had_it_open && pid != 0) header_of(data_of(entry)).last_lost = static_cast<std::uint32_t>(pid);
+  show_counts(entry);
+  wake(entry);
+  erase_if_unused(entry);
+}
+
+void ObjectTable::wake(const Entry& entry) const noexcept {
+  info_of(entry.spec.kind).wake_all(layout_of(data_of(entry)), entry.spec);
 }
 
 void ObjectTable::wake_all() noexcept {
-  for (auto& [generation, entry] : objects_) info_of(entry.spec.kind).wake_all(layout_of(data_of(entry)), entry.spec);
+  for (const auto& [generation, entry] : objects_) wake(entry);
+}
+
+bool ObjectTable::work() noexcept {
+  if (!wake_from_) return search_queue();
+  const auto next = objects_.lower_bound(*wake_from_);
+  wake_from_.reset();
+  if (next == objects_.end()) return search_queue();
+  wake(next->second);
+  wake_from_ = next->first + 1;
+  return true;
 }
 
 const ObjectSlab& ObjectTable::slab(std::uint32_t number) const {
@@ -225,72 +241,30 @@ std::byte* ObjectTable::data_of(const Entry& entry) const {
   return slabs_.at(entry.handle.slab).memory.data() + entry.handle.offset;
 }
 
-// Frees a queue's overflow objects with it; they come later in the map, being younger.
-ObjectTable::Entries::iterator ObjectTable::erase(Entries::iterator at) noexcept {
-  if (at->second.handle.kind == ObjectKind::queue) drop_leases_of(at->second);
-  const Entry entry = std::move(at->second);
+// Frees a queue's overflow objects with it.
+void ObjectTable::erase(std::uint64_t generation) noexcept {
+  const auto node = objects_.extract(generation);
+  if (node.empty()) return;
+  const Entry& entry = node.mapped();
+  if (entry.handle.kind == ObjectKind::queue) drop_leases_of(entry);
   header_of(data_of(entry)).magic = 0;
-  auto slab = slabs_.find(entry.handle.slab);
+  for (const Owner owner : entry.acquainted) {
+    if (const auto known = known_.find(owner); known != known_.end()) known->second.erase(generation);
+  }
+  if (entry.handle.kind == ObjectKind::overflow) {
+    if (const auto siblings = overflows_.find(overflow_parent(entry.spec)); siblings != overflows_.end()) {
+      siblings->second.erase(generation);
+    }
+  }
+  unopened_slabs_.erase(generation);
+  unnamed_slabs_.erase(generation);
+  const auto slab = slabs_.find(entry.handle.slab);
   give_range(slab->second, entry.handle.offset, entry.bytes);
   if (slab->second.objects == 0) slabs_.erase(slab);
-  at = objects_.erase(at);
-  slab_objects_.erase(entry.handle.generation);
-  if (entry.handle.kind != ObjectKind::queue) return at;
-  for (auto other = objects_.begin(); other != objects_.end();) {
-    const bool is_mine = other->second.handle.kind == ObjectKind::overflow &&
-                         overflow_parent(other->second.spec) == entry.handle.generation;
-    if (!is_mine) {
-      ++other;
-    } else if (other == at) {
-      at = other = erase(other);
-    } else {
-      other = erase(other);
-    }
-  }
-  return at;
-}
-
-void ObjectTable::recover(Entry& entry, Owner dead) noexcept {
-  try {
-    info_of(entry.spec.kind).recover(layout_of(data_of(entry)), entry.spec, dead);
-  } catch (const std::exception& error) {  // an object corrupted by a participant must not stop the keeper
-    log(LogLevel::error, error.what());
-  }
-}
-
-// After all queues, which then name the leases in messages.
-void ObjectTable::recover_slabs(Owner dead) noexcept {
-  for (const std::uint64_t generation : slab_objects_) {
-    const auto at = objects_.find(generation);
-    if (at == objects_.end()) continue;
-    try {
-      const auto sent = leases_sent_by(dead, at->second);
-      recover_slab(layout_of(data_of(at->second)), at->second.spec, dead,
-                   [&](LeaseRef lease) { return sent.contains(lease); });
-    } catch (const std::exception& error) {
-      log(LogLevel::error, error.what());
-    }
-  }
-}
-
-// The leases of the dead to which a message refers. No lease comes to the dead any more, so others can be ignored;
-// and the result is bounded by the leases of the slab, whatever a participant wrote into its queues.
-std::set<LeaseRef> ObjectTable::leases_sent_by(Owner dead, const Entry& slab) const {
-  const SlabLedger ledger(layout_of(data_of(slab)), slab_geometry(slab.spec));
-  std::set<LeaseRef> sent;
-  for_each_sent(slab.handle, [&](LeaseRef lease) {
-    if (ledger.is_of(lease, dead)) sent.insert(lease);
-  });
-  return sent;
-}
-
-// Visits the leases of `slab` in all queues.
-void ObjectTable::for_each_sent(const ObjectHandle& slab, const std::function<void(LeaseRef)>& visit) const {
-  for (const auto& [generation, entry] : objects_) {
-    if (entry.handle.kind != ObjectKind::queue) continue;
-    for_each_sent_lease(layout_of(data_of(entry)), entry.spec, [&](const SentLease& sent) {
-      if (sent.slab == slab) visit(sent.lease);
-    });
+  if (entry.handle.kind != ObjectKind::queue) return;
+  search_later();
+  if (const auto overflows = overflows_.extract(generation); !overflows.empty()) {
+    for (const std::uint64_t overflow : overflows.mapped()) erase(overflow);
   }
 }
 
@@ -310,11 +284,16 @@ void ObjectTable::show_counts(const Entry& entry) const {
 }
 
 // The producer of a message with an overflow object has closed that object; the record refers to it until a consumer
-// opens it.
-bool ObjectTable::is_unused(const Entry& entry) const noexcept {
-  if (!entry.openers.empty() || info_of(entry.spec.kind).is_single) return false;
-  if (entry.handle.kind == ObjectKind::slab) return !is_sent(entry);
-  return entry.handle.kind != ObjectKind::overflow || !is_in_transit(entry);
+// opens it. A slab without openers lives while messages name it.
+void ObjectTable::erase_if_unused(const Entry& entry) noexcept {
+  if (!entry.openers.empty() || info_of(entry.spec.kind).is_single) return;
+  if (entry.handle.kind == ObjectKind::overflow && is_in_transit(entry)) return;
+  if (entry.handle.kind == ObjectKind::slab && has_leases(entry)) {
+    unopened_slabs_.insert(entry.handle.generation);
+    search_later();
+    return;
+  }
+  erase(entry.handle.generation);
 }
 
 bool ObjectTable::is_in_transit(const Entry& overflow) const noexcept {
@@ -323,19 +302,36 @@ bool ObjectTable::is_in_transit(const Entry& overflow) const noexcept {
          queue_references(layout_of(data_of(queue->second)), queue->second.spec, overflow.handle.generation);
 }
 
-// Asks the messages, not the ledger, which a participant may have corrupted and nobody uses any more.
-bool ObjectTable::is_sent(const Entry& slab) const noexcept {
-  bool is_found = false;
-  for_each_sent(slab.handle, [&](LeaseRef) { is_found = true; });
-  return is_found;
+// Whether a message may name a lease of this slab.
+bool ObjectTable::has_leases(const Entry& slab) const noexcept {
+  return SlabLedger(layout_of(data_of(slab)), slab_geometry(slab.spec)).has_leases();
 }
 
-// When the last message that needs a slab is gone, nobody may be left to close the slab.
-void ObjectTable::erase_unused_slabs() noexcept {
-  for (auto next = slab_objects_.begin(); next != slab_objects_.end();) {
-    const auto at = objects_.find(*next++);  // erasing takes the generation out of the set
-    if (at != objects_.end() && is_unused(at->second)) erase(at);
+// When the last message that names a slab is gone, nobody may be left to close the slab. Called when a queue or a
+// record has gone, or a slab has lost its last opener.
+void ObjectTable::search_later() noexcept { must_search_ = !unopened_slabs_.empty(); }
+
+// Searches one queue for the names of slabs without openers; false if there is nothing to search. Asks the messages,
+// since a participant may have corrupted the ledgers. Whoever moves a message to a queue that was searched already
+// has opened the slab before, and an opened slab leaves the search.
+bool ObjectTable::search_queue() noexcept {
+  if (!searched_) {
+    if (!std::exchange(must_search_, false)) return false;
+    unnamed_slabs_ = unopened_slabs_;
+    searched_ = 0;
   }
+  auto next = objects_.upper_bound(*searched_);
+  while (next != objects_.end() && next->second.handle.kind != ObjectKind::queue) ++next;
+  if (next != objects_.end() && !unnamed_slabs_.empty()) {
+    const Entry& queue = next->second;
+    searched_ = next->first;
+    for_each_sent_lease(layout_of(data_of(queue)), queue.spec,
+                        [&](const SentLease& sent) { unnamed_slabs_.erase(sent.slab.generation); });
+    return true;
+  }
+  searched_.reset();
+  for (const std::uint64_t slab : std::exchange(unnamed_slabs_, {})) erase(slab);
+  return must_search_;
 }
 
 }  // namespace drover::ipc

@@ -5,8 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "drover/base/fd.hpp"
@@ -44,12 +44,17 @@ class ObjectTable {
   /// Ends an opening; ignores unknown ones. Frees the object with its last opening; an overflow object or a slab only
   /// once no record refers to it.
   void close(const ObjectHandle& handle, Owner opener) noexcept;
-  /// After the kernel has reported a death, or a participant has left: recovers every object, ends the openings, and
-  /// wakes all sleepers, so that they check again. `pid` is recorded as the last lost opener; 0 if the participant
-  /// left in good order.
+  /// After the kernel has reported a death, or a participant has left: recovers every object that it ever opened,
+  /// ends its openings, and wakes all sleepers on these objects, so that they check again. `pid` is recorded as the
+  /// last lost opener; 0 if the participant left in good order. The keeper does the same in steps: Departure.
   void depart(Owner owner, pid_t pid) noexcept;
   /// Wakes all sleepers on all objects.
   void wake_all() noexcept;
+  /// The same by and by, in `work`.
+  void wake_all_later() noexcept { wake_from_ = 0; }
+  /// Does a small piece of what was put off: waking, and the search for slabs that no message names any more. False
+  /// if there is nothing left to do.
+  bool work() noexcept;
 
   /// The memory file with this number; throws `Errc::not_found`.
   [[nodiscard]] const ObjectSlab& slab(std::uint32_t number) const;
@@ -65,6 +70,7 @@ class ObjectTable {
   [[nodiscard]] std::uint64_t file_bytes() const noexcept;
 
  private:
+  friend class Departure;
   struct Entry {
     ObjectHandle handle;
     ObjectSpec spec;
@@ -74,26 +80,32 @@ class ObjectTable {
     std::set<Owner> acquainted;  // present participants that ever opened it
   };
   using Entries = std::map<std::uint64_t, Entry>;  // by generation
+  using Generations = std::set<std::uint64_t>;
 
   [[nodiscard]] const Entry* find(const ObjectHandle& handle) const noexcept;
   Entry* find(const ObjectHandle& handle) noexcept;
   [[nodiscard]] const Entry* find_kind(ObjectKind kind) const noexcept;
   [[nodiscard]] std::byte* data_of(const Entry& entry) const;
   void place(Entry& entry);
-  Entries::iterator erase(Entries::iterator at) noexcept;
-  void recover(Entry& entry, Owner dead) noexcept;
-  void recover_slabs(Owner dead) noexcept;
+  void erase(std::uint64_t generation) noexcept;
+  void end_openings(Entry& entry, Owner owner, pid_t pid) noexcept;
   void drop_leases_of(const Entry& queue) noexcept;
   void show_counts(const Entry& entry) const;
-  [[nodiscard]] bool is_unused(const Entry& entry) const noexcept;
+  void wake(const Entry& entry) const noexcept;
+  void erase_if_unused(const Entry& entry) noexcept;
   [[nodiscard]] bool is_in_transit(const Entry& overflow) const noexcept;
-  [[nodiscard]] bool is_sent(const Entry& slab) const noexcept;
-  [[nodiscard]] std::set<LeaseRef> leases_sent_by(Owner dead, const Entry& slab) const;
-  void for_each_sent(const ObjectHandle& slab, const std::function<void(LeaseRef)>& visit) const;
-  void erase_unused_slabs() noexcept;
+  [[nodiscard]] bool has_leases(const Entry& slab) const noexcept;
+  void search_later() noexcept;
+  bool search_queue() noexcept;
 
   Entries objects_;
-  std::set<std::uint64_t> slab_objects_;  // generations, perhaps some of slabs whose creation failed
+  std::map<Owner, Generations> known_;              // what each present participant ever opened
+  std::map<std::uint64_t, Generations> overflows_;  // overflow objects, by the generation of their queue
+  Generations unopened_slabs_;                      // that nobody has open, but messages may name
+  Generations unnamed_slabs_;                       // of these, those that no message named in the running search
+  std::optional<std::uint64_t> searched_;           // the last queue of the running search
+  bool must_search_ = false;                        // whether another search is due
+  std::optional<std::uint64_t> wake_from_;          // the next object to wake
   std::map<std::uint32_t, ObjectSlab> slabs_;
   std::uint64_t last_generation_ = 0;
   std::uint32_t last_slab_ = 0;

@@ -44,6 +44,20 @@ void require_possible(std::uint32_t held) {
       "end the session, and look for a process that writes outside its memory");
 }
 
+// Nor one of a number that no participant has: recovery frees the locks of a participant before its number. The
+// session is checked again because its end removes participants without recovery.
+void require_participant(const CellLockLayout& cell, std::uint32_t held, const Membership& membership) {
+  const Owner owner = lock_word::holder_in(held).owner;
+  if (membership.has_participant(owner) || cell.word.load() != held) [[likely]]
+    return;
+  membership.check();
+  throw Error(Errc::corrupt,
+              fmt::format("a lock in shared memory is held by participant {}, which does not exist: something has "
+                          "overwritten it",
+                          owner),
+              "end the session, and look for a process that writes outside its memory");
+}
+
 LockResult sleep_and_claim(CellLockLayout& cell, LockHolder self, const Membership& membership, Deadline deadline) {
   SessionWatch watch(membership, "lock");
   for (;;) {
@@ -54,6 +68,7 @@ LockResult sleep_and_claim(CellLockLayout& cell, LockHolder self, const Membersh
       const auto longest = std::min<std::chrono::nanoseconds>(kLongestSleep, deadline.remaining());
       futex_sleep(cell.word, announced, longest);
       watch.after_sleep();
+      require_participant(cell, announced, membership);
     }
     const LockResult result = try_claim(cell, self, kWaiting);
     if (result != LockResult::timed_out) return result;

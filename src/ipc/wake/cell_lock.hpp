@@ -84,7 +84,7 @@ static_assert(sizeof(CellLockLayout) == kCacheLine && std::is_standard_layout_v<
   return LockResult::timed_out;
 }
 /// Claims the lock, waiting until the deadline. Throws what `membership.check()` throws once the session is over, and
-/// `Errc::corrupt` if the word names an impossible holder.
+/// `Errc::corrupt` if the word names a holder that does not exist.
 [[nodiscard]] LockResult claim(CellLockLayout& cell, LockHolder self, const Membership& membership, Deadline deadline,
                                Patience& patience);
 /// Claims the lock only if recovery has freed it and nobody has claimed it since; `timed_out` otherwise.

@@ -20,25 +20,55 @@ constexpr int kMostUntaken = 5;
 constexpr std::chrono::milliseconds kFirstBackoff{150};
 constexpr std::chrono::seconds kShortLife{1};
 
+constexpr const char* kRetry = "if the task may be run twice, give it TaskOptions{.retry = Retry::times(n)}";
+constexpr const char* kNoMoreRetries =
+    "its workers' output says why they ended, for crashes with the stack; run it alone with these arguments";
+
 std::exception_ptr error_of(Errc code, const std::string& message, const std::string& remedy) {
   return std::make_exception_ptr(Error(code, message, remedy));
 }
 
-// The code in the text of an Error, which may have crossed a process as text; `otherwise` if there is none.
-Errc code_named_in(std::string_view text, Errc otherwise) {
+// Whether a worker that fails with this code lacks what the system or a device must give. Other codes say what an
+// initializer or an entry did wrong: for the pool, they only end a worker.
+bool is_shortage(Errc code) {
+  switch (code) {
+    case Errc::out_of_memory:
+    case Errc::device_memory:
+    case Errc::limit_reached:
+    case Errc::permission_denied:
+    case Errc::unsupported:
+    case Errc::driver_missing:
+    case Errc::driver_mismatch:
+    case Errc::device_lost: return true;
+    default: return false;
+  }
+}
+
+// The code of the cause in the text of an Error, which may have crossed a process as text; peer_lost if there is
+// none.
+Errc cause_named_in(std::string_view text) {
   constexpr std::string_view kMark = "\n  code: ";
   const std::size_t mark = text.find(kMark);
-  if (mark == std::string_view::npos) return otherwise;
+  if (mark == std::string_view::npos) return Errc::peer_lost;
   const std::string_view name = text.substr(mark + kMark.size());
-  const auto code = std::ranges::find_if(kAllErrc, [&](Errc each) {
+  const auto* const code = std::ranges::find_if(kAllErrc, [&](Errc each) {
     const std::string_view whole = to_string(each);
     return name.starts_with(whole) && (name.size() == whole.size() || name[whole.size()] == '\n');
   });
-  return code == kAllErrc.end() ? otherwise : *code;
+  return code != kAllErrc.end() && is_shortage(*code) ? *code : Errc::peer_lost;
 }
 
 int most_starts(Errc code) {
   return code == Errc::limit_reached || code == Errc::out_of_memory ? kMostShortages : kMostFailedStarts;
+}
+
+// Of a traceback, which the error at the end shows completely.
+std::string first_and_last_line(const std::string& text) {
+  const auto end = text.find_last_not_of('\n');
+  const auto first = text.find('\n');
+  if (first == std::string::npos || end == std::string::npos || first > end) return text;
+  return fmt::format("{} ... {}", text.substr(0, first),
+                     text.substr(text.rfind('\n', end) + 1, end - text.rfind('\n', end)));
 }
 
 void clear_process(BoardWorker& board) {
@@ -99,9 +129,10 @@ void Recovery::handle_death(WorkerSlot& slot, const std::string& how) {
 void Recovery::handle_failed_start(WorkerSlot& slot, const std::string& how) {
   ++slot.failed_starts;
   slot.start_at = Clock::now() + kFirstBackoff * (1 << std::min(slot.failed_starts, 6));
-  const Errc code = code_named_in(how, Errc::peer_lost);
+  const Errc code = cause_named_in(how);
   if (slot.failed_starts < most_starts(code)) {
-    log(LogLevel::warn, fmt::format("{} did not become ready and is started again: {}", slot.plan.name, how));
+    log(LogLevel::warn,
+        fmt::format("{} did not become ready and is started again: {}", slot.plan.name, first_and_last_line(how)));
     return;
   }
   slot.is_wanted = false;
@@ -147,8 +178,10 @@ void Recovery::lose_begun(const WorkerSlot& slot, const TaskPtr& task, const std
                            "run it alone with these arguments under a debugger; see PoolOptions::quarantine_after"));
     return;
   }
-  state_.refuse(task, error_of(Errc::peer_lost, fmt::format("{}; its arguments: ({})", what, arguments),
-                               "if the task may be run twice, give it TaskOptions{.retry = Retry::times(n)}"));
+  const bool is_retried = task->options().retry.count() > 0;
+  const auto before = task->deaths > 1 ? fmt::format("; it was run {} times", task->deaths) : "";
+  state_.refuse(task, error_of(Errc::peer_lost, fmt::format("{}{}; its arguments: ({})", what, before, arguments),
+                               is_retried ? kNoMoreRetries : kRetry));
 }
 
 void Recovery::lose_waiting(const WorkerSlot& slot, const TaskPtr& task, const std::string& how) {

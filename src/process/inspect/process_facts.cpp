@@ -54,10 +54,12 @@ void read_call(const std::filesystem::path& folder, ThreadFacts& thread) {
   thread.call = system_call_name(*number);
   constexpr std::array<std::string_view, 11> kAboutFiles = {
       "read", "write", "ioctl", "readv", "writev", "recvfrom", "recvmsg", "sendmsg", "sendto", "accept", "flock"};
-  if (std::ranges::find(kAboutFiles, thread.call) == kAboutFiles.end()) return;
+  const bool is_futex = thread.call == "futex";
+  if (!is_futex && std::ranges::find(kAboutFiles, thread.call) == kAboutFiles.end()) return;
   const auto argument = std::string_view(*text).substr(std::min(text->find("0x"), text->size()));
   const auto file = argument.empty() ? std::nullopt : leading_number<std::uint64_t>(argument.substr(2), 16);
-  if (!file || *file > 0x7FFFFFFFU) return;
+  if (is_futex) thread.futex = file.value_or(0);
+  if (is_futex || !file || *file > 0x7FFFFFFFU) return;
   thread.call_file = static_cast<int>(*file);
   thread.call += fmt::format("({})", thread.call_file);
 }

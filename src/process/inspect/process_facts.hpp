@@ -21,6 +21,7 @@ struct ThreadFacts {
   std::string wait_channel;  ///< kernel function in which it sleeps; empty if none or unreadable
   std::string call;          ///< current system call: "futex", "read(4)", "#999"; empty if none or unreadable
   int call_file = -1;        ///< the descriptor that the call operates on; -1 if none
+  std::uint64_t futex = 0;   ///< address of the word on which it waits; 0 if it is in another call
 };
 
 /// An open file of a process.

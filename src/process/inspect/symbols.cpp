@@ -78,6 +78,7 @@ std::optional<MappedPiece> parse_piece(std::string_view line) {
                      .offset = *offset,
                      .inode = inode.value_or(0),
                      .is_code = rights.find('x') != std::string_view::npos,
+                     .is_shared = rights.find('s') != std::string_view::npos,
                      .path = std::string(path)};
 }
 

@@ -24,6 +24,7 @@ struct MappedPiece {
   std::uint64_t offset = 0;  ///< of `begin`, in the file
   std::uint64_t inode = 0;   ///< of the file; 0 if there is none
   bool is_code = false;      ///< executable
+  bool is_shared = false;    ///< writes reach the file
   std::string path;          ///< of the file; if there is none, empty or a name such as "[stack]"
 };
 

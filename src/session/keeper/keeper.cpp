@@ -25,6 +25,9 @@ namespace {
 // Killed workers need a moment to die, but one that is stuck in the kernel must not keep the session alive.
 constexpr std::chrono::seconds kLongestEnd{5};
 constexpr std::chrono::seconds kTimeToKill{3};
+constexpr std::chrono::milliseconds kSlice{2};  // of recovery, between two looks for requests
+constexpr std::ptrdiff_t kMostJoins = 64;       // of one process, at the same time
+
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
@@ -45,6 +48,15 @@ Credentials check_sender(const IncomingMessage& message) {
               fmt::format("process {} of user {} cannot use a session of user {}", sender ? sender->pid : 0,
                           sender ? sender->uid : 0, ::getuid()),
               "run it as the user who started the session");
+}
+
+// Whatever one process does, others can join.
+void check_joins(const std::map<Owner, Participant>& participants, pid_t pid) {
+  const auto joins =
+      std::ranges::count_if(participants, [pid](const auto& each) { return each.second.info.pid == pid; });
+  if (joins < kMostJoins) return;
+  throw Error(Errc::limit_reached, fmt::format("process {} has joined the session {} times", pid, joins),
+              "join once, and copy the Session");
 }
 
 void check_name(const std::string& name) {
@@ -87,8 +99,8 @@ Keeper::Keeper(KeeperSettings settings, Fd starter) : settings_(std::move(settin
 void Keeper::run() {
   greet();
   note_idleness();
-  while (!is_done()) {
-    for (const PollKey key : poller_.wait(next_deadline())) handle(key);
+  for (bool has_more = false; !is_done(); has_more = work()) {
+    for (const PollKey key : poller_.wait(has_more ? Deadline::after({}) : next_deadline())) handle(key);
     if (door_) door_->reopen();
     note_idleness();
     if (std::exchange(must_kill_workers_, false)) kill_workers();
@@ -127,7 +139,7 @@ void Keeper::watch_signals() {
 }
 
 bool Keeper::is_done() noexcept {
-  if (!end_deadline_) return false;
+  if (!end_deadline_ || !leaving_.empty()) return false;
   const auto& all = participants_.all();
   return end_deadline_->has_passed() ||
          std::ranges::none_of(all, [](const auto& each) { return each.second.info.is_worker; });
@@ -223,10 +235,13 @@ void Keeper::drop(std::uint64_t id) {
   poller_.remove(at->second.connection.fd());
   if (at->second.is_announced) {
     participants_.retract();
-    objects_.wake_all();  // waiters may be alone now
+    objects_.wake_all_later();  // waiters may be alone now
   }
-  if (Participant* const participant = participants_.find(at->second.owner)) participants_.set_silent(*participant);
+  Participant* const participant = participants_.find(at->second.owner);
+  if (participant != nullptr) participants_.set_silent(*participant);
+  const bool was_application = participant != nullptr && participant->is_application;
   clients_.erase(at);
+  if (was_application) begin_end();  // it has executed another program, which cannot use the session
 }
 
 // 0 is the application, which is watched even before it joins.
@@ -241,18 +256,41 @@ void Keeper::on_process(std::uint64_t incarnation) {
   }
 }
 
-void Keeper::depart(Owner number, bool is_dead) {
+// Whether nothing is left to recover; otherwise `work` does the rest.
+bool Keeper::depart(Owner number, bool is_dead) {
   Participant* const leaving = participants_.find(number);
-  if (leaving == nullptr) return;
+  if (leaving == nullptr) return true;
   poller_.remove(leaving->pidfd.get());
   if (const auto client = clients_.find(leaving->connection); client != clients_.end()) {
     client->second.owner = kNobody;
   }
-  const bool was_application = leaving->is_application;
-  objects_.depart(number, is_dead ? leaving->info.pid : 0);
+  if (leaving->is_application) begin_end();
+  ipc::Departure departure(objects_, number, is_dead ? leaving->info.pid : 0);
+  if (departure.work()) {
+    leaving_.push_back({.departure = std::move(departure), .number = number});
+    return false;
+  }
   participants_.remove(number);
-  objects_.wake_all();  // again: threads woken before may still have counted it
-  if (was_application) begin_end();
+  objects_.wake_all_later();
+  return true;
+}
+
+// Recovers for a moment; false if there is nothing left to do. A session that ends needs no recovery.
+bool Keeper::work() {
+  const Deadline slice = Deadline::after(kSlice);
+  do {
+    if (leaving_.empty()) {
+      if (!objects_.work()) return false;
+      continue;
+    }
+    if (!end_deadline_ && leaving_.front().departure.work()) continue;
+    const Leaving gone = std::move(leaving_.front());
+    leaving_.pop_front();
+    participants_.remove(gone.number);
+    objects_.wake_all_later();  // all, since any waiter may be alone now
+    if (gone.reply && clients_.contains(gone.client)) send(gone.client, {.reply = *gone.reply, .owned_fd = {}});
+  } while (!slice.has_passed());
+  return true;
 }
 
 // Frees the name at once: opening it now starts a new session. Workers are killed after the reply has been sent,
@@ -296,7 +334,7 @@ void Keeper::answer(std::uint64_t id, IncomingMessage& message) {
     check_owner(client, sender);
     Outgoing outgoing =
         request.type == RequestType::join ? join(client, request, sender) : perform(client, request, message);
-    if (has_reply(request.type)) send(id, std::move(outgoing));
+    if (has_reply(request.type) && !outgoing.is_later) send(id, std::move(outgoing));
   } catch (const Error& error) {
     // Drops a client that breaks the protocol, or a visitor that sends a request for participants only.
     const bool is_hostile = !is_understood || (client.owner == kNobody && error.code() == Errc::corrupt);
@@ -326,7 +364,10 @@ void Keeper::send(std::uint64_t id, Outgoing outgoing) {
 void Keeper::take_back(const Client& client, const Reply& reply) {
   Participant* const participant = participants_.find(client.owner);
   if (participant == nullptr) return;
-  if (reply.type == RequestType::join) return depart(client.owner);
+  if (reply.type == RequestType::join) {
+    depart(client.owner);
+    return;
+  }
   tables_.undo(*participant, reply);
 }
 
@@ -347,8 +388,10 @@ Outgoing Keeper::perform(Client& client, const Request& request, IncomingMessage
   }
   if (request.type == RequestType::invite) return invite(request);
   if (request.type != RequestType::leave) return tables_.perform(*participant, request, message);
-  depart(participant->info.number);
-  return {.reply = reply_to(request), .owned_fd = {}};
+  if (depart(participant->info.number)) return {.reply = reply_to(request), .owned_fd = {}};
+  leaving_.back().client = client.id;
+  leaving_.back().reply = reply_to(request);
+  return {.reply = reply_to(request), .owned_fd = {}, .is_later = true};
 }
 
 Outgoing Keeper::join(Client& client, const Request& request, const Credentials& sender) {
@@ -358,6 +401,7 @@ Outgoing Keeper::join(Client& client, const Request& request, const Credentials&
                       .is_application = client.is_application};
   joining.info.name = client.announced_name.empty() ? request.name : client.announced_name;
   check_name(joining.info.name);
+  check_joins(participants_.all(), sender.pid);
   joining.info.is_worker = client.is_announced && !client.is_application;
   joining.pidfd = open_pidfd_of(sender, request.number, client.connection);
   joining.connection = client.id;

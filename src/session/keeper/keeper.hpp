@@ -3,12 +3,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "drover/base/clock.hpp"
 #include "drover/base/fd.hpp"
+#include "ipc/registry/departure.hpp"
 #include "session/keeper/life_mark.hpp"
 #include "session/keeper/poller.hpp"
 #include "session/keeper/session_door.hpp"
@@ -28,7 +30,7 @@ struct KeeperSettings {
 /// requests are validated, sends never block, and a client that does not read is dropped.
 ///
 /// 1. A participant is recovered when its pidfd reports its death or when it leaves, never because it is silent.
-/// 2. Its number is reused only after recovery.
+/// 2. Its number is reused only after recovery, which is done in pieces: requests of others are answered in between.
 /// 3. An unnamed session ends when the application leaves or dies; then workers are killed.
 class Keeper {
  public:
@@ -53,6 +55,14 @@ class Keeper {
     std::string announced_name;
   };
 
+  // A participant that is being recovered, and its request to leave, if it made one.
+  struct Leaving {
+    ipc::Departure departure;
+    Owner number = kNobody;
+    std::uint64_t client = 0;
+    std::optional<Reply> reply;
+  };
+
   void greet();
   void invite_application();
   void watch_signals();
@@ -68,7 +78,8 @@ class Keeper {
   void take_visitor(Fd socket);
   std::uint64_t add_client(Client client);
   void drop(std::uint64_t id);
-  void depart(Owner number, bool is_dead = false);
+  bool depart(Owner number, bool is_dead = false);
+  bool work();
   void begin_end();
   void kill_workers();
 
@@ -92,6 +103,7 @@ class Keeper {
   ParticipantTable& participants_ = tables_.participants();
   ipc::ObjectTable& objects_ = tables_.objects();
   const LifeMark life_mark_{participants_.life().keeper};
+  std::deque<Leaving> leaving_;
   std::map<std::uint64_t, Client> clients_;
   std::uint64_t last_client_ = 0;
   // Of a named session. Destroyed before the clients, so that the name is free when they see the end.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -24,6 +25,8 @@
 namespace drover::session {
 namespace {
 
+constexpr off_t kMostLogBytes = off_t{1} << 20U;
+
 // Each participant needs two descriptors, each slab one.
 void raise_file_limit() {
   rlimit limit{};
@@ -32,10 +35,19 @@ void raise_file_limit() {
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) log(LogLevel::warn, "cannot raise the limit of open files");
 }
 
+// Begins again when the file is full: a log that nobody reads must not fill the disk.
+void log_bounded(LogLevel level, std::string_view text) noexcept {
+  struct stat facts{};
+  const bool is_full = ::fstat(STDERR_FILENO, &facts) == 0 && facts.st_size > kMostLogBytes;
+  if (is_full && ::ftruncate(STDERR_FILENO, 0) != 0) return;
+  process::log_nonblocking(level, text);
+}
+
 // Logs to a file, since the terminal or pipe of the first application may be gone later.
 void log_to_file(const std::string& name) {
   const Fd file = SessionFolder::open().open_log(name);
   ::dup3(file.get(), STDERR_FILENO, 0);
+  set_log_sink(&log_bounded);
 }
 
 // The keeper of a named session must be a daemon, or it would become a zombie of its starter: this process starts it

@@ -1,5 +1,6 @@
 #include "session/keeper/session_tables.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <utility>
@@ -26,7 +27,13 @@ Fd take_file(IncomingMessage& message, const std::string& what) {
         fmt::format("the keeper (process {}) has too many open files to take the {}", ::getpid(), what),
         "raise the hard limit of open files (ulimit -Hn 65536) before starting the session, or release slabs");
   }
-  return message.fds.empty() ? Fd{} : std::move(message.fds.front());
+  if (message.fds.empty()) return {};
+  struct stat facts{};
+  const int fd = message.fds.front().get();
+  if (::fstat(fd, &facts) == 0 && !S_ISSOCK(facts.st_mode) && !S_ISFIFO(facts.st_mode) && ::isatty(fd) == 0)
+    return std::move(message.fds.front());
+  throw Error(Errc::invalid_argument, fmt::format("the {} is a socket, a pipe or a terminal", what),
+              "pass a descriptor of memory");
 }
 
 }  // namespace

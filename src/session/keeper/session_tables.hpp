@@ -18,7 +18,8 @@ struct Outgoing {
   Reply reply;
   int fd = -1;  ///< borrowed
   Fd owned_fd;
-  bool is_last = false;  ///< the connection ends with it
+  bool is_last = false;   ///< the connection ends with it
+  bool is_later = false;  ///< not now: it is sent when the work is done
 };
 
 /// Participants, shared objects, kept tensors and deposited slabs of one session. Knows nothing of connections. Lives

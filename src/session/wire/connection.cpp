@@ -25,6 +25,8 @@ void take_fds(const cmsghdr& part, std::vector<Fd>& fds) {
     int number = -1;
     std::memcpy(&number, CMSG_DATA(&part) + i * sizeof(int), sizeof(int));
     fds.emplace_back(number);
+    constexpr linger kNone{.l_onoff = 0, .l_linger = 0};  // or closing a foreign socket may wait for its peer
+    ::setsockopt(number, SOL_SOCKET, SO_LINGER, &kNone, sizeof(kNone));
   }
 }
 

@@ -90,9 +90,16 @@ Fd open_folder(const std::string& path) {
   return folder;
 }
 
+// Neither waits for the other end of a pipe that lies there instead of a file, nor uses anything but a file.
 Fd open_in(const Fd& folder, const std::string& entry, int flags) {
   const auto open = [](int at, const char* name, int how) { return ::openat(at, name, how, 0600); };
-  return Fd(sys::retry("openat", open, folder.get(), entry.c_str(), flags | O_CLOEXEC | O_NOFOLLOW));
+  constexpr int kAlways = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+  Fd file(sys::retry("openat", open, folder.get(), entry.c_str(), flags | kAlways));
+  struct stat facts{};
+  const bool is_other = file.is_open() ? ::fstat(file.get(), &facts) == 0 && !S_ISREG(facts.st_mode) : errno == ENXIO;
+  if (!is_other) return file;
+  throw Error(Errc::corrupt, fmt::format("'{}' in the directory of sessions is not a plain file", entry),
+              "remove it, and find out who put it there");
 }
 
 // Addresses go through the open directory, which makes them short and exact.

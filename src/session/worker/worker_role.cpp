@@ -73,10 +73,24 @@ std::string name_of(const std::type_info* type) {
   return name ? name.get() : type->name();
 }
 
+// Whether the current exception describes one of the program's own code, such as an initializer: the pool shows it.
+bool is_own_of_program() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error.code() == Errc::task_failed;
+  } catch (...) {
+    return false;
+  }
+}
+
 // Describes the current exception.
 std::string current_failure() {
   try {
     throw;
+  } catch (const Error& error) {
+    if (is_own_of_program()) return error.message();
+    return fmt::format("{}: {}", name_of(&typeid(error)), error.what());
   } catch (const std::exception& error) {
     return fmt::format("{}: {}", name_of(&typeid(error)), error.what());
   } catch (...) {
@@ -147,7 +161,7 @@ int run_worker(std::span<char* const> arguments) {
     return EXIT_SUCCESS;
   } catch (...) {
     const auto failure = current_failure();
-    fmt::print(stderr, "{}\n", failure);
+    if (report == nullptr || !is_own_of_program()) fmt::print(stderr, "{}\n", failure);
     if (report == nullptr) return kWorkerMisused;
     report->say(kFailure, failure);
     return kWorkerFailed;

@@ -206,6 +206,7 @@ TEST_P(QueueCrash, a_message_dies_with_its_consumer_and_its_memory_is_freed) {
 TEST_P(QueueCrash, a_record_in_flight_whose_slot_was_not_freed_is_delivered_once) {
   ASSERT_EQ(queue.put("twice?"), PutResult::put);
   const auto dead = session.join();
+  static_cast<void>(dead->open(queue.handle()));
   {  // by hand: the instant between the two steps
     const QueueView view(core->object().layout(), queue_geometry(core->object().spec()));
     RingCursors cursors;

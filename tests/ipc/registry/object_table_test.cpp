@@ -92,11 +92,13 @@ TEST(ObjectTable, failure_of_recovery_in_corrupt_memory_is_logged_and_others_are
   const auto self = session.join();
   Queue queue(self, {.capacity = 4, .bytes = 1 << 16, .in_flight = 1});
   Event event(self);
+  const auto dead = session.join();
+  static_cast<void>(dead->open(queue.handle()));
   const ObjectSlab& slab = session.table().slab(queue.handle().slab);
   for (std::size_t i = sizeof(ObjectHeader); i < slab.memory.size(); i += 97) {
     slab.memory.data()[i] = static_cast<std::byte>(i * 31);
   }
-  session.recover(9);
+  session.recover(dead->self());
   event.set();
   EXPECT_TRUE(event.is_set());
 }

@@ -17,6 +17,7 @@
 
 #include "drover/base/error.hpp"
 #include "drover/base/mapping.hpp"
+#include "drover/ipc/channel.hpp"
 #include "drover/ipc/event.hpp"
 #include "drover/ipc/lock.hpp"
 #include "drover/session/session.hpp"
@@ -187,6 +188,26 @@ TEST_F(NamedSession, what_a_killed_keeper_left_is_not_listed_and_removed) {
                      {"this user has no session 'dead'"});
   EXPECT_TRUE(folder_.is_empty());
   EXPECT_TRUE(list_sessions().empty());
+}
+
+TEST_F(NamedSession, log_of_the_keeper_is_bounded) {
+  Session session = Session::open("noisy");
+  const auto log = folder_.path() / "noisy.log";
+  const auto size = [&] { return std::filesystem::exists(log) ? std::filesystem::file_size(log) : 0; };
+  const auto complain = [] {  // the keeper logs that a visitor breaks the protocol
+    Channel visitor(SessionFolder::open().connect("noisy").value());
+    visitor.send("nonsense");
+    ChannelMessage message;
+    while (visitor.receive(message, Deadline::after(20s)) == ReceiveResult::message) continue;
+  };
+  complain();
+  ASSERT_GT(size(), 0U) << log;
+  std::ofstream(log, std::ios::app) << std::string(2 << 20, 'x');
+  complain();
+  EXPECT_GT(size(), 0U);
+  EXPECT_LT(size(), 1U << 20U);
+  session.end();
+  std::filesystem::remove(log);
 }
 
 TEST_F(NamedSession, ends_after_its_idle_limit_and_not_before) {

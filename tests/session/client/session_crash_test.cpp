@@ -388,6 +388,24 @@ int puts_until_lost(Queue& queue) {
   return count;
 }
 
+DROVER_PEER_BODY(application_that_execs) {
+  const Session session = Session::start();
+  peer.channel().send(std::to_string(session.keeper_pid()));
+  static_cast<void>(peer.receive_text());
+  ::execl("/bin/sleep", "sleep", "1000", nullptr);
+}
+
+TEST(SessionCrash, session_ends_with_an_application_that_executes_another_program) {
+  PeerGroup group("application_that_execs", kOne);
+  group.start();
+  const pid_t keeper = std::stoi(group.receive_text(0));
+  ASSERT_TRUE(is_running(keeper));
+  group.channel(0).send("go");
+  EXPECT_TRUE(eventually([&] { return !is_running(keeper); }));
+  group.kill(0);
+  expect_all(Kind::abandoned, group);
+}
+
 TEST(SessionCrash, put_into_a_session_that_has_ended_is_an_error) {
   Session session = Session::start();
   Queue queue(session);

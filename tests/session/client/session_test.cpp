@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -19,6 +20,8 @@
 #include "drover/base/mapping.hpp"
 #include "drover/ipc/event.hpp"
 #include "drover/ipc/lock.hpp"
+#include "ipc/object/object_layout.hpp"
+#include "ipc/wake/cell_lock.hpp"
 #include "process/spawn/init_state.hpp"
 #include "session/client/session_helpers.hpp"
 #include "support/expect_error.hpp"
@@ -119,6 +122,27 @@ TEST(Session, options_that_make_no_sense_are_refused) {
   test::expect_error(Errc::invalid_argument, [&] { start({.idle_limit = -1s}); });
   test::expect_error(Errc::invalid_argument, [&] { start({.participant_name = "two\nlines"}); });
   test::expect_error(Errc::invalid_argument, [&] { start({.participant_name = std::string(64, 'x')}); });
+}
+
+TEST(Session, longest_patience_and_idle_limit_mean_for_ever) {
+  const test::OwnRuntimeFolder folder;
+  Session session =
+      Session::open("for-ever", {.idle_limit = std::chrono::hours::max(), .patience = std::chrono::hours::max()});
+  EXPECT_EQ(describe_session("for-ever").idle_limit, 0s);
+  session.end();
+}
+
+// Something has overwritten the word: nobody would ever free the lock.
+TEST(Session, lock_whose_holder_does_not_exist_is_an_error_not_a_hang) {
+  const Session session = Session::start();
+  const std::shared_ptr<Membership> membership = session;
+  Lock lock(session);
+  const OpenObject object = membership->open(lock.handle());
+  auto& cell = *reinterpret_cast<ipc::CellLockLayout*>(ipc::layout_of(object.data));
+  cell.word = ipc::lock_word::stamp_of({.owner = 900, .thread = 1});
+  test::expect_error(Errc::corrupt, [&] { static_cast<void>(lock.acquire()); }, {"900", "does not exist"});
+  EXPECT_EQ(lock.try_acquire(), LockResult::timed_out);
+  membership->close(lock.handle());
 }
 
 TEST(Session, process_that_was_not_started_into_a_session_gets_an_error) {

@@ -1,6 +1,8 @@
 // Objects with a file in real sessions: how it is shared, how long it lives, and what happens when a process dies.
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -287,6 +289,30 @@ TEST_F(HeldFileRequests, create_with_the_wrong_number_of_descriptors_is_refused)
   EXPECT_EQ(counts().objects, 0U);
   EXPECT_EQ(count_held(::getpid(), "raw"), 1U) << "our own";
   EXPECT_FALSE(ask(slab, 1).failure) << "and it still is listened to";
+}
+
+// Closing it would block the keeper while its peer does not read.
+TEST_F(HeldFileRequests, socket_that_lingers_is_refused_and_closed_at_once) {
+  const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  socklen_t length = sizeof(address);
+  ASSERT_EQ(::bind(listener.get(), plain, length), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  ASSERT_EQ(::getsockname(listener.get(), plain, &length), 0);
+  Fd lingering(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(lingering.get(), plain, length), 0);
+  const linger long_time{.l_onoff = 1, .l_linger = 1000};
+  ASSERT_EQ(::setsockopt(lingering.get(), SOL_SOCKET, SO_LINGER, &long_time, sizeof(long_time)), 0);
+  const std::string much(1 << 16, 'x');
+  while (::send(lingering.get(), much.data(), much.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) continue;
+  const int number = lingering.get();
+  channel_.send(encode({.type = RequestType::deposit, .number = 1, .name = "lump"}), {&number, 1});
+  EXPECT_EQ(receive().failure, Errc::invalid_argument);
+  linger now{};
+  length = sizeof(now);
+  ASSERT_EQ(::getsockopt(number, SOL_SOCKET, SO_LINGER, &now, &length), 0);
+  EXPECT_EQ(now.l_onoff, 0) << "whoever closes it last does not wait";
 }
 
 TEST_F(HeldFileRequests, file_comes_only_for_an_object_that_is_open) {

@@ -318,6 +318,18 @@ TEST_F(NamedKeeper, deposit_without_a_descriptor_is_refused) {
                      {"0 descriptors"});
 }
 
+TEST_F(NamedKeeper, one_process_cannot_take_the_places_of_others) {
+  std::vector<std::shared_ptr<SessionState>> joined;
+  test::expect_error(Errc::limit_reached,
+                     [&] {
+                       for (int i = 0; i < 500; ++i) joined.push_back(join_as("again"));
+                     },
+                     {std::to_string(::getpid()), "64 times"});
+  EXPECT_EQ(joined.size(), 64U);
+  joined.pop_back();
+  EXPECT_NO_THROW(joined.push_back(join_as("again")));
+}
+
 TEST(Keeper, lack_of_descriptors_in_the_keeper_is_an_error_and_nothing_is_lost) {
   KeeperThread keeper;
   auto host = join(keeper);

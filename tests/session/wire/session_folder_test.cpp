@@ -146,6 +146,16 @@ TEST_F(SessionFolderTest, lock_has_one_holder_and_ends_with_it) {
   EXPECT_TRUE(folder.try_lock("one"));
 }
 
+TEST_F(SessionFolderTest, pipe_in_place_of_a_file_is_an_error_not_a_hang) {
+  const auto folder = SessionFolder::open();
+  for (const char* const entry : {"pipe.log", "pipe.lock"}) {
+    ASSERT_EQ(::mkfifo((std::filesystem::path(folder.path()) / entry).c_str(), 0600), 0);
+  }
+  test::expect_error(Errc::corrupt, [&] { static_cast<void>(folder.open_log("pipe")); }, {"'pipe.log'"});
+  test::expect_error(Errc::corrupt, [&] { static_cast<void>(folder.try_lock("pipe")); }, {"'pipe.lock'"});
+  for (const char* const entry : {"pipe.log", "pipe.lock"}) std::filesystem::remove(folder.path() + "/" + entry);
+}
+
 TEST_F(SessionFolderTest, lock_of_a_file_that_was_removed_is_not_a_lock) {
   const auto folder = SessionFolder::open();
   const auto old = folder.try_lock("again");
