@@ -9,6 +9,7 @@ from multiprocessing import context
 from typing import Any, ClassVar
 
 from drover import _core, _session
+from drover._errors import Unsupported
 
 __all__ = ["Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore", "SharedHandle"]
 
@@ -20,11 +21,18 @@ class SharedHandle:
     _core: Any
 
     def __getstate__(self) -> Any:
-        """Return the handle, and keep the object alive until a child that is being started has opened it."""
-        starting = context.get_spawning_popen()
-        keep = getattr(starting, "keep_until_joined", None)
-        if keep is not None:
-            keep(self)
+        """Return the handle, and keep the object alive until a child that is being started has opened it.
+
+        Raises Unsupported if the child is not one of drover's, which are the ones that join the session.
+        """
+        if (starting := context.get_spawning_popen()) is not None:
+            if not hasattr(starting, "keep_until_joined"):
+                raise Unsupported(
+                    f"cannot give a drover {type(self).__name__} to a process with the start method "
+                    f"{getattr(starting, 'method', type(starting).__name__)!r} of another library",
+                    "start it with drover.Process or drover.get_context(), or take both from the other library",
+                )
+            starting.keep_until_joined(self)
         return self._core.handle
 
     def __setstate__(self, state: Any) -> None:

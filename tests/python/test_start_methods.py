@@ -156,6 +156,14 @@ def test_data_loader_takes_the_name() -> None:
     assert lines == ["[[0, 1, 2, 3], [4, 5, 6, 7]] DroverContext"]
 
 
+@pytest.mark.parametrize("name", ["Queue", "Lock", "Event"])
+def test_our_objects_are_refused_by_standard_processes(name: str) -> None:
+    """When the process is started, with what to do: it could not open them."""
+    child = multiprocessing.get_context("spawn").Process(target=print, args=(getattr(drover, name)(),))
+    with pytest.raises(drover.Unsupported, match=r"a drover .* to a process .* .spawn.*\n.*drover.Process"):
+        child.start()
+
+
 NESTED = """
     import multiprocessing
     import sys
