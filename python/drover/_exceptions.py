@@ -13,7 +13,9 @@ from typing import Any
 __all__ = ["is_same", "portable"]
 
 _MEMBERS = (types.MemberDescriptorType, types.GetSetDescriptorType)  # such as errno of OSError, or slots
-_GENERAL = frozenset({"args", "__cause__", "__context__", "__traceback__", "__suppress_context__", "__dict__"})
+_GENERAL = frozenset(
+    {"args", "__cause__", "__context__", "__traceback__", "__suppress_context__", "__dict__", "__weakref__"}
+)
 _DEEPEST = 16  # groups in groups
 
 

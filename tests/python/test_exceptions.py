@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import pickle
+import weakref
 from collections.abc import Iterator
 from multiprocessing.pool import MaybeEncodingError
 from typing import Any
@@ -132,6 +133,15 @@ def test_own_way_of_pickling_is_kept() -> None:
         back = pickle.loads(pickle.dumps(_exceptions.portable(group)))
         assert isinstance(back.exceptions[0], KeyError)
         assert back.exceptions[1].parts == ["a", "b"]
+
+
+def test_exception_that_is_observed_is_portable() -> None:
+    """Weak references to it, and its traceback, stay here."""
+    error = KeywordOnlyError(3, detail="d")
+    observer = weakref.ref(error)
+    back = pickle.loads(pickle.dumps(_exceptions.portable(error)))
+    assert (type(back), back.code, back.detail, str(back)) == (KeywordOnlyError, 3, "d", "code 3")
+    assert observer() is error
 
 
 @pytest.fixture(scope="module")

@@ -261,3 +261,29 @@ def test_library_that_is_being_imported_is_asked_later(monkeypatch: pytest.Monke
 
 class Slow:
     """An array of a library that is slow to import."""
+
+
+def test_tensor_is_opened_while_another_message_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening it may run code of the program, which may read messages of its own."""
+    torch = pytest.importorskip("torch")
+    import drover.torch  # noqa: PLC0415 (only where torch is)
+
+    mine, others = ([_core.copied(_session.current(), bytes([number]) * 2000) for _ in range(3)] for number in (1, 2))
+    opened: list[Any] = []
+
+    def read_others() -> None:
+        if not opened:
+            opened.append(None)
+            _core.set_reading(others)
+            opened.append(_core.open_tensor(2))
+            _core.set_reading(None)
+            others.clear()
+
+    monkeypatch.setattr(drover.torch, "initialize", read_others)
+    _core.set_reading(mine)
+    try:
+        got = _core.open_tensor(1)
+    finally:
+        _core.set_reading(None)
+    assert torch.equal(got, torch.full((2000,), 1, dtype=torch.uint8))
+    assert torch.equal(opened[1], torch.full((2000,), 2, dtype=torch.uint8))

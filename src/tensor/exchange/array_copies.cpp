@@ -22,6 +22,32 @@ constexpr std::uint64_t kPackedBytes = 32 * kMiB;
 // Beyond that, blocks of small arrays are larger.
 constexpr std::uint64_t kPackedBlocks = 16;
 
+// The bytes of an array: runs without a gap, which begin at multiples of the period from the first.
+struct Comb {
+  std::uint64_t run = 0;
+  std::uint64_t period = 0;  // 0: there is one run
+};
+
+Comb comb_of(const TensorLayout& layout) {
+  const std::uint64_t item = size_of(layout.dtype());
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> dims;  // stride in bytes, and size
+  for (std::size_t i = 0; i < layout.shape().size(); ++i) {
+    const auto stride = static_cast<std::uint64_t>(layout.strides()[i]) * item;
+    const auto size = static_cast<std::uint64_t>(layout.shape()[i]);
+    if (size > 1 && stride > 0) dims.emplace_back(stride, size);
+  }
+  std::ranges::sort(dims);
+  Comb comb{.run = item};
+  for (const auto& [stride, size] : dims) {
+    if (comb.period == 0 && stride <= comb.run) {
+      comb.run += stride * (size - 1);
+    } else {
+      comb.period = std::gcd(comb.period, stride);
+    }
+  }
+  return comb;
+}
+
 std::uint64_t aligned(std::uint64_t bytes) noexcept { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 const std::byte* host_address(std::uint64_t address) noexcept {
@@ -77,11 +103,47 @@ void ArrayCopies::find_regions() {
 
 // A device copies ranges only, so there the gaps go when the range has been copied.
 void ArrayCopies::find_gathered() {
+  std::vector<Region> all;
   for (Region& region : regions_) {
-    const DlpackArray& first = array_of(region.members.front());
-    region.is_gathered = region.members.size() == 1 && !first.place.is_device && is_sparse(first);
-    region.bytes = region.is_gathered ? first.layout.bytes() : region.end - region.begin;
+    std::uint64_t elements = 0;
+    for (const std::size_t index : region.members) elements += array_of(index).layout.bytes();
+    region.bytes = region.end - region.begin;
+    const bool has_gaps = region.bytes > 2 * elements && !array_of(region.members.front()).place.is_device;
+    if (!has_gaps || !are_apart(region)) {
+      all.push_back(std::move(region));
+      continue;
+    }
+    for (const std::size_t index : region.members) {
+      const ArrayRange range(array_of(index));
+      all.push_back({.begin = range.begin.address,
+                     .end = range.end(),
+                     .members = {index},
+                     .is_gathered = true,
+                     .bytes = array_of(index).layout.bytes()});
+    }
   }
+  regions_ = std::move(all);
+}
+
+// Whether no two members share a byte, as far as that shows: like columns of one table, they repeat at distances that
+// have a common divisor, and begin at different places within it.
+bool ArrayCopies::are_apart(const Region& region) const {
+  if (region.members.size() == 1) return true;
+  std::uint64_t period = 0;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> runs;  // begin, and bytes without a gap
+  for (const std::size_t index : region.members) {
+    const Comb comb = comb_of(array_of(index).layout);
+    period = std::gcd(period, comb.period);
+    runs.emplace_back(ArrayRange(array_of(index)).begin.address, comb.run);
+  }
+  if (period == 0) return false;
+  for (auto& [begin, bytes] : runs) begin %= period;
+  std::ranges::sort(runs);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::uint64_t next = i + 1 < runs.size() ? runs[i + 1].first : runs.front().first + period;
+    if (runs[i].first + runs[i].second > next) return false;
+  }
+  return true;
 }
 
 void ArrayCopies::plan_blocks() {

@@ -56,6 +56,7 @@ class ArrayCopies {
   [[nodiscard]] bool can_join(const Region& region, std::size_t index) const;
   void find_regions();
   void find_gathered();
+  [[nodiscard]] bool are_apart(const Region& region) const;
   void plan_blocks();
   void copy_on_host();
   void copy_on_device();

@@ -221,6 +221,39 @@ TEST(ImportedHostArrays, take_no_memory_for_what_lies_between_their_elements) {
   EXPECT_LT(bytes, 16 * kKiB) << "of 400,000 bytes";
 }
 
+TEST(ImportedHostArrays, of_columns_are_copied_apart_unless_they_share_elements) {
+  TestSession session;
+  const Memory memory(session.join());
+  std::vector<std::int32_t> numbers(kNumbers);  // a table of 100 rows
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const auto columns = [&](std::int64_t first, std::int64_t count) {
+    return ImportRequest{on_host(numbers, TensorLayout::strided(DType::int32, {100, count}, {1000, 1}, first)), {}};
+  };
+  const auto bytes = [&](const std::vector<ImportRequest>& requests) {
+    const auto imported = import_tensors(memory, requests);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const auto& from = requests[i].array.layout;
+      const auto got = imported[i].tensor.contiguous();
+      EXPECT_EQ(got.elements<std::int32_t>()[0], from.offset());
+      EXPECT_EQ(got.elements<std::int32_t>().back(), 99'000 + from.offset() + from.shape()[1] - 1);
+    }
+    std::uint64_t all = 0;
+    for (const auto& slab : memory.usage()) {
+      for (const auto& holder : slab.holders) all += holder.bytes;
+    }
+    return all;
+  };
+  constexpr std::uint64_t kTable = 390'000;
+  EXPECT_LT(bytes({columns(0, 1), columns(1, 1), columns(999, 1), columns(5, 10), columns(15, 3)}), 32 * kKiB);
+  EXPECT_GT(bytes({columns(0, 2), columns(1, 1)}), kTable) << "the second is a part of the first";
+  EXPECT_GT(bytes({columns(5, 1), columns(5, 1)}), kTable);
+  EXPECT_GT(bytes({columns(999, 1), columns(0, 600)}), kTable) << "without wide gaps";
+  const auto whole = ImportRequest{on_host(numbers), {}};
+  const auto imported = import_tensors(memory, std::vector{columns(3, 2), whole});
+  imported[1].tensor.elements<std::int32_t>()[1004] = -4;
+  EXPECT_EQ(imported[0].tensor.contiguous().elements<std::int32_t>()[3], -4) << "shared with the whole table";
+}
+
 TEST_P(ImportedArrays, are_held_until_the_copy_is_done_and_then_released_without_calls) {
   ForeignNumbers numbers(place(), "allocated", kNumbers);
   Gate gate(place());
