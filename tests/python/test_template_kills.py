@@ -249,3 +249,31 @@ print(drover.warm_up(), _state.current.pid == pid)
 """
     )
     assert lines == ["False loading", "True True"], lines
+
+
+def test_pool_can_be_ended_while_its_template_hangs() -> None:
+    """Tasks with a timeout, and workers that it has already, are looked after, too."""
+    lines = run(
+        """
+import drover, pathlib, sys, time
+
+pathlib.Path(sys.argv[0]).with_name("never_done.py").write_text("import time\\ntime.sleep(1000)")
+before = drover.Pool(1)
+before.apply(abs, (1,))
+drover.set_preload(["never_done"])
+begin = time.monotonic()
+pool = drover.Pool(2)
+result = pool.apply_async(abs, (1,))
+before.resize(2)
+try:
+    before.options(timeout=0.1, grace=0.1, worker=0).apply(time.sleep, (1000,))
+except drover.Error as error:
+    print(type(error).__name__)
+before.terminate()
+before.join()
+pool.terminate()
+pool.join()
+print(result.ready(), time.monotonic() - begin < 100)
+"""
+    )
+    assert lines[-1] == "True True", lines

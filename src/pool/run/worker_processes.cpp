@@ -24,6 +24,7 @@
 #include "pool/run/worker_loop.hpp"
 #include "pool/watch/stack_sampler.hpp"
 #include "pool/watch/stall_report.hpp"
+#include "session/worker/program.hpp"
 
 namespace drover::pool {
 namespace {
@@ -31,6 +32,7 @@ namespace {
 constexpr QueueOptions kInbox{.capacity = 256, .bytes = std::uint64_t{16} << 20U, .waits_alone = true};
 constexpr std::chrono::seconds kLongestPoll{1};
 constexpr std::chrono::seconds kDeathPatience{5};
+constexpr std::chrono::milliseconds kLookAtTemplate{5};   // while it is loading
 constexpr std::chrono::milliseconds kTimeForStacks{500};  // of overdue workers, before they are killed
 constexpr std::chrono::hours kLongestLimit{24 * 365};
 
@@ -112,7 +114,14 @@ void WorkerProcesses::start_due() {
       if (is_due && !processes_.contains(slot->index)) due.push_back(slot->index);
     }
   }
+  if (!due.empty() && session::start_would_wait()) return postpone(due);
   for (const std::size_t index : due) start_process(index);
+}
+
+// Meanwhile the pool enforces limits, notices deaths, and can be ended.
+void WorkerProcesses::postpone(const std::vector<std::size_t>& due) {
+  const MutexLock lock(pool_.mutex);
+  for (const std::size_t index : due) pool_.state.slots[index]->start_at = Clock::now() + kLookAtTemplate;
 }
 
 void WorkerProcesses::start_process(std::size_t index) {

@@ -33,6 +33,7 @@ class WorkerProcesses {
 
   bool run_once();
   void start_due();
+  void postpone(const std::vector<std::size_t>& due);
   void start_process(std::size_t index);
   void note_failed_start(std::size_t index, const std::string& how) DROVER_EXCLUDES(pool_.mutex);
   void wait_for_events(Clock::time_point until);

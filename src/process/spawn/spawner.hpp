@@ -21,6 +21,8 @@ class Spawner {
   /// Starts a child with all of `options` in force; nullopt if it cannot. Then the caller clones, which also reports
   /// what is wrong with the options.
   [[nodiscard]] virtual std::optional<Spawned> spawn(const SpawnOptions& options) = 0;
+  /// Whether `spawn` would wait, for seconds, because something that it needs is still being loaded. Does not wait.
+  [[nodiscard]] virtual bool would_wait(const SpawnOptions& options) = 0;
 };
 
 namespace impl {

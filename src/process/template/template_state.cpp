@@ -65,6 +65,10 @@ std::optional<Spawned> Template::State::spawn(const SpawnOptions& options) {
   return std::nullopt;
 }
 
+bool Template::State::would_wait(const SpawnOptions& options) {
+  return start_of(options) && wait_ready(Deadline::after(std::chrono::seconds(0))) == Readiness::loading;
+}
+
 Template::State::Running Template::State::running() {
   if (process_ != ::getpid()) return {};
   const MutexLock lock(mutex_);

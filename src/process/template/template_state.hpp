@@ -27,6 +27,7 @@ class Template::State final : public Spawner {
   ~State() override = default;
 
   [[nodiscard]] std::optional<Spawned> spawn(const SpawnOptions& options) override;
+  [[nodiscard]] bool would_wait(const SpawnOptions& options) override;
   /// Starts the template unless it runs or never will.
   void start() { static_cast<void>(running()); }
   void adopt(std::shared_ptr<RunningTemplate> early) DROVER_EXCLUDES(mutex_);

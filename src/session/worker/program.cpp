@@ -2,6 +2,7 @@
 
 #include "drover/base/error.hpp"
 #include "process/spawn/init_state.hpp"
+#include "process/spawn/spawner.hpp"
 #include "session/worker/entry_table.hpp"
 #include "session/worker/worker_role.hpp"
 
@@ -22,6 +23,13 @@ int play_role(std::vector<std::string> arguments) {
   texts.reserve(arguments.size());
   for (auto& argument : arguments) texts.push_back(argument.data());
   return run_worker(texts);
+}
+
+bool start_would_wait() {
+  const auto spawner = process::current_spawner();
+  if (!spawner) return false;
+  const process::StartCommand command = process::start_command();
+  return spawner->would_wait({.executable = command.executable, .arguments = command.arguments});
 }
 
 }  // namespace drover::session

@@ -22,4 +22,7 @@ void init(const Program& program);
 /// with the program's name, followed by "--drover-role=worker". Requires: `init` was called.
 [[nodiscard]] int play_role(std::vector<std::string> arguments);
 
+/// Whether Process::start would now wait, for seconds, for a template that is loading. Does not wait.
+[[nodiscard]] bool start_would_wait();
+
 }  // namespace drover::session

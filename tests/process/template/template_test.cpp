@@ -24,6 +24,7 @@
 #include "drover/process/child_process.hpp"
 #include "process/inspect/pidfd.hpp"
 #include "process/inspect/process_table.hpp"
+#include "process/spawn/spawner.hpp"
 #include "process/template/stand_in_template.hpp"
 #include "support/captured_log.hpp"
 #include "support/expect_error.hpp"
@@ -366,6 +367,19 @@ TEST_F(TemplateTest, child_that_waits_for_a_template_that_hangs_is_started_witho
   hanging.use();
   EXPECT_EQ(ChildProcess::spawn(test::shell("exit 2")).wait(Deadline::never()), ExitStatus::exited(2));
   EXPECT_EQ(hanging.wait_ready(Deadline::never()), Readiness::unavailable);
+}
+
+TEST_F(TemplateTest, tells_without_waiting_whether_a_child_would_wait_for_it) {
+  Template hanging(test::stand_in("waits for a word"));
+  hanging.use();
+  EXPECT_TRUE(current_spawner()->would_wait(test::shell("exit 2")));
+  EXPECT_FALSE(current_spawner()->would_wait({.executable = "/bin/true", .arguments = {}})) << "it is cloned";
+  use("serves");
+  ASSERT_EQ(used().wait_ready(Deadline::after(60s)), Readiness::ready);
+  EXPECT_FALSE(current_spawner()->would_wait(test::shell("exit 2")));
+  use("ends");
+  ASSERT_EQ(used().wait_ready(Deadline::never()), Readiness::unavailable);
+  EXPECT_FALSE(current_spawner()->would_wait(test::shell("exit 2")));
 }
 
 TEST_F(TemplateTest, template_that_was_ended_never_becomes_ready) {
