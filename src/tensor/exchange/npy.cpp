@@ -307,7 +307,7 @@ std::uint64_t size_of_file(const Fd& file, const std::string& path) {
   if (sys::call("fstat", ::fstat, file.get(), &facts) != 0) throw_errno("fstat", path);
   if (!S_ISREG(facts.st_mode)) {
     throw Error(Errc::invalid_argument,
-                fmt::format("{} is a {}, not a file", path, S_ISDIR(facts.st_mode) ? "folder" : "device or pipe"),
+                fmt::format("{} is a {}, not a file", path, S_ISDIR(facts.st_mode) ? "directory" : "device or pipe"),
                 "give the path of a .npy file");
   }
   return static_cast<std::uint64_t>(facts.st_size);

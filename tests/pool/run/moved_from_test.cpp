@@ -185,10 +185,12 @@ TEST(EmptyFuture, throws) {
 }
 
 TEST(EmptyFuture, completions_throw) {
-  Future<int> future(std::make_shared<detail::FutureValue<int>>());
+  const auto state = std::make_shared<detail::FutureValue<int>>();
+  Future<int> future(state);
   Uses<Completions<int>>{{[](Completions<int>& completions) { static_cast<void>(completions.next()); },
                           [&](Completions<int>& completions) { completions.add(future); }}}
       .expect_errors(as_completed(std::vector{future}));
+  EXPECT_TRUE(state->set(1));  // its callbacks refer to it until it is done
 }
 
 TEST(EmptyCall, throws) {
