@@ -38,8 +38,8 @@ TEST(Depart, only_what_the_dead_opened_is_recovered) {
   Queue open(self, kSmall);
   Queue closed(self, kSmall);
   Queue unknown(self, kSmall);
-  // As a killed process leaves it. Static, so that the leak check finds it.
-  static const auto* const never_closed = new Queue(dead, open.handle());
+  // As a killed process leaves it. Static and volatile, so that the leak check finds it.
+  static const Queue* volatile never_closed = new Queue(dead, open.handle());
   {
     const Queue briefly(dead, closed.handle());
   }
