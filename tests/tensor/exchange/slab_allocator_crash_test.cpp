@@ -1,4 +1,5 @@
 // Memory that a library allocated in slabs, between processes that are killed.
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -153,7 +154,7 @@ class DividedSlabs : public SlabAllocatorCrash {
     });
   }
 
-  int kept_ = 0;
+  std::atomic<int> kept_ = 0;  // parts are released on another thread
   DevicePtr segment_;
   std::optional<SlabAllocator> allocator_;
 };
@@ -165,7 +166,7 @@ TEST_P(DividedSlabs, an_array_is_released_after_its_consumer_is_killed_but_not_b
   auto victim = peer("slab_consumer");
   start(victim, "got");
   memory_.trim();
-  EXPECT_EQ(kept_, 2);
+  EXPECT_EQ(kept_.load(), 2);
   kill(victim);
   EXPECT_TRUE(are_kept(1)) << "only a message has the other one";
   EXPECT_EQ(sum(receive_tensor(memory_, other)), kSum);
@@ -175,10 +176,10 @@ TEST_P(DividedSlabs, an_array_is_released_after_its_consumer_is_killed_but_not_b
 TEST_P(DividedSlabs, an_array_that_the_session_keeps_is_held_until_it_is_dropped) {
   keep("numbers", array(0));
   memory_.trim();
-  EXPECT_EQ(kept_, 1);
+  EXPECT_EQ(kept_.load(), 1);
   EXPECT_EQ(sum(recall(memory_, "numbers")), kSum);
   memory_.trim();
-  EXPECT_EQ(kept_, 1);
+  EXPECT_EQ(kept_.load(), 1);
   const std::shared_ptr<Membership> membership = session_;
   membership->drop("numbers");
   EXPECT_TRUE(are_kept(0));
