@@ -1,4 +1,4 @@
-// Arguments and results of tasks, and the messages that carry them: parsed, described and skipped.
+// Arguments and results of tasks, and the messages that carry them: parsed, described and opened.
 #include <array>
 #include <map>
 #include <optional>
@@ -9,6 +9,7 @@
 #include "drover/base/error.hpp"
 #include "drover/ipc/queue.hpp"
 #include "drover/pool/codec.hpp"
+#include "drover/tensor/memory.hpp"
 #include "fuzz/fuzz_input.hpp"
 #include "fuzz/spoiled_objects.hpp"
 #include "pool/run/wire.hpp"
@@ -57,6 +58,7 @@ void read_batch(std::span<const std::byte> bytes) {
   Message message;
   fuzz::check(queue.try_get(message) == GetResult::got);
   try {
+    const Memory memory(objects);
     pool::WireReader reader(message);
     const auto batch = reader.header<pool::BatchHeader>();
     for (std::uint32_t i = 0; i < batch.count; ++i) {
@@ -64,7 +66,7 @@ void read_batch(std::span<const std::byte> bytes) {
       const auto arguments = reader.bytes(task.bytes);
       fuzz::check(arguments.size() == task.bytes);
       describe(arguments, 100);
-      reader.skip_tensors(task.tensors);
+      fuzz::check(reader.tensors(task.tensors, memory).size() == task.tensors);
     }
   } catch (const Error& error) {
     fuzz::check(error.code() == Errc::corrupt);
