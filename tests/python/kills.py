@@ -29,6 +29,7 @@ from typing import Any
 
 import drover
 import numpy
+from drover import _session
 
 ITEMS = 400
 LARGE = 5000  # numbers in an array, too many to be inline in a message
@@ -358,7 +359,7 @@ class Traffic:
 
     def _is_killed(self, process: drover.Process) -> bool:
         status = process.exitcode
-        assert status in {None, 0, *self.deaths}, f"{process.name} ended with {status}"
+        check_status(status, self.deaths)
         return status in self.deaths
 
     def finish(self) -> None:
@@ -403,6 +404,13 @@ class Traffic:
         counts["late"] += self.late
         assert missing + self.late <= self.killed_consumers, (missing, self.late, self.killed_consumers)
         assert self.ended.keys() <= alive | self.killed_producers
+
+
+def check_status(status: int | None, deaths: Collection[int]) -> None:
+    """Allow the end of a process by itself or by a kill; if the session is lost, raise that it is."""
+    if status not in {None, 0, *deaths}:
+        _session.current().check()
+        raise AssertionError(f"a process ended with {status}")
 
 
 def started(target: Callable[..., None], *args: Any) -> drover.Process:

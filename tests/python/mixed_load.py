@@ -24,7 +24,7 @@ from typing import Any
 import drover
 import numpy
 from drover import _session
-from kills import Arrays, Traffic, is_right, started, work
+from kills import Arrays, Traffic, check_status, is_right, started, work
 
 LOST = 4
 RETRIES = 1000
@@ -119,8 +119,8 @@ class Load:
         children = [started(add_steps, value) for _ in range(3)]
         for child in children:
             child.join()
+            check_status(child.exitcode, DEATHS)
         full = sum(child.exitcode == 0 for child in children)
-        assert all(child.exitcode in DEATHS | {0} for child in children), [child.exitcode for child in children]
         assert full * STEPS <= value.value <= len(children) * STEPS, (full, value.value)
         beat("locked")
 
@@ -129,10 +129,9 @@ class Load:
         line = drover.SimpleQueue()
         outer = started(nested, line, 7)
         outer.join()
+        check_status(outer.exitcode, DEATHS)
         if outer.exitcode == 0:
             assert line.get() in (49, None)
-        else:
-            assert outer.exitcode in DEATHS, outer.exitcode
         beat("processes")
 
     def managed(self) -> None:
@@ -156,7 +155,7 @@ def nested(line: Any, number: int) -> None:
     """Compute the square in a process of this process; put None if that was killed."""
     inner = started(square, line, number)
     inner.join()
-    assert inner.exitcode in DEATHS | {0}, inner.exitcode
+    check_status(inner.exitcode, DEATHS)
     if inner.exitcode != 0 and line.empty():
         line.put(None)
 

@@ -216,16 +216,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="0: a new one")
     parser.add_argument("--limit", type=float, default=10.0, help="seconds within which each round must be complete")
     parser.add_argument("--longest-life", type=float, default=30.0, help="seconds that a program is disturbed")
+    parser.add_argument("--endings", nargs="+", choices=ENDINGS, default=ENDINGS, help="how programs end, in turn")
     options = parser.parse_args()
     seed = options.seed or random.SystemRandom().randrange(1, 1 << 31)
     storm = Storm(seed, options.limit, options.longest_life)
     print(f"mixed storm with seed {seed}", flush=True)
     end = time.monotonic() + 60.0 * options.minutes
     number = 0
-    while time.monotonic() < end or number < len(ENDINGS):
-        storm.live(ENDINGS[number % len(ENDINGS)])
+    while time.monotonic() < end or number < len(options.endings):
+        storm.live(options.endings[number % len(options.endings)])
         number += 1
-        if number % len(ENDINGS) == 0:
+        if number % len(options.endings) == 0:
             print(storm, flush=True)
 
 
