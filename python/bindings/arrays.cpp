@@ -66,7 +66,7 @@ nb::tuple import_array(const PySession& session, nb::handle capsule, std::option
 // before the elements are copied, or while receivers have the old one.
 nb::object storage_of(nb::handle array) {
   static const nb::object& name = *new nb::object(nb::steal(PyUnicode_InternFromString("untyped_storage")));
-  nb::object storage = nb::steal(PyObject_CallMethodNoArgs(array.ptr(), name.ptr()));
+  nb::object storage = nb::steal(PyObject_CallMethodObjArgs(array.ptr(), name.ptr(), nullptr));
   if (storage.is_valid()) return storage;
   if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
   PyErr_Clear();
