@@ -328,6 +328,24 @@ def test_torch_reuses_freed_memory_unless_it_is_held_elsewhere() -> None:
 
 
 @with_torch
+def test_a_loop_of_new_tensors_reuses_the_memory_of_those_that_were_received() -> None:
+    """Also if it makes them faster than drover looks by itself whether they are still in use."""
+    text = run(
+        TORCH
+        + """
+    for _ in range(100):
+        inbox.put(torch.ones(64 << 20, dtype=torch.uint8, device="cuda"))
+        assert outbox.get()
+    most = torch.cuda.max_memory_reserved() // (64 << 20)
+    inbox.put(None)
+    child.join()
+    print(most if most > 8 else "a few")
+    """
+    )
+    assert text == ["a few"]
+
+
+@with_torch
 def test_memory_that_a_receiver_holds_is_not_reused_by_torch() -> None:
     """Not even if the sender's tensor has got other memory; and again after the receiver has dropped it."""
     text = run(

@@ -84,7 +84,7 @@ std::optional<Tensor> known_by_address(const Memory& memory, const DlpackArray& 
   const std::uint64_t offset = range.begin.address - tensor::address_of(storage->block()).address;
   if (offset % size_of(array.layout.dtype()) != 0) return std::nullopt;
   if (is_divided && array.keep_alive.use_count() > 0) {
-    storage = std::make_shared<tensor::TensorStorage>(*storage, array.keep_alive);
+    storage = std::make_shared<tensor::TensorStorage>(*storage, range.bytes, array.keep_alive);
   }
   return tensor::TensorAccess::make(std::move(storage), tensor::moved(array.layout, offset));
 }

@@ -18,15 +18,16 @@ std::uint32_t next_part() noexcept {
 }  // namespace
 
 // The lease exists before the part is held: a check in between must not find a part without leases.
-Lease HeldParts::hold(const Lease& whole, std::shared_ptr<void> keep_alive) {
+Lease HeldParts::hold(const Lease& whole, std::uint64_t bytes, std::shared_ptr<void> keep_alive) {
   const std::uint32_t part = next_part();
   Lease lease = ipc::OpenLedger::share_part(whole, part);
   Lease anchor = ipc::OpenLedger::share_part(whole, 0);
   const MutexLock lock(mutex_);
   Divided& block = blocks_[{whole.slab().generation, whole.offset()}];
   if (!block.anchor.is_open()) block.anchor = std::move(anchor);
-  block.parts.insert_or_assign(part, std::move(keep_alive));
+  block.parts.insert_or_assign(part, Part{.keep_alive = std::move(keep_alive), .bytes = bytes});
   ++count_;
+  bytes_ += bytes;
   return lease;
 }
 
@@ -40,13 +41,15 @@ std::vector<std::shared_ptr<void>> HeldParts::take_unused() {
     if (used) {
       std::erase_if(block.parts, [&](auto& part) {
         if (std::ranges::binary_search(*used, part.first)) return false;
-        unused.push_back(std::move(part.second));
+        bytes_ -= part.second.bytes;
+        unused.push_back(std::move(part.second.keep_alive));
         return true;
       });
     }
     at = block.parts.empty() ? blocks_.erase(at) : std::next(at);
   }
   count_ -= unused.size();
+  due_at_ = 2 * bytes_ + kFirstDue;
   return unused;
 }
 

@@ -395,8 +395,9 @@ void MemoryState::release_ended(Deadline patience) noexcept {
   drop(std::move(unused));
 }
 
-Lease MemoryState::hold_part(const Lease& whole, std::shared_ptr<void> keep_alive) {
-  Lease lease = parts_->hold(whole, std::move(keep_alive));
+Lease MemoryState::hold_part(const Lease& whole, std::uint64_t bytes, std::shared_ptr<void> keep_alive) {
+  if (parts_->are_due()) release_retired(Deadline::after({}));
+  Lease lease = parts_->hold(whole, bytes, std::move(keep_alive));
   retired_poller_.start();
   return lease;
 }

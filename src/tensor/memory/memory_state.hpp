@@ -37,7 +37,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   /// The whole allocation, see Imports::open. The same block for the same memory.
   [[nodiscard]] Block import_memory(const ForeignMemory& memory, const KeptBytes& kept) DROVER_EXCLUDES(table_.mutex);
   /// A lease for one array in a block that another library divides; see HeldParts::hold.
-  [[nodiscard]] Lease hold_part(const Lease& whole, std::shared_ptr<void> keep_alive);
+  [[nodiscard]] Lease hold_part(const Lease& whole, std::uint64_t bytes, std::shared_ptr<void> keep_alive)
+      DROVER_EXCLUDES(table_.mutex);
   [[nodiscard]] std::uint64_t claimed(const Place& place) const DROVER_EXCLUDES(table_.mutex);
   [[nodiscard]] std::vector<SlabUsage> usage() const DROVER_EXCLUDES(table_.mutex);
   /// Returns whether there was anything to give back.

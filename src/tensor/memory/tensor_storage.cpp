@@ -30,9 +30,9 @@ TensorStorage::TensorStorage(Memory memory, Lease&& lease, std::vector<ipc::Time
 TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const KeptBytes& kept)
     : memory_(std::move(memory)), block_(memory_.state_->import_memory(foreign, kept)) {}
 
-TensorStorage::TensorStorage(TensorStorage& whole, std::shared_ptr<void> keep_alive)
+TensorStorage::TensorStorage(TensorStorage& whole, std::uint64_t bytes, std::shared_ptr<void> keep_alive)
     : memory_(whole.memory_),
-      block_(memory_.state_->open(memory_.state_->hold_part(whole.block().lease(), std::move(keep_alive)))) {}
+      block_(memory_.state_->open(memory_.state_->hold_part(whole.block().lease(), bytes, std::move(keep_alive)))) {}
 
 // Rejects points that were never submitted: senders submit the work before the message, and a stream must not wait
 // forever.

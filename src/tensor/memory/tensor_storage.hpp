@@ -32,9 +32,9 @@ class TensorStorage {
   TensorStorage(Memory memory, Lease&& lease, std::vector<ipc::TimelinePoint> origins);
   /// Memory of another library; see MemoryState::import_memory.
   TensorStorage(Memory memory, const ForeignMemory& foreign, const KeptBytes& kept);
-  /// An array in the block of `whole`, which another library divides itself: holds `keep_alive` until no process has
-  /// a lease of this storage any more.
-  TensorStorage(TensorStorage& whole, std::shared_ptr<void> keep_alive);
+  /// An array of `bytes` in the block of `whole`, which another library divides itself: holds `keep_alive` until no
+  /// process has a lease of this storage any more.
+  TensorStorage(TensorStorage& whole, std::uint64_t bytes, std::shared_ptr<void> keep_alive);
   /// Throws `Errc::invalid_argument` if a lease from a message belongs to another session, `Errc::corrupt` if its
   /// points are invalid, `Errc::peer_lost` if one is lost.
   static void check(const Memory& memory, const Lease& lease, std::span<const ipc::TimelinePoint> points);

@@ -1,4 +1,5 @@
 // Memory that a library allocated in slabs, between processes that are killed.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -140,8 +141,11 @@ class DividedSlabs : public SlabAllocatorCrash {
     std::iota(numbers.begin(), numbers.end(), 0);
     const DevicePtr ptr = segment_ + number * kBytes;
     backend_of(place().backend).open(place().index).upload(ptr, numbers.data(), kBytes);
+    return array_at(ptr, kCount);
+  }
+  [[nodiscard]] Tensor array_at(DevicePtr ptr, std::int64_t count) {
     ++kept_;
-    const DlpackArray array{.layout = TensorLayout::contiguous(DType::int32, {kCount}),
+    const DlpackArray array{.layout = TensorLayout::contiguous(DType::int32, {count}),
                             .place = place(),
                             .base = ptr,
                             .keep_alive = std::shared_ptr<void>(nullptr, [this](void*) { --kept_; })};
@@ -171,6 +175,18 @@ TEST_P(DividedSlabs, an_array_is_released_after_its_consumer_is_killed_but_not_b
   EXPECT_TRUE(are_kept(1)) << "only a message has the other one";
   EXPECT_EQ(sum(receive_tensor(memory_, other)), kSum);
   EXPECT_TRUE(are_kept(0));
+}
+
+// The library could not reuse the memory of all arrays that it makes in a period of the poller.
+TEST_P(DividedSlabs, arrays_in_a_loop_are_released_while_the_next_ones_are_sent) {
+  const Memory receiver(session_);
+  int most = 0;
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(put(queue_, array_at(segment_, 2 * kCount)), PutResult::put);
+    most = std::max(most, kept_.load());
+    static_cast<void>(receive_tensor(receiver, queue_));
+  }
+  EXPECT_LE(most, 32) << "800 KB each";
 }
 
 TEST_P(DividedSlabs, an_array_that_the_session_keeps_is_held_until_it_is_dropped) {
