@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "drover/base/error.hpp"
+#include "drover/base/fd.hpp"
 #include "slabs.hpp"
+#include "tensor/tensor_access.hpp"
 
 namespace drover::python {
 namespace {
@@ -196,6 +198,16 @@ void Arrays::clear() noexcept {
 }
 
 void bind_arrays(nb::module_& module) {
+  module.def(
+      "tensor_of_file",
+      [](const PySession& session, int file, std::int64_t offset, std::int64_t bytes) {
+        Fd borrowed(file);
+        const Fd own = borrowed.duplicate();
+        static_cast<void>(borrowed.release());
+        return tensor::TensorAccess::of_file(session.memory, own, offset + bytes).slice(0, offset);
+      },
+      nb::arg("session"), nb::arg("file"), nb::arg("offset"), nb::arg("bytes"),
+      "Return a tensor of bytes in a file in which another library has shared memory.");
   nb::class_<Arrays>(module, "Arrays", "The arrays of a message, to import all at once.")
       .def(nb::init<>())
       .def("__len__", &Arrays::size)

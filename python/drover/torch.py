@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import os
 import pickle
 from typing import Any
 
@@ -220,7 +221,7 @@ def _reduce(tensor: torch.Tensor) -> Any:
     if not tensor.is_cuda:
         storage = tensor.untyped_storage()
         is_small = _objects.is_inline(storage.nbytes()) and not _is_in_slab(storage)
-        if is_small or _goes_torchs_way(storage):
+        if is_small or _is_sent_whole(storage):
             return _reduce_by_storage(tensor)
     return _open, (_add(tensor, _objects.arrays()), requires_grad)
 
@@ -237,7 +238,7 @@ def _add_alone(tensor: torch.Tensor, arrays: _core.Arrays) -> bool:
     if tensor.numel() == 0 or tensor.dtype not in _NAMES:
         return False
     _check_storage(tensor)
-    if not tensor.is_cuda and (_objects.is_inline(tensor.nbytes) or _goes_torchs_way(tensor.untyped_storage())):
+    if not tensor.is_cuda and (_objects.is_inline(tensor.nbytes) or _is_sent_whole(tensor.untyped_storage())):
         return False
     _add(tensor, arrays)
     return True
@@ -333,21 +334,56 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
     if storage.nbytes() == 0:
         return _empty_storage, (str(storage.device),)
     is_in_slab = kind == "cpu" and _is_in_slab(storage)
-    if kind == "cpu" and not is_in_slab and _goes_torchs_way(storage):
-        return _reduce_shared(storage)
+    if kind == "cpu" and not is_in_slab and not _objects.is_lasting():
+        if _objects.is_by_reference():
+            return _reduce_shared(storage)
+        if storage.is_shared():
+            return _reduce_kept(storage)
     if kind == "cpu" and not is_in_slab and _objects.is_inline(storage.nbytes()):
         return _copied_storage, (pickle.PickleBuffer(_bytes_of(storage)),)
     whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
     return _open_storage, (_add(whole, _objects.arrays()),)
 
 
-def _goes_torchs_way(storage: UntypedStorage) -> bool:
-    """Return whether a CPU storage outside of drover's memory is shared in torch's way, ending with its processes."""
+def _is_sent_whole(storage: UntypedStorage) -> bool:
+    """Return whether a CPU storage outside of drover's memory is sent as a whole, since it is or will be shared."""
     return not _objects.is_lasting() and (_objects.is_by_reference() or storage.is_shared())
 
 
+def _reduce_kept(storage: UntypedStorage) -> Any:
+    """Reduce a CPU storage that torch has shared; receivers share it too, also after this process has ended."""
+    from torch.multiprocessing import get_sharing_strategy, reductions  # noqa: PLC0415 (imported only if needed)
+
+    session, arrays = _session.current(), _objects.arrays()
+    if get_sharing_strategy() == "file_descriptor":
+        fd, size = storage._share_fd_cpu_()  # which stays the storage's
+        key = reductions.fd_id(fd)
+        number = arrays.add_tensor(_core.tensor_of_file(session, fd, 0, size))
+    else:
+        _, key, size = storage._share_filename_cpu_()
+        try:
+            with open(f"/dev/shm/{os.fsdecode(key)}", "r+b") as file:  # noqa: S108 (where torch makes it)
+                header = os.fstat(file.fileno()).st_size - size
+                number = arrays.add_tensor(_core.tensor_of_file(session, file.fileno(), header, size))
+        finally:
+            storage._shared_decref()
+    reductions.shared_cache[key] = reductions.StorageWeakRef(storage)
+    return _open_kept, (number, key)
+
+
+def _open_kept(number: int, key: Any) -> UntypedStorage:
+    """Return the storage that this process has in the same memory, or else a new one."""
+    from torch.multiprocessing import reductions  # noqa: PLC0415 (imported only if needed)
+
+    storage = reductions.storage_from_cache(UntypedStorage, key)
+    if storage is None:
+        storage = _open_storage(number)
+        reductions.shared_cache[key] = reductions.StorageWeakRef(storage)
+    return storage
+
+
 def _reduce_shared(storage: UntypedStorage) -> Any:
-    """Reduce a CPU storage in torch's own shared memory, into which it is moved first if it lies elsewhere."""
+    """Reduce a CPU storage in torch's way, which ends with this process; moves it into shared memory first."""
     from torch.multiprocessing import get_sharing_strategy, reductions  # noqa: PLC0415 (imported only if needed)
 
     if get_sharing_strategy() != "file_descriptor":

@@ -27,6 +27,11 @@ class TensorAccess {
   [[nodiscard]] static Membership& membership(const Memory& memory) { return *memory.state_->membership(); }
   /// Releases the blocks whose work has ended.
   static void release_retired(const Memory& memory) { memory.state_->release_retired(Deadline::after({})); }
+  /// The first `bytes` of a file in which another library has shared memory, as numbers of type uint8. The memory
+  /// stays shared with that library, and lasts as long as any process or message has the tensor.
+  [[nodiscard]] static Tensor of_file(const Memory& memory, const Fd& file, std::int64_t bytes) {
+    return {std::make_shared<TensorStorage>(memory, file, bytes), TensorLayout::contiguous(DType::uint8, {bytes})};
+  }
   /// New memory for a tensor of this layout, which is contiguous.
   [[nodiscard]] static Tensor make_like(const Memory& memory, const TensorLayout& layout, const Place& place) {
     return {std::make_shared<TensorStorage>(memory, place, layout.bytes()), layout};

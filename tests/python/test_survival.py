@@ -201,3 +201,33 @@ def test_small_arrays_of_a_killed_maker_arrive() -> None:
         print(line.get())
     """)
     assert lines == ["[array([0, 1, 2]), {'x': array([0, 1, 2, 3, 4])}]"]
+
+
+@pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
+def test_tensors_of_torch_that_are_shared_survive_the_process_that_passed_them_on(strategy: str) -> None:
+    """Arguments of a process, and what `share_memory_` has moved, stay shared, whoever sent them and has ended."""
+    pytest.importorskip("torch")
+    lines: list[Any] = run(f"""
+        import os, signal
+        import drover, torch
+        torch.multiprocessing.set_sharing_strategy("{strategy}")
+
+        def pass_on(line, plain, shared):
+            torch.multiprocessing.set_sharing_strategy("{strategy}")
+            line.put(plain)
+            line.put({{"views": [shared[2:4], shared[3:]], "own": torch.ones(9).share_memory_()}})
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if __name__ == "__main__":
+            line = drover.Queue()
+            plain, shared = torch.zeros(100_000), torch.zeros(5).share_memory_()
+            child = drover.Process(target=pass_on, args=(line, plain, shared))
+            child.start()
+            child.join()
+            got, rest = line.get(), line.get()
+            got += 1
+            rest["views"][0] += 2
+            print(got.is_shared(), plain.sum().item(), shared.tolist())
+            print(rest["views"][1].tolist(), rest["own"].sum().item())
+    """)
+    assert lines == ["True 100000.0 [0.0, 0.0, 2.0, 2.0, 0.0]", "[2.0, 0.0] 9.0"]

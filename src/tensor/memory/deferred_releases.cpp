@@ -13,6 +13,8 @@ namespace {
 
 // Handles up to this are default streams, whose work is ordered with that of other streams.
 constexpr std::uintptr_t kLastDefaultStream = 2;
+// Releases that follow each other within this time belong together.
+constexpr std::chrono::microseconds kBurst{5};
 // How long a release waits for work that seems to be done.
 constexpr std::chrono::microseconds kReleasePatience{20};
 
@@ -28,6 +30,17 @@ bool seems_capturing(const Stream& stream) noexcept {
 bool seems_idle(const Stream& stream) noexcept {
   try {
     return stream.is_idle();
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, error.what());
+    return false;
+  }
+}
+
+bool is_left_for_later(const Tensor& tensor) noexcept {
+  try {
+    const auto& storage = TensorAccess::storage(tensor);
+    storage->end_use_later(storage->work_at(storage->place()));
+    return true;
   } catch (const std::exception& error) {
     log(LogLevel::debug, error.what());
     return false;
@@ -53,10 +66,17 @@ DeferredReleases& DeferredReleases::instance() {
 }
 
 void DeferredReleases::release(const Tensor& tensor, std::shared_ptr<Stream> stream) noexcept {
+  if (stream->native() == kDefaultStream) return release_in_burst(tensor, *stream);
   if (!seems_capturing(*stream)) return release_now(tensor, *stream);
   const MutexLock lock(mutex_);
   uses_.push_back({tensor, std::move(stream)});
   has_any_ = true;
+}
+
+void DeferredReleases::release_in_burst(const Tensor& tensor, Stream& stream) noexcept {
+  const bool is_first = Clock::now() - last_.load(std::memory_order_relaxed) > kBurst;  // relaxed: a hint
+  if (is_first || !is_left_for_later(tensor)) release_now(tensor, stream);
+  last_.store(Clock::now(), std::memory_order_relaxed);
 }
 
 // Asks streams without the mutex, so that a child forked meanwhile does not inherit it locked.

@@ -102,6 +102,10 @@ class DeviceWork {
   std::vector<ipc::TimelinePoint> awaited_ DROVER_GUARDED_BY(mutex_);  // points that the stream may still wait for
 };
 
+/// The handle of the stream of a GPU that all threads of a process share, unless they choose another one. It exists
+/// as long as the device is open, and no graph can be captured from it.
+inline constexpr std::uintptr_t kDefaultStream = 1;
+
 /// Some work, and when it is done.
 struct WorkTicket {
   std::shared_ptr<DeviceWork> work;  ///< shared: with the Memory and all tensors it works on

@@ -1,5 +1,6 @@
 #include "tensor/memory/foreign_memory.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/mapping.hpp"
 #include "drover/device/backend.hpp"
@@ -54,6 +56,21 @@ DevicePtr own_address(const Device& device, const HandleNote& note) {
 }
 
 }  // namespace
+
+ForeignMemory foreign_file(const Fd& file, std::uint64_t bytes) {
+  struct stat status{};
+  if (::fstat(file.get(), &status) != 0) throw_errno("fstat", fmt::format("descriptor {}", file.get()));
+  if (!S_ISREG(status.st_mode) || bytes == 0 || static_cast<std::uint64_t>(status.st_size) < bytes) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("descriptor {} is not a file with {}", file.get(), format_bytes(bytes)),
+                "pass the file of the shared memory, and at most its size");
+  }
+  return {.place = Place::cpu(),
+          .base = {status.st_dev},
+          .size = bytes,
+          .buffer_id = status.st_ino,
+          .form = SlabForm::file};
+}
 
 Fd make_handle_file(const Device& device, const ForeignMemory& memory) {
   const HandleNote note{.magic = kHandleMagic,

@@ -1,4 +1,4 @@
-// tensor/memory/foreign_memory.hpp: device memory of other libraries, and files of slabs shared by a handle.
+// tensor/memory/foreign_memory.hpp: memory of other libraries, and files of slabs shared by a handle.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,9 @@
 
 namespace drover::tensor {
 
-/// An allocation of another library in this process, as `Device::describe` reports it, and how it is shared. Equal
-/// for the same memory, but not for successive allocations at one address.
+/// An allocation of another library in this process, and how it is shared: on a device, as `Device::describe` reports
+/// it; in host memory a file, named by its device and inode. Equal for the same memory, but not for successive
+/// allocations at one address.
 struct ForeignMemory {
   Place place;
   DevicePtr base;
@@ -22,6 +23,9 @@ struct ForeignMemory {
 
   friend bool operator==(const ForeignMemory&, const ForeignMemory&) = default;
 };
+
+/// The first `bytes` of a file in memory. Throws `Errc::invalid_argument` for another file, or a shorter one.
+[[nodiscard]] ForeignMemory foreign_file(const Fd& file, std::uint64_t bytes);
 
 /// Bytes of such an allocation that stay allocated while `keep_alive` is held.
 struct KeptBytes {

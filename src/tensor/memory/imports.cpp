@@ -21,9 +21,10 @@ std::shared_ptr<void> hold(ImportedMemory& imported, const KeptBytes& bytes) {
 }  // namespace
 
 // The lease keeps the import in use from before the entry is visible.
-std::pair<Lease, std::shared_ptr<MappedSlab>> Imports::open(const ForeignMemory& memory, const KeptBytes& kept) {
+std::pair<Lease, std::shared_ptr<MappedSlab>> Imports::open_or_make(
+    const ForeignMemory& memory, const KeptBytes& kept, const std::function<std::shared_ptr<MappedSlab>()>& make) {
   if (auto known = reopen(memory, kept); known.second != nullptr) return known;
-  auto slab = MappedSlab::make(membership_, memory);
+  auto slab = make();
   const auto anchor = std::make_shared<const Lease>(slab->book().allocate(memory.size));
   if (!anchor->is_open()) {
     throw Error(Errc::internal, fmt::format("a slab of {} has no room for itself", format_bytes(memory.size)),

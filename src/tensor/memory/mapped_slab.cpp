@@ -78,13 +78,24 @@ std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& 
   return made;
 }
 
+std::shared_ptr<MappedSlab> MappedSlab::make(const std::shared_ptr<Membership>& membership, const Fd& file,
+                                             std::uint64_t bytes) {
+  auto made = std::make_shared<MappedSlab>();
+  made->form_ = SlabForm::file;
+  made->host_ = Mapping::shared(file, bytes);
+  made->book_ = ipc::OpenLedger::make(membership, ipc::whole_slab_bytes(bytes, 1), file, marks_for_file(bytes));
+  return made;
+}
+
 std::shared_ptr<MappedSlab> MappedSlab::open(std::shared_ptr<ipc::OpenLedger> book) {
   auto opened = std::make_shared<MappedSlab>();
   const ObjectSpec& spec = book->object().spec();
   opened->place_ = place_from(ipc::marks_of(spec));
   opened->form_ = form_from(ipc::marks_of(spec));
   const Fd file = book->file();
-  if (!opened->place_.is_device) {
+  if (opened->form_ == SlabForm::file) {
+    opened->host_ = Mapping::shared(file, file_bytes_from(ipc::marks_of(spec)));
+  } else if (!opened->place_.is_device) {
     if (check_memory_file(file) != ipc::slab_bytes(spec)) {
       throw Error(Errc::corrupt,
                   fmt::format("a slab of {} has a file of a different size", format_bytes(ipc::slab_bytes(spec))),

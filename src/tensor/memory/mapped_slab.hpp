@@ -30,6 +30,9 @@ class MappedSlab {
   /// otherwise mapped a second time. Throws as `Device::ipc_handle` and `Device::retain_slab`.
   [[nodiscard]] static std::shared_ptr<MappedSlab> make(const std::shared_ptr<Membership>& membership,
                                                         const ForeignMemory& memory);
+  /// Makes a slab of the first `bytes` of a file in which another library has shared memory. Maps it a second time.
+  [[nodiscard]] static std::shared_ptr<MappedSlab> make(const std::shared_ptr<Membership>& membership, const Fd& file,
+                                                        std::uint64_t bytes);
   /// Maps a slab of another process. Throws `Errc::not_found` if its device is not visible here, `Errc::corrupt` if
   /// file and ledger disagree, `Errc::peer_lost` for a handle of a process that is gone.
   [[nodiscard]] static std::shared_ptr<MappedSlab> open(std::shared_ptr<ipc::OpenLedger> book);

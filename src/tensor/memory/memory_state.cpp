@@ -266,6 +266,14 @@ Block MemoryState::import_memory(const ForeignMemory& memory, const KeptBytes& k
   return claim(std::move(lease), slab);
 }
 
+Block MemoryState::import_file(const Fd& file, std::uint64_t bytes) {
+  static_cast<void>(membership_->require_self());
+  release_retired(Deadline::after({}));
+  auto [lease, slab] = imports_.open(file, bytes);
+  const MutexLock lock(table_.mutex);
+  return claim(std::move(lease), slab);
+}
+
 std::shared_ptr<MappedSlab> MemoryState::slab_of(const Lease& lease) {
   const ObjectHandle& handle = lease.slab();
   {
@@ -337,12 +345,11 @@ void MemoryState::drop(std::vector<SlabEntry> slabs) noexcept {
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): its parts are
-void MemoryState::retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keep_alive) noexcept {
-  if (membership_->self() == kNobody || std::ranges::all_of(uses, has_ended)) return block.release();
-  RetiredBlock retired{.keep_alive = std::move(keep_alive),
-                       .lease = std::move(block.lease_),
-                       .slab = std::move(block.slab_),
-                       .uses = std::move(uses)};
+void MemoryState::retire(Block&& block, RetiredBlock retired) noexcept {
+  const bool is_unused = retired.late == nullptr && std::ranges::all_of(retired.uses, has_ended);
+  if (membership_->self() == kNobody || is_unused) return block.release();
+  retired.lease = std::move(block.lease_);
+  retired.slab = std::move(block.slab_);
   block.state_.reset();
   retired_.add(std::move(retired));
   retired_poller_.start();

@@ -36,6 +36,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] Block open(Lease&& lease) DROVER_EXCLUDES(table_.mutex);
   /// The whole allocation, see Imports::open. The same block for the same memory.
   [[nodiscard]] Block import_memory(const ForeignMemory& memory, const KeptBytes& kept) DROVER_EXCLUDES(table_.mutex);
+  /// The first `bytes` of a file in which another library has shared memory. The same block for the same file.
+  [[nodiscard]] Block import_file(const Fd& file, std::uint64_t bytes) DROVER_EXCLUDES(table_.mutex);
   /// A lease for one array in a block that another library divides; see HeldParts::hold.
   [[nodiscard]] Lease hold_part(const Lease& whole, std::uint64_t bytes, std::shared_ptr<void> keep_alive)
       DROVER_EXCLUDES(table_.mutex);
@@ -47,9 +49,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   void claim_ended(const std::shared_ptr<MappedSlab>& slab, std::uint64_t bytes) noexcept
       DROVER_EXCLUDES(table_.mutex);
 
-  /// Releases a block, and then `keep_alive`, when all uses have ended: now, or in a later call.
-  void retire(Block&& block, std::vector<WorkTicket> uses, std::shared_ptr<void> keep_alive = nullptr) noexcept
-      DROVER_EXCLUDES(table_.mutex);
+  /// Releases a block, and then `retired.keep_alive`, when all uses have ended: now, or in a later call.
+  void retire(Block&& block, RetiredBlock retired) noexcept DROVER_EXCLUDES(table_.mutex);
   /// Releases retired blocks whose uses have ended, or end until the deadline, then unused imports and parts. Does
   /// nothing in a forked child, nor during a ReleasePause.
   void release_retired(Deadline patience) noexcept DROVER_EXCLUDES(table_.mutex);

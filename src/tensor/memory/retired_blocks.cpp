@@ -1,13 +1,43 @@
 #include "tensor/memory/retired_blocks.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <exception>
 #include <iterator>
+#include <map>
+#include <utility>
 
 #include "drover/base/log.hpp"
 
 namespace drover::tensor {
 namespace {
+
+// How long to wait for what a default stream was given: work that is done is noticed at once.
+constexpr std::chrono::microseconds kLatePatience{20};
+
+std::uint64_t follow_default_stream(DeviceWork& work) noexcept {
+  try {
+    const std::uint64_t ticket = work.follow(*work.device().borrow_stream(kDefaultStream));
+    static_cast<void>(work.wait(ticket, Deadline::after(kLatePatience)));
+    return ticket;
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, error.what());
+    return 0;
+  }
+}
+
+// One event of a default stream serves all blocks that it used.
+void resolve_late_uses(std::vector<RetiredBlock>& blocks) noexcept {
+  std::map<const DeviceWork*, std::uint64_t> tickets;
+  for (RetiredBlock& block : blocks) {
+    const auto work = std::exchange(block.late, nullptr);
+    if (work == nullptr) continue;
+    const auto [at, is_new] = tickets.try_emplace(work.get());
+    if (is_new) at->second = follow_default_stream(*work);
+    block.uses.push_back({.work = work, .ticket = at->second});
+  }
+}
 
 void wait_for_end(const WorkTicket& use, Deadline deadline) noexcept {
   try {
@@ -35,7 +65,9 @@ RetiredBlocks::~RetiredBlocks() DROVER_NO_THREAD_ANALYSIS {
     static_cast<void>(new std::vector<RetiredBlock>(std::move(blocks_)));
     return;
   }
-  for (const auto& block : take_all()) {
+  auto blocks = take_all();
+  resolve_late_uses(blocks);
+  for (const auto& block : blocks) {
     for (const auto& use : block.uses) finish(*use.work);
   }
 }
@@ -55,7 +87,9 @@ void RetiredBlocks::release_ended(Deadline patience, const std::function<void(Re
     checking_.lock();
   }
   const std::scoped_lock lock(std::adopt_lock, checking_);
-  auto [ended, pending] = sort_out(take_all(), patience);
+  auto blocks = take_all();
+  resolve_late_uses(blocks);
+  auto [ended, pending] = sort_out(std::move(blocks), patience);
   released = std::move(ended);
   std::ranges::for_each(released, release);
   put_back(std::move(pending));

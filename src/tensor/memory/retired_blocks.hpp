@@ -22,6 +22,7 @@ struct RetiredBlock {
   Lease lease;
   std::shared_ptr<MappedSlab> slab;
   std::vector<WorkTicket> uses;
+  std::shared_ptr<DeviceWork> late;  ///< whose device's default stream uses it, too; see TensorStorage::end_use_later
 };
 
 /// The retired blocks of one Memory. Safe for all threads.

@@ -10,9 +10,10 @@
 namespace drover::tensor {
 namespace {
 
-// The first mark is 0 for host memory, otherwise 1 + the backend's number, plus this bit for a handle. The others are
-// the device's UUID.
+// The first mark is 0 for host memory, or kFile for a file of another library, whose bytes are the second mark;
+// otherwise 1 + the backend's number, plus this bit for a handle, and the others are the device's UUID.
 constexpr std::uint64_t kHandleBit = std::uint64_t{1} << 32U;
+constexpr std::uint64_t kFile = std::uint64_t{1} << 33U;
 
 struct UuidWords {
   std::uint64_t high;
@@ -39,8 +40,12 @@ ipc::SlabMarks marks_for(const Place& place, SlabForm form) {
   return {form == SlabForm::handle ? first | kHandleBit : first, words.high, words.low};
 }
 
+ipc::SlabMarks marks_for_file(std::uint64_t bytes) { return {kFile, bytes, 0}; }
+
+std::uint64_t file_bytes_from(const ipc::SlabMarks& marks) noexcept { return marks[1]; }
+
 Place place_from(const ipc::SlabMarks& marks) {
-  if (marks[0] == 0) return Place::cpu();
+  if (marks[0] == 0 || marks[0] == kFile) return Place::cpu();
   const std::uint64_t number = (marks[0] & ~kHandleBit) - 1;
   const auto kind = static_cast<BackendKind>(number);
   if (number > 0xff || (kind != BackendKind::host && kind != BackendKind::cuda)) {
@@ -52,6 +57,7 @@ Place place_from(const ipc::SlabMarks& marks) {
 }
 
 SlabForm form_from(const ipc::SlabMarks& marks) noexcept {
+  if (marks[0] == kFile) return SlabForm::file;
   return (marks[0] & kHandleBit) != 0 ? SlabForm::handle : SlabForm::memory;
 }
 

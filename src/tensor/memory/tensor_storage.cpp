@@ -30,6 +30,9 @@ TensorStorage::TensorStorage(Memory memory, Lease&& lease, std::vector<ipc::Time
 TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const KeptBytes& kept)
     : memory_(std::move(memory)), block_(memory_.state_->import_memory(foreign, kept)) {}
 
+TensorStorage::TensorStorage(Memory memory, const Fd& file, std::uint64_t bytes)
+    : memory_(std::move(memory)), block_(memory_.state_->import_file(file, bytes)) {}
+
 TensorStorage::TensorStorage(TensorStorage& whole, std::uint64_t bytes, std::shared_ptr<void> keep_alive)
     : memory_(whole.memory_),
       block_(memory_.state_->open(memory_.state_->hold_part(whole.block().lease(), bytes, std::move(keep_alive)))) {}
@@ -53,7 +56,12 @@ void TensorStorage::check(const Memory& memory, const Lease& lease, std::span<co
 // In a forked child the mutex may stay locked by a thread that does not exist there.
 TensorStorage::~TensorStorage() {
   if (memory_.state_->membership()->self() == kNobody) return;
-  memory_.state_->retire(std::move(block_), uses());
+  RetiredBlock retired;
+  {
+    const MutexLock lock(mutex_);
+    retired = {.keep_alive = {}, .lease = {}, .slab = {}, .uses = std::move(uses_), .late = std::move(late_)};
+  }
+  memory_.state_->retire(std::move(block_), std::move(retired));
 }
 
 std::shared_ptr<DeviceWork> TensorStorage::work_at(const Place& place) const {
@@ -68,7 +76,15 @@ void TensorStorage::write(std::uint64_t offset, std::span<const std::byte> bytes
 
 bool TensorStorage::register_with(Device& device) const { return block_.slab_->register_with(device); }
 
+// Asks the default stream without the mutex.
 std::vector<WorkTicket> TensorStorage::uses() {
+  std::shared_ptr<DeviceWork> late;
+  {
+    const MutexLock lock(mutex_);
+    late = std::exchange(late_, nullptr);
+    if (late == nullptr) return uses_;
+  }
+  end_use({.work = late, .ticket = late->follow(*late->device().borrow_stream(kDefaultStream))});
   const MutexLock lock(mutex_);
   return uses_;
 }
@@ -116,6 +132,12 @@ void TensorStorage::end_use(const WorkTicket& use) {
   }
 }
 
+void TensorStorage::end_use_later(std::shared_ptr<DeviceWork> work) {
+  const MutexLock lock(mutex_);
+  ++changes_;
+  late_ = std::move(work);
+}
+
 // `make` runs without the mutex. If two threads make one at once, the later one is shared from then on.
 std::shared_ptr<void> TensorStorage::exported(std::intptr_t stream,
                                               const std::function<std::shared_ptr<void>()>& make) {
@@ -136,7 +158,8 @@ std::shared_ptr<void> TensorStorage::exported(std::intptr_t stream,
 // Retires one more claim together with `keep_alive`.
 void TensorStorage::hold(std::shared_ptr<void> keep_alive) {
   Block same = memory_.state_->open(block_.share());
-  memory_.state_->retire(std::move(same), uses(), std::move(keep_alive));
+  memory_.state_->retire(std::move(same),
+                         {.keep_alive = std::move(keep_alive), .lease = {}, .slab = {}, .uses = uses(), .late = {}});
 }
 
 // Copies lost points too, instead of throwing after work was submitted.

@@ -32,6 +32,8 @@ class TensorStorage {
   TensorStorage(Memory memory, Lease&& lease, std::vector<ipc::TimelinePoint> origins);
   /// Memory of another library; see MemoryState::import_memory.
   TensorStorage(Memory memory, const ForeignMemory& foreign, const KeptBytes& kept);
+  /// Shared memory of another library; see MemoryState::import_file.
+  TensorStorage(Memory memory, const Fd& file, std::uint64_t bytes);
   /// An array of `bytes` in the block of `whole`, which another library divides itself: holds `keep_alive` until no
   /// process has a lease of this storage any more.
   TensorStorage(TensorStorage& whole, std::uint64_t bytes, std::shared_ptr<void> keep_alive);
@@ -59,6 +61,9 @@ class TensorStorage {
   void begin_use(DeviceWork& work) DROVER_EXCLUDES(mutex_);
   /// Records that the work with this ticket uses the block.
   void end_use(const WorkTicket& use) DROVER_EXCLUDES(mutex_);
+  /// Records that the default stream of this work's device uses the block for all that it is given until the storage
+  /// is used again, or its block released. One event then serves all blocks that are released together.
+  void end_use_later(std::shared_ptr<DeviceWork> work) DROVER_EXCLUDES(mutex_);
   /// Records that the contents also come from `source`: they are ready only when `source` is, and lost if it is.
   /// Requires: the same session, or no work in flight on `source`.
   void derive_from(TensorStorage& source) DROVER_EXCLUDES(mutex_);
@@ -98,6 +103,7 @@ class TensorStorage {
   std::uint64_t changes_ DROVER_GUARDED_BY(mutex_) = 0;                // of the work and origins below
   std::vector<ipc::TimelinePoint> origins_ DROVER_GUARDED_BY(mutex_);  // of other processes, not known to be reached
   std::vector<WorkTicket> uses_ DROVER_GUARDED_BY(mutex_);             // the latest ticket of each work
+  std::shared_ptr<DeviceWork> late_ DROVER_GUARDED_BY(mutex_);         // see end_use_later
 };
 
 }  // namespace drover::tensor

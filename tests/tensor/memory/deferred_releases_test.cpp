@@ -1,6 +1,7 @@
-// Tensors on streams that capture graphs, which only GPUs can do.
+// Tensors that another library releases: on streams that capture graphs, which only GPUs can do, and many at once.
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -9,8 +10,12 @@
 #include "drover/tensor/tensor.hpp"
 #include "session/client/session_helpers.hpp"
 #include "support/expect_error.hpp"
+#include "support/fault_seam.hpp"
 #include "support/gpu_capture.hpp"
+#include "support/peer_group.hpp"
+#include "support/scoped_environment.hpp"
 #include "support/test_session.hpp"
+#include "tensor/memory/device_work.hpp"
 #include "tensor/memory/gate.hpp"
 #include "tensor/memory/memory_support.hpp"
 
@@ -75,7 +80,57 @@ TEST_P(CapturedTensor, release_during_a_capture_takes_effect_after_it) {
   EXPECT_TRUE(test::eventually([&] { return memory_.claimed(place()) == 0; }));
 }
 
+constexpr int kMany = 60;
+
+// A structure of tensors as another library has it, which uses them on the default stream.
+std::vector<DlpackArray> exported(const Memory& memory, const Place& place) {
+  std::vector<DlpackArray> arrays;
+  for (int i = 0; i < kMany; ++i) {
+    Tensor tensor = zeros(memory, DType::uint8, {1000}, place);
+    tensor.synchronize();
+    arrays.push_back(to_dlpack(tensor, static_cast<DlpackStream>(kDefaultStream)));
+  }
+  return arrays;
+}
+
+TEST_P(CapturedTensor, tensors_released_together_wait_for_the_default_stream) {
+  const auto stream = device().borrow_stream(kDefaultStream);
+  test::Gate gate(place());
+  auto arrays = exported(memory_, place());
+  const auto before = device().create_event();
+  gate.stream().record(*before);
+  stream->wait(*before);
+  arrays.clear();
+  EXPECT_EQ(memory_.claimed(place()), kMany * 1024U) << "the default stream still uses them";
+  gate.open();
+  EXPECT_TRUE(test::eventually([&] { return memory_.claimed(place()) == 0; }));
+}
+
 INSTANTIATE_TEST_SUITE_P(Cuda, CapturedTensor, ::testing::Values("cuda:0"), test::place_name);
+
+// With a stand-in for the driver, which counts.
+DROVER_PEER_BODY(tensors_released_together) {
+  static_cast<void>(peer);
+  test::TestSession session;
+  const Memory memory(session.join());
+  const Place place = Place::device(BackendKind::cuda, 0);
+  auto arrays = exported(memory, place);
+  const test::FaultSeam events("cuEventRecord", 1, {.times = 0});
+  arrays.clear();
+  const auto is_unused = [&] { return memory.claimed(place) == 0; };
+  EXPECT_TRUE(test::eventually(is_unused));
+  EXPECT_LT(events.calls(), kMany / 2) << "one event serves those that are released right after each other";
+}
+
+TEST(DeferredReleases, tensors_released_together_share_an_event) {
+  const test::ScopedEnvironment cuda("DROVER_LIBCUDA", DROVER_FAKE_LIBCUDA);
+  const test::ScopedEnvironment nvml("DROVER_LIBNVML", DROVER_FAKE_LIBNVML);
+  const test::ScopedEnvironment memory("FAKE_MEMORY", "1");
+  const test::ScopedEnvironment visible("CUDA_VISIBLE_DEVICES", std::nullopt);
+  test::PeerGroup peer("tensors_released_together", {.mode = test::PeerMode::processes, .size = 1});
+  peer.start();
+  peer.expect_success();
+}
 
 }  // namespace
 }  // namespace drover::tensor
