@@ -106,8 +106,8 @@ class TreeHunt {
   }
 
  private:
-  // Stops or kills everything. A scan can miss a process that starts during it, so two scans in a row must show no new
-  // and no running process. Returns whether any process is there.
+  // Stops or kills everything. A scan can miss a process that starts during it, so two scans in a row must show no
+  // new and no running process. Returns whether any process is there.
   bool freeze(Deadline patience) {
     int looks_to_go = 2;
     bool is_anybody_there = false;

@@ -420,8 +420,7 @@ Outgoing Keeper::join(Client& client, const Request& request, const Credentials&
   reply.owner = joined.info.number;
   reply.number = joined.info.incarnation;
   reply.text = settings_.name;
-  return {
-      .reply = reply, .fd = participants_.page_file().get(), .owned_fd = {}, .lifeline = std::move(lifeline)};
+  return {.reply = reply, .fd = participants_.page_file().get(), .owned_fd = {}, .lifeline = std::move(lifeline)};
 }
 
 Outgoing Keeper::invite(const Request& request) {

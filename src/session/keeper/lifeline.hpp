@@ -7,8 +7,8 @@
 
 namespace drover::session {
 
-/// A pipe that ends with this process, in whatever way. Nothing is ever written to it. A process whose end of it is tied
-/// then gets SIGCONT from the kernel, so that it can notice the death even if it is stopped.
+/// A pipe that ends with this process, in whatever way. Nothing is ever written to it. A process whose end of it is
+/// tied then gets SIGCONT from the kernel, so that it can notice the death even if it is stopped.
 class Lifeline {
  public:
   /// Throws `Errc::limit_reached` if too many files are open.

@@ -13,8 +13,8 @@
 
 namespace drover::session {
 
-/// A reply and the descriptor that goes with it: a borrowed one, an owned one, or none. A worker that joins also gets a
-/// lifeline.
+/// A reply and the descriptor that goes with it: a borrowed one, an owned one, or none. A worker that joins also gets
+/// a lifeline.
 struct Outgoing {
   Reply reply;
   int fd = -1;  ///< borrowed

@@ -47,8 +47,8 @@ class Connection {
 
   /// Receives the next message if one is pending.
   IncomingResult receive(IncomingMessage& into);
-  /// Sends a message with up to two descriptors; leaves out those that are -1. Returns 0 or an error number: EAGAIN if
-  /// the peer does not read, EPIPE if it has gone.
+  /// Sends a message with up to two descriptors; leaves out those that are -1. Returns 0 or an error number: EAGAIN
+  /// if the peer does not read, EPIPE if it has gone.
   [[nodiscard]] int send(const std::string& bytes, std::initializer_list<int> fds = {}) noexcept;
   /// Whether the peer has closed its end, even if messages are pending.
   [[nodiscard]] bool is_hung_up() const noexcept;
