@@ -15,7 +15,7 @@ namespace drover::session {
 
 Lifeline::Lifeline() {
   std::array<int, 2> ends{};
-  if (sys::call("pipe2", ::pipe2, ends.data(), int{O_CLOEXEC}) != 0) throw_errno("pipe2", "the keeper");
+  if (sys::call("pipe2", ::pipe2, ends.data(), O_CLOEXEC) != 0) throw_errno("pipe2", "the keeper");
   theirs_ = Fd(ends[0]);
   ours_ = Fd(ends[1]);
 }
