@@ -1,7 +1,4 @@
-"""A short run of `make torture-mixed`: a disturbed program that is killed, and one that finishes.
-
-A keeper that is killed while it ends a session leaves processes stopped, so that ending is left to the long run.
-"""
+"""A short run of `make torture-mixed`: disturbed programs, one for each way in which they end."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from programs import run
 
 STORM = Path(__file__).with_name("mixed_storm.py")
 SOURCE = f"import runpy, sys; sys.argv[0] = {str(STORM)!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
-ENDINGS = ("program", "finish")
+ENDINGS = ("program", "keeper", "both", "finish")
 SHORT = ("--endings", *ENDINGS, "--minutes", "0", "--longest-life", "3", "--seed", "7")
 PATIENCE_S = "150"  # a machine that runs other tests, too, may need as long for a round
 

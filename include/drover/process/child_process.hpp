@@ -60,7 +60,7 @@ class ExitStatus {
   }
   /// The known reason of a SIGKILL; `unknown` for any other end.
   [[nodiscard]] KillReason reason() const noexcept { return reason_; }
-  /// A text such as "exited with status 3", "killed by SIGKILL (out of memory?)".
+  /// A text such as "exited with status 3", "killed by SIGKILL (requested by its parent)".
   [[nodiscard]] std::string to_string() const;
 
   /// Compares kind and number. Ignores core dumps and kill reasons, which depend on the machine.

@@ -83,8 +83,8 @@ struct Trails {
 
 class TreeHunt {
  public:
-  explicit TreeHunt(Trails trails, int first_signal = SIGSTOP)
-      : trails_(std::move(trails)), first_signal_(first_signal) {}
+  // `adopts_all`: descendants whose parents die become children of this process.
+  explicit TreeHunt(Trails trails, bool adopts_all = false) : trails_(std::move(trails)), adopts_all_(adopts_all) {}
 
   // Finds and kills until no descendant of the roots is left. False if some do not die or /proc cannot be read.
   [[nodiscard]] bool run(Deadline deadline) {
@@ -106,8 +106,8 @@ class TreeHunt {
   }
 
  private:
-  // Stops everything. A scan can miss a process that starts during it, so two scans in a row must show no new and no
-  // running process. Returns whether any process is there.
+  // Stops or kills everything. A scan can miss a process that starts during it, so two scans in a row must show no
+  // new and no running process. Returns whether any process is there.
   bool freeze(Deadline patience) {
     int looks_to_go = 2;
     bool is_anybody_there = false;
@@ -124,6 +124,10 @@ class TreeHunt {
     return is_anybody_there;
   }
 
+  // Kills a process at once if its children are found even after its death, so that it does not stay stopped if this
+  // process is killed meanwhile: all are adopted, or they inherit its mark.
+  void halt(const Quarry& quarry) { quarry.signal(adopts_all_ || is_marked(quarry.record()) ? SIGKILL : SIGSTOP); }
+
   // Whether all of them were known and already stopped.
   bool stop(const std::vector<process::ProcessRecord>& tree) {
     bool is_settled = true;
@@ -132,11 +136,10 @@ class TreeHunt {
       if (is_known(member) && member.stands_still()) continue;
       is_settled = false;
       if (is_known(member)) {  // something continued it, as the kernel does with a worker whose parent dies
-        found_.at(member.pid).signal(first_signal_);
+        halt(found_.at(member.pid));
         continue;
       }
-      const auto added = found_.insert_or_assign(member.pid, Quarry(member)).first;
-      added->second.signal(first_signal_);
+      halt(found_.insert_or_assign(member.pid, Quarry(member)).first->second);
     }
     return is_settled;
   }
@@ -215,7 +218,7 @@ class TreeHunt {
   }
 
   Trails trails_;
-  int first_signal_;
+  bool adopts_all_;
   std::map<pid_t, Quarry> found_;
   Deadline doubt_ = Deadline::after(kTimeToDoubt);
   bool is_blind_ = false;   // the last scan failed
@@ -258,7 +261,7 @@ WaitResult kill_tree(pid_t root, int pidfd, Deadline deadline) {
 WaitResult kill_descendants(Deadline deadline) {
   int adopts = 0;
   ::prctl(PR_GET_CHILD_SUBREAPER, &adopts);
-  TreeHunt hunt({.roots = {{::getpid(), -1}}, .marks = {}}, adopts != 0 ? SIGKILL : SIGSTOP);
+  TreeHunt hunt({.roots = {{::getpid(), -1}}, .marks = {}}, adopts != 0);
   const bool is_done = hunt.run(deadline);
   hunt.reap_adopted();
   return is_done ? WaitResult::done : WaitResult::timed_out;

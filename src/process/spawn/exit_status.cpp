@@ -20,7 +20,7 @@ const char* text_of(KillReason reason) {
     case KillReason::parent: return " (requested by its parent)";
     case KillReason::unknown: break;
   }
-  return " (out of memory?)";
+  return " (sent by another process, or the kernel was out of memory: see dmesg)";
 }
 
 const char* usual_cause(int signal, KillReason reason) {

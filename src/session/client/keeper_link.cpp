@@ -86,6 +86,7 @@ Answer KeeperLink::receive(Deadline deadline) {
   --unanswered_;
   Answer answer{.reply = read_reply(message.bytes), .file = {}};
   if (!message.fds.empty()) answer.file = std::move(message.fds.front());
+  if (message.fds.size() > 1) answer.lifeline = process::above_standard_streams(std::move(message.fds[1]));
   return answer;
 }
 
@@ -126,7 +127,8 @@ Error KeeperLink::lost_error() const {
   return {Errc::peer_lost,
           fmt::format("the keeper (process {}) of {} has died, so process {} can no longer use the session",
                       keeper_pid_, subject(), ::getpid()),
-          "start the program again, since its objects are lost; find out why the keeper died (out of memory?)"};
+          "start the program again, since its objects are lost; find out why the keeper died: `dmesg` shows if "
+          "it crashed or the kernel was out of memory"};
 }
 
 // The kernel closes the connections of a dying process shortly before its pidfd reports the death.

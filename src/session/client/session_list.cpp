@@ -144,7 +144,7 @@ bool is_stopped(pid_t pid) {
 }
 
 // A keeper that received the request, or is already ending, ends by itself. By force, kills one that is stopped, or
-// silent for longer than ending takes; not earlier, since it may have stopped workers in order to kill them.
+// silent for longer than ending takes; not earlier, since it may be killing workers.
 void ask_to_end(session::KeeperLink& link, const Fd& keeper, bool is_forced) {
   const auto deadline = Deadline::after(kLongestSilence);
   try {

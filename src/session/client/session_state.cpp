@@ -39,7 +39,7 @@ SessionState::SessionState(Fd connection, const std::string& participant_name, D
     : link_(std::move(connection), patience) {
   Request request{.type = RequestType::join, .name = participant_name};
   request.number = process_start_time(::getpid()).value_or(0);
-  const Answer answer = link_.ask(request);
+  Answer answer = link_.ask(request);
   try {
     if (answer.reply.owner == kNobody)
       throw Error(Errc::corrupt, "the keeper assigned no number to this participant");
@@ -50,6 +50,7 @@ SessionState::SessionState(Fd connection, const std::string& participant_name, D
   }
   name_ = answer.reply.text;
   incarnation_ = answer.reply.number;
+  lifeline_ = std::move(answer.lifeline);
   link_.set_session(&name_, &page_);
   set_life(page_.life());
   set_self(answer.reply.owner);

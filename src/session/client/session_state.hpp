@@ -82,6 +82,7 @@ class SessionState final : public Membership, public std::enable_shared_from_thi
   std::string name_;
   std::uint64_t incarnation_ = 0;
   PageView page_;
+  Fd lifeline_;  // of a worker; only kept open
   std::map<ObjectHandle, Opening> openings_ DROVER_GUARDED_BY(mutex_);
   std::map<std::uint32_t, MappedSlab> slabs_ DROVER_GUARDED_BY(mutex_);
   std::unique_ptr<ChildProcess> keeper_;

@@ -111,7 +111,7 @@ void Keeper::run() {
 void Keeper::greet() {
   Connection starter(starter_.duplicate());
   const Reply hello{.type = RequestType::hello};
-  const bool is_heard = starter.send(encode(hello), application_end_.get()) == 0;
+  const bool is_heard = starter.send(encode(hello), {application_end_.get()}) == 0;
   application_end_.reset();
   if (!is_heard && settings_.name.empty()) begin_end();
 }
@@ -304,7 +304,8 @@ void Keeper::begin_end() {
   must_kill_workers_ = true;
 }
 
-// With their descendants, which would otherwise be orphaned.
+// With their descendants, which would otherwise be orphaned. They are stopped first; if this process is killed
+// meanwhile, their lifelines wake them, and they end by themselves.
 void Keeper::kill_workers() {
   std::vector<process::TreeRoot> workers;
   for (const auto& [number, participant] : participants_.all()) {
@@ -350,7 +351,7 @@ void Keeper::answer(std::uint64_t id, IncomingMessage& message) {
 void Keeper::send(std::uint64_t id, Outgoing outgoing) {
   Client& client = clients_.at(id);
   const int fd = outgoing.owned_fd.is_open() ? outgoing.owned_fd.get() : outgoing.fd;
-  int failure = client.connection.send(encode(outgoing.reply), fd);
+  int failure = client.connection.send(encode(outgoing.reply), {fd, outgoing.lifeline.get()});
   const bool is_out_of_resources = failure == ETOOMANYREFS || failure == ENOMEM || failure == ENOBUFS;
   if (fd >= 0 && is_out_of_resources) {
     take_back(client, outgoing.reply);
@@ -405,6 +406,7 @@ Outgoing Keeper::join(Client& client, const Request& request, const Credentials&
   joining.info.is_worker = client.is_announced && !client.is_application;
   joining.pidfd = open_pidfd_of(sender, request.number, client.connection);
   joining.connection = client.id;
+  Fd lifeline = joining.info.is_worker ? lifeline_.tie_to(sender.pid) : Fd();
   const Participant& joined = participants_.add(std::move(joining), client.is_announced);
   client.is_announced = false;
   client.owner = joined.info.number;
@@ -418,7 +420,7 @@ Outgoing Keeper::join(Client& client, const Request& request, const Credentials&
   reply.owner = joined.info.number;
   reply.number = joined.info.incarnation;
   reply.text = settings_.name;
-  return {.reply = reply, .fd = participants_.page_file().get(), .owned_fd = {}};
+  return {.reply = reply, .fd = participants_.page_file().get(), .owned_fd = {}, .lifeline = std::move(lifeline)};
 }
 
 Outgoing Keeper::invite(const Request& request) {

@@ -12,6 +12,7 @@
 #include "drover/base/fd.hpp"
 #include "ipc/registry/departure.hpp"
 #include "session/keeper/life_mark.hpp"
+#include "session/keeper/lifeline.hpp"
 #include "session/keeper/poller.hpp"
 #include "session/keeper/session_door.hpp"
 #include "session/keeper/session_tables.hpp"
@@ -103,6 +104,7 @@ class Keeper {
   ParticipantTable& participants_ = tables_.participants();
   ipc::ObjectTable& objects_ = tables_.objects();
   const LifeMark life_mark_{participants_.life().keeper};
+  const Lifeline lifeline_;
   std::deque<Leaving> leaving_;
   std::map<std::uint64_t, Client> clients_;
   std::uint64_t last_client_ = 0;

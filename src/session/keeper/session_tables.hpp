@@ -13,13 +13,15 @@
 
 namespace drover::session {
 
-/// A reply and the descriptor that goes with it: a borrowed one, an owned one, or none.
+/// A reply and the descriptor that goes with it: a borrowed one, an owned one, or none. A worker that joins also gets
+/// a lifeline.
 struct Outgoing {
   Reply reply;
   int fd = -1;  ///< borrowed
   Fd owned_fd;
   bool is_last = false;   ///< the connection ends with it
   bool is_later = false;  ///< not now: it is sent when the work is done
+  Fd lifeline{};          ///< see `Lifeline`
 };
 
 /// Participants, shared objects, kept tensors and deposited slabs of one session. Knows nothing of connections. Lives

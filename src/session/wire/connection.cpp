@@ -87,18 +87,21 @@ IncomingResult Connection::receive(IncomingMessage& into) {
   return length == 0 && !into.credentials ? IncomingResult::closed : IncomingResult::message;
 }
 
-int Connection::send(const std::string& bytes, int fd) noexcept {
+int Connection::send(const std::string& bytes, std::initializer_list<int> fds) noexcept {
+  std::array<int, 2> sent_fds{};
+  const auto end = std::ranges::copy_if(fds, sent_fds.begin(), [](int fd) { return fd >= 0; }).out;
+  const std::size_t fd_bytes = sizeof(int) * static_cast<std::size_t>(end - sent_fds.begin());
   iovec payload{const_cast<char*>(bytes.data()), bytes.size()};  // NOLINT: sendmsg only reads
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(sent_fds))> control{};
   msghdr header{};
   header.msg_iov = &payload;
   header.msg_iovlen = 1;
-  if (fd >= 0) {
+  if (fd_bytes > 0) {
     header.msg_control = control.data();
-    header.msg_controllen = control.size();
+    header.msg_controllen = CMSG_SPACE(fd_bytes);
     auto* const part = reinterpret_cast<cmsghdr*>(control.data());
-    *part = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-    std::memcpy(CMSG_DATA(part), &fd, sizeof(fd));
+    *part = {.cmsg_len = CMSG_LEN(fd_bytes), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    std::memcpy(CMSG_DATA(part), sent_fds.data(), fd_bytes);
   }
   const auto sent = sys::retry("sendmsg", ::sendmsg, socket_.get(), &header, int{MSG_NOSIGNAL | MSG_DONTWAIT});
   return sent < 0 ? errno : 0;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -46,9 +47,9 @@ class Connection {
 
   /// Receives the next message if one is pending.
   IncomingResult receive(IncomingMessage& into);
-  /// Sends a message, with a descriptor unless that is -1. Returns 0 or an error number: EAGAIN if the peer does not
-  /// read, EPIPE if it has gone.
-  [[nodiscard]] int send(const std::string& bytes, int fd = -1) noexcept;
+  /// Sends a message with up to two descriptors; leaves out those that are -1. Returns 0 or an error number: EAGAIN
+  /// if the peer does not read, EPIPE if it has gone.
+  [[nodiscard]] int send(const std::string& bytes, std::initializer_list<int> fds = {}) noexcept;
   /// Whether the peer has closed its end, even if messages are pending.
   [[nodiscard]] bool is_hung_up() const noexcept;
   /// The descriptor, for polling.

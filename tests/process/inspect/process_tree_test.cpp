@@ -316,18 +316,50 @@ TEST(KillDescendants, process_whose_descriptors_are_closed_finds_all_descendants
   }
 }
 
+// Of the processes whose ids the peer has sent, once it is dead.
+void expect_none_stopped(PeerGroup& group) {
+  std::istringstream words(group.receive_text(0));
+  EXPECT_EQ(group.wait(soon()).at(0).kind, PeerOutcome::Kind::abandoned);
+  for (pid_t pid = 0; words >> pid;) {
+    const auto left = read_process(pid);
+    EXPECT_FALSE(left && left->state == 'T') << pid;
+    ::kill(pid, SIGKILL);
+  }
+}
+
 TEST(KillDescendants, killed_killer_leaves_no_process_stopped) {
   for (int nth = 1; nth <= 3; ++nth) {
     PeerGroup group("hunt_with_a_mishap", {.mode = PeerMode::processes, .size = 1},
                     {{"adopts", "yes"}, {"call", "pidfd_open"}, {"nth", std::to_string(nth)}, {"what", "death"}});
     group.start();
-    std::istringstream words(group.receive_text(0));
-    EXPECT_EQ(group.wait(soon()).at(0).kind, PeerOutcome::Kind::abandoned);
-    for (pid_t pid = 0; words >> pid;) {
-      const auto left = read_process(pid);
-      EXPECT_FALSE(left && left->state == 'T') << pid << " after " << nth;
-      ::kill(pid, SIGKILL);
-    }
+    SCOPED_TRACE(nth);
+    expect_none_stopped(group);
+  }
+}
+
+// The root has ended, as a worker whose remains are killed.
+DROVER_PEER_BODY(hunt_marked_with_a_mishap) {
+  Tree tree(
+      "DROVER_TEST_MARK=5; export DROVER_TEST_MARK; echo $$; sleep 1000 & echo $!; setsid sh -c 'sleep 1000 & echo "
+      "$!'",
+      3);
+  ASSERT_TRUE(pidfd_wait(tree.root().pidfd(), soon()));
+  ASSERT_EQ(tree.running(), 2);
+  peer.channel().send(fmt::format("{} {}", tree.pids().at(1), tree.pids().at(2)));
+  mishap = {.call = "pidfd_open", .nth = std::stoi(peer.parameter("nth"))};
+  mishap.is_death = true;
+  sys::set_fault(happen);
+  const TreeRoot root{.pid = tree.root().pid(), .pidfd = tree.root().pidfd(), .mark = "DROVER_TEST_MARK=5"};
+  static_cast<void>(kill_trees(std::array{root}, soon()));
+  ADD_FAILURE() << "it was not killed";
+}
+
+TEST(KillTree, killed_killer_leaves_no_marked_process_stopped) {
+  for (int nth = 1; nth <= 2; ++nth) {
+    PeerGroup group("hunt_marked_with_a_mishap", {.mode = PeerMode::processes, .size = 1},
+                    {{"nth", std::to_string(nth)}});
+    group.start();
+    expect_none_stopped(group);
   }
 }
 

@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/sys.hpp"
 #include "drover/base/error.hpp"
 #include "drover/ipc/event.hpp"
 #include "drover/process/child_process.hpp"
@@ -80,6 +81,25 @@ struct BeforeMain {
   }
 };
 const BeforeMain before_main;
+
+// A keeper that dies at its nth look for a process that it kills, from when a file exists.
+constexpr const char* kKeeperDies = "DROVER_TEST_KEEPER_DIES";
+struct KeeperDeath {
+  static int strike(const char* call) noexcept {
+    static int left = std::atoi(std::getenv("DROVER_TEST_KEEPER_DIES_AT"));
+    const bool counts = std::strcmp(call, "pidfd_open") == 0 && ::access(std::getenv(kKeeperDies), F_OK) == 0;
+    if (counts && --left == 0) ::kill(::getpid(), SIGKILL);
+    return 0;
+  }
+  KeeperDeath() {
+    std::ifstream arguments("/proc/self/cmdline");
+    std::string text;
+    while (std::getline(arguments, text, '\0')) {
+      if (std::getenv(kKeeperDies) != nullptr && text == "--drover-role=keeper") sys::set_fault(strike);
+    }
+  }
+};
+const KeeperDeath keeper_death;
 
 void sleep_for_ever() {
   for (;;) ::pause();
@@ -268,6 +288,40 @@ TEST_F(ProcessCrash, worker_ends_with_the_session) {
   EXPECT_TRUE(eventually([&] { return running(family_) == 0; }));
 }
 
+// Two workers with four processes below each: it stops them one after the other, then kills them.
+TEST(KeeperCrash, keeper_killed_at_any_step_of_ending_a_session_leaves_no_process) {
+  for (int step = 1; step <= 16 && !HasFailure(); ++step) {
+    SCOPED_TRACE(step);
+    const test::TemporaryFolder folder;
+    const std::string path = folder.path() / "dies";
+    const test::ScopedEnvironment where(kKeeperDies, path);
+    const test::ScopedEnvironment when("DROVER_TEST_KEEPER_DIES_AT", std::to_string(step));
+    const Redirected error(STDERR_FILENO);
+    Redirected output(STDOUT_FILENO);
+    auto session = Session::start();
+    auto workers = start_all(session, {{.entry = with_family}, {.entry = with_family}});
+    auto pids = pids_in(output.read_line() + output.read_line());
+    output.restore();
+    for (const auto& worker : workers) pids.push_back(worker.pid());
+    EXPECT_EQ(running(pids), 10);
+    std::ofstream(path) << "now";
+    session.end();
+    EXPECT_TRUE(eventually([&] { return running(pids) == 0; })) << running(pids) << " are left";
+    for (const pid_t pid : pids) ::kill(pid, SIGCONT);
+  }
+}
+
+TEST_F(ProcessCrash, stopped_worker_ends_with_the_keeper) {
+  const Redirected error(STDERR_FILENO);
+  auto worker = start_with_family(with_family);
+  ASSERT_EQ(worker.wait_ready(soon()), WaitResult::done);
+  worker.kill(SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return process::read_process(worker.pid())->stands_still(); }));
+  ASSERT_EQ(::kill(session_.keeper_pid(), SIGKILL), 0);
+  EXPECT_EQ(worker.wait(soon()), ExitStatus::killed(SIGKILL));
+  EXPECT_EQ(running(family_), 0);
+}
+
 TEST_F(ProcessCrash, worker_survives_the_thread_that_started_it) {
   std::vector<Process> workers;
   std::thread([&] { workers.push_back(Process::start(session_, {.entry = sleep_on})); }).join();
@@ -335,6 +389,18 @@ TEST_F(ApplicationCrash, application_and_keeper_killed_together_leave_no_process
   group_->kill(0);
   ASSERT_EQ(::kill(pids.front(), SIGKILL), 0);
   expect_all_gone(pids);
+}
+
+// The keeper notices the death of the application and stops workers in order to kill them.
+TEST_F(ApplicationCrash, keeper_killed_shortly_after_the_application_leaves_no_process) {
+  for (int round = 0; round < 12 && !HasFailure(); ++round) {
+    SCOPED_TRACE(round);
+    const auto pids = start("running");
+    group_->kill(0);
+    std::this_thread::sleep_for(round * 500us);
+    ::kill(pids.front(), SIGKILL);  // unless it has ended
+    expect_all_gone(pids);
+  }
 }
 
 // Not even with a keeper that does nothing.
