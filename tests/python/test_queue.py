@@ -460,3 +460,26 @@ def test_reader_is_started_once_by_threads_that_ask_at_the_same_time(monkeypatch
     for number in range(100):
         numbers.put(number)
     assert [numbers.get(timeout=30) for _ in range(100)] == list(range(100))
+
+
+def test_unused_queue_takes_little_memory() -> None:
+    """Its slots become resident as they are used."""
+    lines = run("""
+        import drover
+        from pathlib import Path
+
+        def shared_kib():
+            status = Path("/proc/self/status").read_text()
+            return int(status.partition("RssShmem:")[2].split()[0])
+
+        first = drover.Queue()
+        before = shared_kib()
+        queues = [drover.Queue() for _ in range(32)]
+        print((shared_kib() - before) / len(queues) <= 64)
+        for queue in queues:
+            for i in range(3000):
+                queue.put(i)
+        print((shared_kib() - before) / len(queues) > 64)
+        print(all(queue.get() == i for queue in queues for i in range(3000)))
+    """)
+    assert lines == ["True", "True", "True"]
