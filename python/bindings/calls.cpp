@@ -217,6 +217,7 @@ std::string PythonCall::describe_call() const { return fmt::format("task {} '{}'
 
 Calls::Calls(const std::shared_ptr<Pool>& pool, CalledFunction function, bool is_ordered)
     : pool_(pool),
+      memory_(pool->memory()),
       function_(std::move(function)),
       group_(std::make_shared<Group>(function_.title, is_ordered)),
       workers_(count_workers(*pool)) {}
@@ -242,28 +243,22 @@ void Calls::name_argument(const nb::python_error& error) const {
 }
 
 Calls::CallPtr Calls::make(nb::handle argument) {
-  Packet packet{.function = std::as_bytes(std::span(function_.bytes)), .function_tensors = function_.tensors};
-  nb::object payload;
-  const bool has_plain = is_plain(argument);
-  if (has_plain) {
-    payload = pickled(argument);
-  } else {
-    static const nb::object& dumps = *new nb::object(nb::module_::import_("drover._objects").attr("dumps"));
-    const nb::object pair = [&] {
-      try {
-        return dumps(argument);
-      } catch (const nb::python_error& error) {
-        name_argument(error);
-        throw;
-      }
-    }();
-    payload = pair[0];
-    packet.tensors = to_tensors(pair[1]);
-  }
-  const Bytes bytes(payload);
-  packet.payload = bytes.bytes();
-  return std::make_shared<PythonCall>(Task<Answer(Packet)>::encode(packet), has_plain, function_.options, group_,
-                                      size());
+  static const nb::object& dumps = *new nb::object(nb::module_::import_("drover._objects").attr("dumps"));
+  Pickled pickled = [&] {
+    try {
+      return to_message(argument, memory_, dumps);
+    } catch (const nb::python_error& error) {
+      name_argument(error);
+      throw;
+    }
+  }();
+  const Bytes payload(pickled.payload);
+  const Packet packet{.function = std::as_bytes(std::span(function_.bytes)),
+                      .payload = payload.bytes(),
+                      .function_tensors = function_.tensors,
+                      .tensors = std::move(pickled.tensors)};
+  return std::make_shared<PythonCall>(Task<Answer(Packet)>::encode(packet), pickled.is_plain, function_.options,
+                                      group_, size());
 }
 
 // Releases the GIL: the pool may drop memory that Python objects hold.

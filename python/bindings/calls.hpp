@@ -66,7 +66,7 @@ class Group {
 /// A task that runs a Python function.
 class PythonCall final : public detail::FutureState, public detail::TaskCall {
  public:
-  /// `is_plain`: whether its argument is; see plain.hpp.
+  /// `is_plain`: whether its argument is, and lies in the message; see plain.hpp.
   PythonCall(Encoder arguments, bool is_plain, const TaskOptions& options, std::shared_ptr<Group> group,
              std::size_t index);
 
@@ -159,6 +159,7 @@ class Calls {
   void drop_items() noexcept;
 
   std::weak_ptr<Pool> pool_;
+  Memory memory_;  // for long arguments
   CalledFunction function_;
   std::shared_ptr<Group> group_;
   std::size_t workers_;
