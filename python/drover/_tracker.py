@@ -1,0 +1,101 @@
+"""multiprocessing's resource tracker, started when this process or one of its children first uses it.
+
+It is an interpreter that removes the shared memory and semaphores of multiprocessing which a program leaves behind.
+Most programs have none.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+from multiprocessing import resource_tracker, spawn, util
+from typing import Any
+
+from drover._exit_hooks import call_at_exit
+
+__all__ = ["descriptor"]
+
+_MAIN = "from multiprocessing.resource_tracker import main;main({})"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)  # which the tracker ignores, once it runs
+
+
+def descriptor() -> int:
+    """Return the descriptor by which children reach the tracker of this process; replace one that died."""
+    tracker = resource_tracker._resource_tracker
+    with tracker._lock:
+        if tracker._fd is None:
+            tracker.__class__ = _Tracker
+            tracker._prepare()
+    return tracker._fd if _has_reader(tracker._fd) else resource_tracker.getfd()
+
+
+def _has_reader(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, 0)
+    return not poll.poll(0)
+
+
+class _Tracker(resource_tracker.ResourceTracker):
+    """The tracker of this process, whose messages wait in its pipe until it is started."""
+
+    def _prepare(self) -> None:
+        reading, self._fd = os.pipe()
+        self._pid = None
+        self._owner = os.getpid()
+        self._unstarted = [reading]
+        self._exit = os.eventfd(0, os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._wait, args=(reading,), name="drover tracker", daemon=True)
+        self._thread.start()
+        call_at_exit(self)
+
+    def _wait(self, reading: int) -> None:
+        """Wait for the first message of any process, or for the end of this one, and start the tracker."""
+        poll = select.poll()
+        poll.register(reading, select.POLLIN)
+        poll.register(self._exit, select.POLLIN)
+        if any(fd == reading for fd, _ in poll.poll()):
+            self._start()
+
+    def _start(self) -> None:
+        """Start it, unless it was started; messages in the pipe wait for it. In a forked child the parent does."""
+        if os.getpid() != self._owner:
+            return
+        try:
+            reading = self._unstarted.pop()
+        except IndexError:
+            return
+        try:
+            self._pid = _spawn(reading)
+        finally:
+            os.close(reading)
+
+    def _check_alive(self) -> bool:
+        self._start()
+        return super()._check_alive()
+
+    def _stop(self, *args: Any, **options: Any) -> None:
+        if not self._unstarted:
+            super()._stop(*args, **options)
+
+    def end_at_exit(self) -> None:
+        """Start it if children have used it meanwhile: it removes what they left."""
+        if os.getpid() == self._owner:
+            os.eventfd_write(self._exit, 1)
+            self._thread.join()
+
+
+def _spawn(reading: int) -> int:
+    """Start a tracker that reads this descriptor, as multiprocessing does; return its pid."""
+    executable = spawn.get_executable()
+    arguments = [executable, *util._args_from_interpreter_flags(), "-c", _MAIN.format(reading)]
+    kept = [reading]
+    if sys.__stderr__ is not None and not sys.__stderr__.closed:
+        kept.append(sys.__stderr__.fileno())
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        return util.spawnv_passfds(executable, arguments, kept)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
