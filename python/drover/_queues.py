@@ -23,6 +23,7 @@ _BYTES = 64 << 20
 _PutResult, _GetResult = _core.PutResult, _core.GetResult
 _PUT = _PutResult.put
 _PAUSE = 0.02
+_PATIENCE = 0.002  # seconds in which a reader empties most of a full ring
 _SLICE = 0.1  # seconds between a thread's checks whether it is to stop
 
 
@@ -45,19 +46,31 @@ class _Feeder:
 
     def __init__(self, core: _core.Queue) -> None:
         self._core = core
-        self._items: collections.deque[tuple[bytes, Any]] = collections.deque()
+        self.items: collections.deque[tuple[bytes, Any]] = collections.deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_alone = False
         self._is_joined_at_exit = True
         self._is_stopped = False
+        self._next_wait = 0.0
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.items)
+
+    def wait_for_reader(self) -> bool:
+        """Give a reader a moment to empty the ring, which costs less than the thread; return whether it may have.
+
+        At most half of the time, so that those who put need not wait for slow readers.
+        """
+        if self.items or time.monotonic() < self._next_wait:
+            return False
+        time.sleep(_PATIENCE)
+        self._next_wait = time.monotonic() + _PATIENCE
+        return not self.items
 
     def add(self, payload: bytes, tensors: Any) -> None:
         with self._changed:
-            self._items.append((payload, tensors))
+            self.items.append((payload, tensors))
             if self._thread is None:
                 call_at_exit(self)
                 self._thread = threading.Thread(target=self._run, name="drover queue feeder", daemon=True)
@@ -73,23 +86,23 @@ class _Feeder:
 
     def _pass_on(self) -> bool:
         """Move the first message; return whether it was the last."""
-        result = self._core.put(*self._items[0], _SLICE)
+        result = self._core.put(*self.items[0], _SLICE)
         self._is_alone = result is _PutResult.peer_lost
         if self._is_alone:
             time.sleep(_PAUSE)  # a process may still open the queue
         if result in (_PutResult.timed_out, _PutResult.peer_lost):
             return False
         with self._changed:
-            self._items.popleft()
+            self.items.popleft()
             return self._is_over()
 
     def _give_up(self) -> None:
         with self._changed:
-            self._items.clear()
+            self.items.clear()
             self._is_over()
 
     def _is_over(self) -> bool:
-        if self._items:
+        if self.items:
             return False
         self._thread = None
         self._changed.notify_all()
@@ -180,7 +193,9 @@ class Queue(SharedHandle, Generic[Item]):
 
     def _put(self, payload: bytes, tensors: Any, block: bool, timeout: float | None) -> None:
         if self._feeder is not None:
-            result = _PutResult.timed_out if len(self._feeder) else self._core.put(payload, tensors, 0.0)
+            result = _PutResult.timed_out if self._feeder.items else self._core.put(payload, tensors, 0.0)
+            if result is _PutResult.timed_out and block and self._feeder.wait_for_reader():
+                result = self._core.put(payload, tensors, 0.0)
             if result is _PUT:
                 return
             if result is _PutResult.closed:
