@@ -1,6 +1,7 @@
 #include "calls.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -363,10 +364,18 @@ std::optional<std::size_t> Calls::wait_next(const Timeout& timeout) {
       [](const std::optional<std::size_t>& index) { return index.has_value(); });
 }
 
+// Moves the others only if they are fewer.
+void Calls::drop_taken() noexcept {
+  while (taken_ < calls_.size() && calls_[taken_] == nullptr) ++taken_;
+  if (taken_ <= calls_.size() / 2) return;
+  calls_.erase(calls_.begin(), calls_.begin() + static_cast<std::ptrdiff_t>(taken_));
+  first_ += std::exchange(taken_, 0);
+}
+
 nb::object Calls::take(std::size_t index) {
   const CallPtr call = at(index);
   calls_[index - first_] = nullptr;
-  for (; !calls_.empty() && calls_.front() == nullptr; ++first_) calls_.pop_front();
+  drop_taken();
   if (call->error() != nullptr) call->rethrow();
   Answer& answer = call->answer();
   nb::object payload = to_bytes(std::as_bytes(std::span(answer.payload)));
@@ -376,7 +385,7 @@ nb::object Calls::take(std::size_t index) {
 
 nb::list Calls::take_all() {
   nb::list all;
-  for (std::size_t i = first_, count = size(); i < count; ++i) all.append(take(i));
+  for (std::size_t i = first_ + taken_, count = size(); i < count; ++i) all.append(take(i));
   return all;
 }
 
@@ -392,9 +401,10 @@ bool Calls::is_running(std::size_t index) const {
 bool Calls::cancel() {
   if (items_.is_valid()) is_cut_ = true;
   drop_items();
-  std::deque<CallPtr> calls = calls_;
+  std::vector<CallPtr> calls = calls_;
   const std::size_t started = std::max<std::size_t>(started_, first_) - first_;
-  bool is_cancelled = first_ == 0 && started >= calls.size();  // results that were taken were not cancelled
+  bool is_cancelled =
+      first_ == 0 && taken_ == 0 && started >= calls.size();  // results that were taken were not cancelled
   const Released free;
   calls.resize(std::min(started, calls.size()));  // the thread that submits the others refuses them
   for (const CallPtr& call : calls) {
