@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import pickle
 import queue
 import threading
 import time
@@ -181,8 +182,8 @@ class Queue(SharedHandle, Generic[Item]):
         Raises queue.Full if there is no room in time, ValueError after `close`, and the error of pickling if the
         object cannot be sent. Without a timeout, raises PeerLost if every process that could make room has ended.
         """
-        self._check_open()
-        if self._is_writer_closed:
+        if self._is_closed or self._is_writer_closed:  # calls cost a good part of a put or get
+            self._check_open()
             raise OSError("handle is closed")  # multiprocessing's message
         payload, tensors = _objects.dumps(obj)
         try:
@@ -223,16 +224,17 @@ class Queue(SharedHandle, Generic[Item]):
         Raises queue.Empty if there is none in time, and ValueError after `close`. Without a timeout, raises PeerLost
         if every process that could put an object has ended.
         """
-        self._check_open()
+        if self._is_closed:
+            self._check_open()
         if self._reader.is_used:
             if (got := self._reader.take(_seconds(block, timeout))) is None:
                 raise queue.Empty
             return _objects.loads(*got)
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            got = self._core.get(_seconds(block, timeout))
+            got = self._core.get(None if block and timeout is None else _seconds(block, timeout))
             if type(got) is tuple:
-                return _objects.loads(*got)
+                return _objects.loads(*got) if got[1] else pickle.loads(got[0])
             if got is _GetResult.closed:
                 raise _closed()
             if got is _GetResult.peer_lost and block:
