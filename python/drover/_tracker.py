@@ -41,15 +41,21 @@ def _has_reader(fd: int) -> bool:
 class _Tracker(resource_tracker.ResourceTracker):
     """The tracker of this process, whose messages wait in its pipe until it is started."""
 
+    _owner = 0  # the process that starts it
+    _unstarted: list[int] | tuple[()] = ()  # the end that it reads
+
     def _prepare(self) -> None:
+        self._exit = os.eventfd(0, os.EFD_CLOEXEC)
         reading, self._fd = os.pipe()
         self._pid = None
-        self._owner = os.getpid()
-        self._unstarted = [reading]
-        self._exit = os.eventfd(0, os.EFD_CLOEXEC)
+        self._owner, self._unstarted = os.getpid(), [reading]
         self._thread = threading.Thread(target=self._wait, args=(reading,), name="drover tracker", daemon=True)
-        self._thread.start()
-        call_at_exit(self)
+        try:
+            self._thread.start()
+        except RuntimeError:  # there may be no more threads
+            self._start()
+        else:
+            call_at_exit(self)
 
     def _wait(self, reading: int) -> None:
         """Wait for the first message of any process, or for the end of this one, and start the tracker."""
@@ -57,16 +63,17 @@ class _Tracker(resource_tracker.ResourceTracker):
         poll.register(reading, select.POLLIN)
         poll.register(self._exit, select.POLLIN)
         if any(fd == reading for fd, _ in poll.poll()):
-            self._start()
+            with self._lock:
+                self._start()
 
     def _start(self) -> None:
-        """Start it, unless it was started; messages in the pipe wait for it. In a forked child the parent does."""
-        if os.getpid() != self._owner:
+        """Start it, unless it was started; messages in the pipe wait for it. In a forked child the parent does.
+
+        Requires: the lock.
+        """
+        if not self._unstarted or os.getpid() != self._owner:
             return
-        try:
-            reading = self._unstarted.pop()
-        except IndexError:
-            return
+        reading = self._unstarted.pop()
         try:
             self._pid = _spawn(reading)
         finally:

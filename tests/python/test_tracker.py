@@ -136,3 +136,22 @@ def test_tracker_that_died_is_started_again() -> None:
                 print(use() not in (first, None), [str(one.message)[:30] for one in caught])
     """)
     assert lines == ["True ['resource_tracker: process died']"]
+
+
+def test_tracker_is_started_at_once_if_there_are_no_threads() -> None:
+    """As by multiprocessing itself."""
+    lines = run("""
+        import threading
+        import drover
+        from drover import _tracker
+        from multiprocessing import resource_tracker
+
+        def refuse(thread):
+            raise RuntimeError("can't start new thread")
+
+        start, threading.Thread.start = threading.Thread.start, refuse
+        _tracker.descriptor()
+        threading.Thread.start = start
+        print(resource_tracker._resource_tracker._pid is not None, drover.Pool(1).apply(abs, (-1,)))
+    """)
+    assert lines[:1] == ["True 1"]
