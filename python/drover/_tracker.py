@@ -45,26 +45,24 @@ class _Tracker(resource_tracker.ResourceTracker):
     _unstarted: list[int] | tuple[()] = ()  # the end that it reads
 
     def _prepare(self) -> None:
-        self._exit = os.eventfd(0, os.EFD_CLOEXEC)
         reading, self._fd = os.pipe()
         self._pid = None
         self._owner, self._unstarted = os.getpid(), [reading]
-        self._thread = threading.Thread(target=self._wait, args=(reading,), name="drover tracker", daemon=True)
         try:
-            self._thread.start()
+            threading.Thread(target=self._start_on_use, args=(None,), name="drover tracker", daemon=True).start()
         except RuntimeError:  # there may be no more threads
             self._start()
         else:
             call_at_exit(self)
 
-    def _wait(self, reading: int) -> None:
-        """Wait for the first message of any process, or for the end of this one, and start the tracker."""
-        poll = select.poll()
-        poll.register(reading, select.POLLIN)
-        poll.register(self._exit, select.POLLIN)
-        if any(fd == reading for fd, _ in poll.poll()):
-            with self._lock:
-                self._start()
+    def _start_on_use(self, milliseconds: int | None) -> None:
+        """Wait for the first message of any process, and start the tracker."""
+        if reading := self._unstarted[:]:
+            poll = select.poll()
+            poll.register(reading[0], select.POLLIN)
+            if poll.poll(milliseconds):
+                with self._lock:
+                    self._start()
 
     def _start(self) -> None:
         """Start it, unless it was started; messages in the pipe wait for it. In a forked child the parent does.
@@ -90,8 +88,7 @@ class _Tracker(resource_tracker.ResourceTracker):
     def end_at_exit(self) -> None:
         """Start it if children have used it meanwhile: it removes what they left."""
         if os.getpid() == self._owner:
-            os.eventfd_write(self._exit, 1)
-            self._thread.join()
+            self._start_on_use(0)
 
 
 def _spawn(reading: int) -> int:
