@@ -161,7 +161,7 @@ define bench_python
 $(call step,build release with Python,cmake --preset release -DDROVER_BUILD_PYTHON=ON \
   -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python && \
   cmake --build --preset release --target drover_python drover_cli)
-@for program in queue pipe pool start tensor; do \
+@for program in queue pipe pool start weight tensor; do \
   echo "== bench python $$program"; \
   PYTHONPATH=$(CURDIR)/build/release/python .venv/bin/python benchmarks/python/$${program}_main.py \
     --json build/bench/python_$$program.json || \

@@ -14,6 +14,7 @@ ROUNDS = 5
 TRIPS = 2000
 STREAM = 20_000
 STOP = "stop"
+DICT = {"step": 3, "loss": 0.25, "name": "a"}
 
 
 def echo(incoming: Any, outgoing: Any) -> None:
@@ -75,18 +76,18 @@ def round_trips(messenger: Messenger, thing: Any, trips: int) -> list[float]:
         return [timed(lambda: pair.trip(thing)) * 1e6 for _ in range(trips)]
 
 
-def throughput(messenger: Messenger, total: int) -> list[float]:
+def throughput(messenger: Messenger, total: int, thing: Any) -> list[float]:
     """Measure a stream of small objects in messages per second."""
     total = max(1, total // messenger.slowness)
     with Pair(messenger, count, 0) as pair:
         pair.there.put(100)
-        for i in range(100):
-            pair.there.put(i)
+        for _ in range(100):
+            pair.there.put(thing)
         pair.back.get()
         begin = time.perf_counter()
         pair.there.put(total)
-        for i in range(total):
-            pair.there.put(i)
+        for _ in range(total):
+            pair.there.put(thing)
         pair.back.get()
         return [total / (time.perf_counter() - begin)]
 
@@ -103,10 +104,12 @@ def measure(is_smoke: bool, only: str) -> Iterator[Row]:
     """Run all contenders in turn."""
     rounds = 1 if is_smoke else ROUNDS
     trips = 5 if is_smoke else TRIPS
+    stream = 50 if is_smoke else STREAM
     cases = {
         ("int", "round trip", "us"): lambda one: round_trips(one, 7, trips),
-        ("dict", "round trip", "us"): lambda one: round_trips(one, {"step": 3, "loss": 0.25, "name": "a"}, trips),
-        ("int", "stream", "messages/s"): lambda one: throughput(one, 50 if is_smoke else STREAM),
+        ("dict", "round trip", "us"): lambda one: round_trips(one, DICT, trips),
+        ("int", "stream", "messages/s"): lambda one: throughput(one, stream, 7),
+        ("dict", "stream", "messages/s"): lambda one: throughput(one, stream, DICT),
         ("numpy 1 MB", "there, read, answer", "ms"): lambda one: arrays(one, 1, 2 if is_smoke else 50),
         ("numpy 100 MB", "there, read, answer", "ms"): lambda one: arrays(one, 100, 1 if is_smoke else 3),
     }

@@ -1,6 +1,7 @@
 #include "calls.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -217,6 +218,7 @@ std::string PythonCall::describe_call() const { return fmt::format("task {} '{}'
 
 Calls::Calls(const std::shared_ptr<Pool>& pool, CalledFunction function, bool is_ordered)
     : pool_(pool),
+      memory_(pool->memory()),
       function_(std::move(function)),
       group_(std::make_shared<Group>(function_.title, is_ordered)),
       workers_(count_workers(*pool)) {}
@@ -242,28 +244,22 @@ void Calls::name_argument(const nb::python_error& error) const {
 }
 
 Calls::CallPtr Calls::make(nb::handle argument) {
-  Packet packet{.function = std::as_bytes(std::span(function_.bytes)), .function_tensors = function_.tensors};
-  nb::object payload;
-  const bool has_plain = is_plain(argument);
-  if (has_plain) {
-    payload = pickled(argument);
-  } else {
-    static const nb::object& dumps = *new nb::object(nb::module_::import_("drover._objects").attr("dumps"));
-    const nb::object pair = [&] {
-      try {
-        return dumps(argument);
-      } catch (const nb::python_error& error) {
-        name_argument(error);
-        throw;
-      }
-    }();
-    payload = pair[0];
-    packet.tensors = to_tensors(pair[1]);
-  }
-  const Bytes bytes(payload);
-  packet.payload = bytes.bytes();
-  return std::make_shared<PythonCall>(Task<Answer(Packet)>::encode(packet), has_plain, function_.options, group_,
-                                      size());
+  static const nb::object& dumps = *new nb::object(nb::module_::import_("drover._objects").attr("dumps"));
+  Pickled pickled = [&] {
+    try {
+      return to_message(argument, memory_, dumps);
+    } catch (const nb::python_error& error) {
+      name_argument(error);
+      throw;
+    }
+  }();
+  const Bytes payload(pickled.payload);
+  const Packet packet{.function = std::as_bytes(std::span(function_.bytes)),
+                      .payload = payload.bytes(),
+                      .function_tensors = function_.tensors,
+                      .tensors = std::move(pickled.tensors)};
+  return std::make_shared<PythonCall>(Task<Answer(Packet)>::encode(packet), pickled.is_plain, function_.options,
+                                      group_, size());
 }
 
 // Releases the GIL: the pool may drop memory that Python objects hold.
@@ -368,10 +364,18 @@ std::optional<std::size_t> Calls::wait_next(const Timeout& timeout) {
       [](const std::optional<std::size_t>& index) { return index.has_value(); });
 }
 
+// Moves the others only if they are fewer.
+void Calls::drop_taken() noexcept {
+  while (taken_ < calls_.size() && calls_[taken_] == nullptr) ++taken_;
+  if (taken_ <= calls_.size() / 2) return;
+  calls_.erase(calls_.begin(), calls_.begin() + static_cast<std::ptrdiff_t>(taken_));
+  first_ += std::exchange(taken_, 0);
+}
+
 nb::object Calls::take(std::size_t index) {
   const CallPtr call = at(index);
   calls_[index - first_] = nullptr;
-  for (; !calls_.empty() && calls_.front() == nullptr; ++first_) calls_.pop_front();
+  drop_taken();
   if (call->error() != nullptr) call->rethrow();
   Answer& answer = call->answer();
   nb::object payload = to_bytes(std::as_bytes(std::span(answer.payload)));
@@ -381,7 +385,7 @@ nb::object Calls::take(std::size_t index) {
 
 nb::list Calls::take_all() {
   nb::list all;
-  for (std::size_t i = first_, count = size(); i < count; ++i) all.append(take(i));
+  for (std::size_t i = first_ + taken_, count = size(); i < count; ++i) all.append(take(i));
   return all;
 }
 
@@ -397,9 +401,10 @@ bool Calls::is_running(std::size_t index) const {
 bool Calls::cancel() {
   if (items_.is_valid()) is_cut_ = true;
   drop_items();
-  std::deque<CallPtr> calls = calls_;
+  std::vector<CallPtr> calls = calls_;
   const std::size_t started = std::max<std::size_t>(started_, first_) - first_;
-  bool is_cancelled = first_ == 0 && started >= calls.size();  // results that were taken were not cancelled
+  bool is_cancelled =
+      first_ == 0 && taken_ == 0 && started >= calls.size();  // results that were taken were not cancelled
   const Released free;
   calls.resize(std::min(started, calls.size()));  // the thread that submits the others refuses them
   for (const CallPtr& call : calls) {

@@ -3,8 +3,8 @@
 
 #include <atomic>
 #include <cstddef>
-#include <deque>
 #include <limits>
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,7 +58,7 @@ class Group {
   Mutex mutex_;
   ConditionVariable changed_;
   std::size_t wake_at_ DROVER_GUARDED_BY(mutex_) = std::numeric_limits<std::size_t>::max();  // least done_ to wake at
-  std::deque<std::size_t> arrivals_ DROVER_GUARDED_BY(mutex_);
+  std::list<std::size_t> arrivals_ DROVER_GUARDED_BY(mutex_);  // an empty deque would allocate
   bool is_closed_ DROVER_GUARDED_BY(mutex_) = false;
   nb::object callback_ DROVER_GUARDED_BY(mutex_);
 };
@@ -66,7 +66,7 @@ class Group {
 /// A task that runs a Python function.
 class PythonCall final : public detail::FutureState, public detail::TaskCall {
  public:
-  /// `is_plain`: whether its argument is; see plain.hpp.
+  /// `is_plain`: whether its argument is, and lies in the message; see plain.hpp.
   PythonCall(Encoder arguments, bool is_plain, const TaskOptions& options, std::shared_ptr<Group> group,
              std::size_t index);
 
@@ -151,6 +151,7 @@ class Calls {
  private:
   using CallPtr = std::shared_ptr<PythonCall>;
   [[nodiscard]] const CallPtr& at(std::size_t index) const;
+  void drop_taken() noexcept;
   [[nodiscard]] CallPtr make(nb::handle argument);
   void name_argument(const nb::python_error& error) const;
   [[nodiscard]] bool has_room() const noexcept;
@@ -159,11 +160,13 @@ class Calls {
   void drop_items() noexcept;
 
   std::weak_ptr<Pool> pool_;
+  Memory memory_;  // for long arguments
   CalledFunction function_;
   std::shared_ptr<Group> group_;
   std::size_t workers_;
-  std::size_t first_ = 0;      // results before this index were taken
-  std::deque<CallPtr> calls_;  // from index first_ on; shared with the pool
+  std::size_t first_ = 0;       // results before this index were taken and dropped
+  std::size_t taken_ = 0;       // results behind it that were taken, and are null
+  std::vector<CallPtr> calls_;  // from index first_ on; shared with the pool
   nb::object items_;
   std::atomic<bool> is_cut_{false};      // cancelled while there were items
   std::atomic<std::size_t> started_{0};  // tasks before this index were submitted or refused

@@ -34,10 +34,10 @@ Answer to_answer(nb::handle pair, bool is_error) {
 }
 
 Answer answer_of(nb::handle result) {
-  if (!is_plain(result)) return to_answer(functions()->dumps(result), false);
-  const nb::object made = pickled(result);
-  const Bytes bytes(made);
-  return {.payload = std::string(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size())};
+  Pickled pickled = to_message(result, this_worker().memory(), functions()->dumps);
+  const Bytes bytes(pickled.payload);
+  return {.payload = std::string(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()),
+          .tensors = std::move(pickled.tensors)};
 }
 
 nb::object prepared(const Packet& packet) {

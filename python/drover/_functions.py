@@ -36,16 +36,20 @@ __all__ = [
 
 # The form of a task's argument: (args, kwargs), one argument, a tuple of arguments, a sequence of either, or
 # (method, args, kwargs).
-APPLIED, EACH, EACH_SPREAD, MANY, MANY_SPREAD, METHOD = b"aesmto"
+APPLIED, EACH, EACH_SPREAD, MANY, MANY_SPREAD, METHOD = _WAYS = b"aesmto"
 
 _SMALL = 1024
 # Whether workers cache the function, and whether its pickle is inline or in shared memory.
 _CACHED, _FRESH, _CACHED_SHARED, _FRESH_SHARED = b"kfKF"
 _HEADER_BYTES = 3
+_HEADERS = {way: bytes((way, _CACHED, 0)) for way in _WAYS}  # of the most frequent functions
 _MOST_LETTERS = 200  # of a call in a message
 
 _numbers = itertools.count()
 _pickles: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()  # of functions pickled by reference
+_pickle_of = (
+    _pickles.data.get
+)  # by the weak reference to a function: the dictionary's own get takes longer than the rest
 
 
 def title_of(function: Any) -> str:
@@ -69,8 +73,8 @@ def encode(
     function: Callable[..., Any], way: int, by_reference: bool = False
 ) -> tuple[bytes, Sequence[_core.Tensor]]:
     """Encode a function as bytes and tensors. Raises what pickling raises; see `_objects.dumps`."""
-    if isinstance(function, types.FunctionType) and (cached := _pickles.get(function)) is not None:
-        return bytes((way, _CACHED, 0)) + cached, ()
+    if isinstance(function, types.FunctionType) and (cached := _pickle_of(weakref.ref(function))) is not None:
+        return _HEADERS[way] + cached, ()
     payload, tensors = _objects.dumps(function, by_reference=by_reference)
     is_cached = _is_cached(function)
     if len(payload) < _SMALL and not tensors:

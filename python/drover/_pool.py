@@ -11,11 +11,11 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
-from multiprocessing import context, process, resource_tracker, util
+from multiprocessing import context, process, util
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from drover import _core, _interpreter, _objects, _session, _template
+from drover import _core, _interpreter, _objects, _session, _template, _tracker
 from drover._errors import CANNOT_START, Cancelled, Unsupported
 from drover._process import preparation_of
 from drover._results import IMapIterator
@@ -105,7 +105,7 @@ def _start_payload(initializer: Any, initargs: Iterable[Any], is_executors: bool
         raise
     finally:
         context.set_spawning_popen(None)
-    tracker = (os.getpid(), process.current_process().name, resource_tracker.getfd())
+    tracker = (os.getpid(), process.current_process().name, _tracker.descriptor())
     return pickle.dumps((preparation, initializer_call, tracker, is_executors)), tensors, starting.kept
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import ExitStack
-from multiprocessing import context, popen_spawn_posix, process, resource_tracker, spawn, util
+from multiprocessing import context, popen_spawn_posix, process, spawn, util
 from typing import Any
 
 from drover import (
@@ -18,6 +18,7 @@ from drover import (
     _start_methods,
     _template,
     _torch_loader,
+    _tracker,
 )
 
 __all__ = ["Popen", "Process", "preparation_of"]
@@ -61,7 +62,7 @@ class Popen:
 
     def _start(self, session: _core.Session, name: str, mailbox: str) -> None:
         executable = _interpreter.path()
-        tracker = resource_tracker.getfd()
+        tracker = _tracker.descriptor()
         _torch_loader.install()
         _template.prepare()
         _template.await_ready()

@@ -56,6 +56,7 @@ class QueueReader:
         self._taken: _Taken | None = None
         self._start = threading.Lock()  # two readers would each take messages that the other waits for
         self.closed = False
+        self.is_used = False  # whether the thread takes all messages, so that they can only be received here
 
     def __del__(self) -> None:
         """Stop the thread."""
@@ -64,11 +65,6 @@ class QueueReader:
     def __len__(self) -> int:
         """Return the number of messages that the thread has taken."""
         return len(self._taken.items) if self._taken is not None else 0
-
-    @property
-    def is_used(self) -> bool:
-        """Whether the thread takes all messages, so that they can only be received here."""
-        return self._taken is not None
 
     def close(self) -> None:
         """Stop taking messages."""
@@ -87,6 +83,7 @@ class QueueReader:
                 taken.thread.start()
                 call_at_exit(taken)
                 self._taken = taken
+                self.is_used = True
             return self._taken.count
 
     def poll(self, timeout: float | None = 0.0) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import pickle
 import queue
 import threading
 import time
@@ -23,6 +24,7 @@ _BYTES = 64 << 20
 _PutResult, _GetResult = _core.PutResult, _core.GetResult
 _PUT = _PutResult.put
 _PAUSE = 0.02
+_PATIENCE = 0.002  # seconds in which a reader empties most of a full ring
 _SLICE = 0.1  # seconds between a thread's checks whether it is to stop
 
 
@@ -45,19 +47,31 @@ class _Feeder:
 
     def __init__(self, core: _core.Queue) -> None:
         self._core = core
-        self._items: collections.deque[tuple[bytes, Any]] = collections.deque()
+        self.items: collections.deque[tuple[bytes, Any]] = collections.deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_alone = False
         self._is_joined_at_exit = True
         self._is_stopped = False
+        self._next_wait = 0.0
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.items)
+
+    def wait_for_reader(self) -> bool:
+        """Give a reader a moment to empty the ring, which costs less than the thread; return whether it may have.
+
+        At most half of the time, so that those who put need not wait for slow readers.
+        """
+        if self.items or time.monotonic() < self._next_wait:
+            return False
+        time.sleep(_PATIENCE)
+        self._next_wait = time.monotonic() + _PATIENCE
+        return not self.items
 
     def add(self, payload: bytes, tensors: Any) -> None:
         with self._changed:
-            self._items.append((payload, tensors))
+            self.items.append((payload, tensors))
             if self._thread is None:
                 call_at_exit(self)
                 self._thread = threading.Thread(target=self._run, name="drover queue feeder", daemon=True)
@@ -73,23 +87,23 @@ class _Feeder:
 
     def _pass_on(self) -> bool:
         """Move the first message; return whether it was the last."""
-        result = self._core.put(*self._items[0], _SLICE)
+        result = self._core.put(*self.items[0], _SLICE)
         self._is_alone = result is _PutResult.peer_lost
         if self._is_alone:
             time.sleep(_PAUSE)  # a process may still open the queue
         if result in (_PutResult.timed_out, _PutResult.peer_lost):
             return False
         with self._changed:
-            self._items.popleft()
+            self.items.popleft()
             return self._is_over()
 
     def _give_up(self) -> None:
         with self._changed:
-            self._items.clear()
+            self.items.clear()
             self._is_over()
 
     def _is_over(self) -> bool:
-        if self._items:
+        if self.items:
             return False
         self._thread = None
         self._changed.notify_all()
@@ -168,8 +182,8 @@ class Queue(SharedHandle, Generic[Item]):
         Raises queue.Full if there is no room in time, ValueError after `close`, and the error of pickling if the
         object cannot be sent. Without a timeout, raises PeerLost if every process that could make room has ended.
         """
-        self._check_open()
-        if self._is_writer_closed:
+        if self._is_closed or self._is_writer_closed:  # calls cost a good part of a put or get
+            self._check_open()
             raise OSError("handle is closed")  # multiprocessing's message
         payload, tensors = _objects.dumps(obj)
         try:
@@ -180,7 +194,9 @@ class Queue(SharedHandle, Generic[Item]):
 
     def _put(self, payload: bytes, tensors: Any, block: bool, timeout: float | None) -> None:
         if self._feeder is not None:
-            result = _PutResult.timed_out if len(self._feeder) else self._core.put(payload, tensors, 0.0)
+            result = _PutResult.timed_out if self._feeder.items else self._core.put(payload, tensors, 0.0)
+            if result is _PutResult.timed_out and block and self._feeder.wait_for_reader():
+                result = self._core.put(payload, tensors, 0.0)
             if result is _PUT:
                 return
             if result is _PutResult.closed:
@@ -208,16 +224,17 @@ class Queue(SharedHandle, Generic[Item]):
         Raises queue.Empty if there is none in time, and ValueError after `close`. Without a timeout, raises PeerLost
         if every process that could put an object has ended.
         """
-        self._check_open()
+        if self._is_closed:
+            self._check_open()
         if self._reader.is_used:
             if (got := self._reader.take(_seconds(block, timeout))) is None:
                 raise queue.Empty
             return _objects.loads(*got)
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            got = self._core.get(_seconds(block, timeout))
+            got = self._core.get(None if block and timeout is None else _seconds(block, timeout))
             if type(got) is tuple:
-                return _objects.loads(*got)
+                return _objects.loads(*got) if got[1] else pickle.loads(got[0])
             if got is _GetResult.closed:
                 raise _closed()
             if got is _GetResult.peer_lost and block:

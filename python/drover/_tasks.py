@@ -57,9 +57,11 @@ class TaskCalls:
 
         `callback` is called with the result, `error_callback` with the exception, on a thread of the pool.
         """
-        self._target()._check_running()
-        result = AsyncResult(self._target(), self._calls(func, _functions.APPLIED), callback, error_callback)
-        result._calls.submit((tuple(args), dict(kwds or {})))
+        pool = self._target()
+        pool._check_running()
+        calls = self._calls(func, _functions.APPLIED)
+        result = AsyncResult(pool, calls, callback, error_callback)
+        calls.submit((tuple(args), dict(kwds) if kwds else {}))
         result._close()
         return result
 

@@ -9,10 +9,11 @@ import io
 import os
 import signal
 import sys
+import time
 import types
 from multiprocessing import util
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from drover import _core, _session
 
@@ -31,7 +32,18 @@ _SETTERS = (
     ("libiomp", ("omp_set_num_threads",), ("OMP_NUM_THREADS",)),
 )
 
-_found: list[tuple[Any, tuple[str, ...]]] = []
+_STOPPED_S = 1.0  # by then a thread that has ended is no longer listed
+
+
+class _Setter(NamedTuple):
+    """How to set the number of threads of a library."""
+
+    function: Any
+    variables: tuple[str, ...]
+    count: Any  # where OpenBLAS has the number, if it may be changed there, up to the present one
+
+
+_found: list[_Setter] = []
 
 
 def run(order: _core.TemplateOrder, start: list[str]) -> None:
@@ -128,14 +140,34 @@ def find_setters() -> None:
     for part, functions, variables in _SETTERS:
         for path in (one for one in loaded if part in Path(one).name):
             if (function := _first_of(path, functions)) is not None:
-                _found.append((function, variables))
+                count = _make_lazy(path, function) if functions is _OPENBLAS else None
+                _found.append(_Setter(function, variables, count))
+
+
+def _make_lazy(path: str, function: Any) -> Any:
+    """Let OpenBLAS start threads once it needs them, as after a fork. It would start them at once, and they spin."""
+    library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
+    try:
+        stop, count = library.blas_thread_shutdown_, ctypes.c_int.in_dll(library, "blas_cpu_number")
+    except (AttributeError, ValueError):
+        return None
+    before = len(os.listdir("/proc/self/task"))
+    function(ctypes.c_int(len(os.sched_getaffinity(0))))
+    stop()
+    end = time.monotonic() + _STOPPED_S
+    while len(os.listdir("/proc/self/task")) > before and time.monotonic() < end:
+        time.sleep(0.001)
+    return count
 
 
 def _limit_threads() -> None:
-    for function, variables in _found:
-        count = next((os.environ[name] for name in variables if os.environ.get(name)), "")
-        number = int(count) if count.isdecimal() else len(os.sched_getaffinity(0))
-        function(ctypes.c_int(max(1, number)))
+    for function, variables, count in _found:
+        wanted = next((os.environ[name] for name in variables if os.environ.get(name)), "")
+        number = max(1, int(wanted) if wanted.isdecimal() else len(os.sched_getaffinity(0)))
+        if count is not None and number <= count.value:
+            count.value = number
+        else:
+            function(ctypes.c_int(number))
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if (torch := sys.modules.get("torch")) is not None and threads.isdecimal() and int(threads) > 0:
         torch.set_num_threads(int(threads))

@@ -9,7 +9,9 @@ import threading
 __all__ = ["can_be_ended_here"]
 
 # Threads that run none of the program's functions.
-_OWN = frozenset({"drover descriptors", "drover executor", "drover parent", "drover queue feeder", "drover reader"})
+_OWN = frozenset(
+    f"drover {part}" for part in ("descriptors", "executor", "parent", "queue feeder", "reader", "tracker")
+)
 
 
 def can_be_ended_here() -> bool:

@@ -13,7 +13,7 @@ import time
 
 import drover
 import pytest
-from drover import _queue_reader
+from drover import _queue_reader, _queues
 from programs import Program, run
 
 KINDS = [
@@ -460,3 +460,44 @@ def test_reader_is_started_once_by_threads_that_ask_at_the_same_time(monkeypatch
     for number in range(100):
         numbers.put(number)
     assert [numbers.get(timeout=30) for _ in range(100)] == list(range(100))
+
+
+def test_unused_queue_takes_little_memory() -> None:
+    """Its slots become resident as they are used."""
+    lines = run("""
+        import drover
+        from pathlib import Path
+
+        def shared_kib():
+            status = Path("/proc/self/status").read_text()
+            return int(status.partition("RssShmem:")[2].split()[0])
+
+        first = drover.Queue()
+        before = shared_kib()
+        queues = [drover.Queue() for _ in range(32)]
+        print((shared_kib() - before) / len(queues) <= 64)
+        for queue in queues:
+            for i in range(3000):
+                queue.put(i)
+        print((shared_kib() - before) / len(queues) > 64)
+        print(all(queue.get() == i for queue in queues for i in range(3000)))
+    """)
+    assert lines == ["True", "True", "True"]
+
+
+def test_full_unbounded_queue_gives_its_reader_a_moment_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then a thread keeps the messages, as it does at once for a put that must not wait."""
+    readers_turns = iter([lambda: [numbers.get() for _ in range(10)], lambda: pytest.fail("waited too often")])
+    numbers: drover.Queue[int] = drover.Queue()
+    for i in range(4096):
+        numbers.put(i)
+    monkeypatch.setattr(_queues.time, "sleep", lambda _: next(readers_turns)())
+    monkeypatch.setattr(_queues.time, "monotonic", lambda: 100.0)
+    for i in range(4096, 4106):
+        numbers.put(i)
+    assert len(numbers._feeder) == 0
+    numbers.put(4106)
+    numbers.put_nowait(4107)
+    assert len(numbers._feeder) == 2
+    monkeypatch.undo()
+    assert [numbers.get(timeout=60) for _ in range(4098)] == list(range(10, 4108))

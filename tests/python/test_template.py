@@ -209,6 +209,34 @@ def test_libraries_have_as_many_threads_as_the_worker_may_use() -> None:
     assert lines == ["(1, 1, '1', True)", "(3, 3, '3', True)"]
 
 
+def test_openblas_starts_its_threads_when_it_needs_them() -> None:
+    """Not when a worker starts, where they would take the cores from others."""
+    pytest.importorskip("numpy")
+    lines = run(
+        """
+        import drover, numpy, os, pathlib
+
+        def threads():
+            return len(os.listdir("/proc/self/task"))
+
+        def started():
+            maps = pathlib.Path("/proc/self/maps").read_text()
+            if "openblas" not in maps or len(os.sched_getaffinity(0)) == 1:
+                return True, True
+            before = threads()
+            many = numpy.ones((1000, 1000))
+            is_right = (many @ many)[0, 0] == 1000
+            return before <= plain, is_right and threads() == before + len(os.sched_getaffinity(0)) - 1
+
+        with drover.Pool(1, threads=1) as pool:
+            plain = pool.apply(threads)
+        with drover.Pool(1) as pool:
+            print(*pool.apply(started))
+        """
+    )
+    assert lines == ["True True"]
+
+
 def test_children_have_the_modules_that_the_program_has_imported() -> None:
     """Also those imported later: the template is replaced, and exits of its earlier children are still reported."""
     lines = run(

@@ -93,7 +93,7 @@ def test_bench_of_python_runs_the_programs_with_a_release_build(tmp_path: Path) 
     shutil.copy(ROOT / "Makefile", tmp_path)
     output = make("--dry-run", "bench", "WORKLOAD=python", cwd=tmp_path).stdout
     assert "--target drover_python drover_cli;" in output
-    assert "for program in queue pipe pool start tensor" in output
+    assert "for program in queue pipe pool start weight tensor" in output
     assert (
         f"PYTHONPATH={tmp_path}/build/release/python .venv/bin/python benchmarks/python/${{program}}_main.py"
         in output

@@ -13,15 +13,13 @@
 #include "drover/base/bytes.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
-#include "drover/base/mapping.hpp"
 #include "ipc/queue/cache_lines.hpp"
 
 namespace drover::ipc {
 namespace {
 
 constexpr std::size_t kMostTakenOver = 4 * kMiB;  // larger messages have left the core's caches anyway
-constexpr std::size_t kMostMadePresent = 1 * kMiB;
-constexpr Position kFetchedAhead = 4;  // slots
+constexpr Position kFetchedAhead = 4;             // slots
 
 bool fits(RecordHead record) noexcept {
   if (record.has_many_leases()) return record.storage() == Storage::block;
@@ -75,10 +73,10 @@ bool has_overflow(const QueueView& view) noexcept {
 using detail::HeldMemory;
 
 QueueCore::QueueCore(SharedObject object)
-    : object_(std::move(object)), view_(object_.layout(), queue_geometry(object_.spec())), peers_(object_) {
-  const auto slots = std::as_writable_bytes(std::span(&view_.ring.slot(0), view_.ring.capacity()));
-  make_present(slots.first(std::min(slots.size(), kMostMadePresent)));  // or each 32nd put of the first lap is slow
-}
+    : object_(std::move(object)),
+      view_(object_.layout(), queue_geometry(object_.spec())),
+      peers_(object_),
+      pages_(view_.ring) {}
 
 void QueueCore::close() {
   static_cast<void>(object_.self());
@@ -187,6 +185,7 @@ ClaimedSlot QueueCore::claim(Owner me, Deadline deadline) {
                       object_.membership(), deadline, put_patience_, [&] { return try_claim(me); });
   }
   if (claimed.result == PutResult::put) {
+    pages_.note_use(claimed.position);
     peers_.note_put();
     Bell& slot_free = view_.head().slot_free;
     if (may_have_sleepers(slot_free) && view_.ring.has_room(cursors_)) wake_in_turn(slot_free);
@@ -366,6 +365,7 @@ TakenRecord QueueCore::take(Owner me, Deadline deadline) {
     }
     return taken;
   }
+  if (!taken.place.is_flight) pages_.note_use(taken.place.at);
   peers_.note_get();
   if (may_have_sleepers(record_ready) && (view_.ring.has_record(cursors_) || has_returned())) {
     wake_in_turn(record_ready);

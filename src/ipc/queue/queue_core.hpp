@@ -15,6 +15,7 @@
 #include "ipc/queue/queue_layout.hpp"
 #include "ipc/queue/queue_peers.hpp"
 #include "ipc/queue/ring.hpp"
+#include "ipc/queue/slot_pages.hpp"
 #include "ipc/wake/bell.hpp"
 #include "ipc/wake/bridge.hpp"
 
@@ -86,6 +87,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   SharedObject object_;
   QueueView view_;
   QueuePeers peers_;
+  SlotPages pages_;
   RingCursors cursors_;
   Patience put_patience_{false};  // a producer that takes each slot as it is freed contends with the consumer for it
   Patience get_patience_;
