@@ -28,13 +28,14 @@ PROGRAM = """
 
     def made(size):
         model = torch.nn.Linear(size, 2)
-        optimizer = torch.optim.Adam(model.parameters())
         model(torch.ones(size)).sum().backward()
-        optimizer.step()
         with torch.no_grad():
             model.weight.fill_(1.0)
-        for state in optimizer.state.values():
-            state["exp_avg"].fill_(1.0)
+        # As state_dict() of torch.optim.Adam; that class imports torch's compiler, which takes a second.
+        moments = {
+            number: {"step": torch.tensor(1.0), "exp_avg": torch.ones(one.shape), "exp_avg_sq": torch.zeros(one.shape)}
+            for number, one in enumerate(model.parameters())
+        }
         return {
             "array": numpy.ones(size),
             "tensor": torch.ones(size),
@@ -43,7 +44,7 @@ PROGRAM = """
             "namedtuple": Pair(torch.ones(size), numpy.ones(size)),
             "module": model,
             "state": {key: torch.ones_like(value) for key, value in model.state_dict().items()},
-            "optimizer": optimizer.state_dict(),
+            "optimizer": {"state": moments, "param_groups": [{"lr": 0.001, "betas": (0.9, 0.999), "params": [0, 1]}]},
         }
 
     def arrays_of(kind, thing):
