@@ -23,6 +23,9 @@ from repo import ROOT
 from step_report import StepReport
 
 SHOWN_LINES = 150
+# Tests mostly wait for processes, so run more of them than there are processors. ctest begins with those that took
+# longest the last time.
+JOBS = 2 * (os.cpu_count() or 1)
 ENDED = re.compile(r" *(\d+)/(\d+) Test ")
 ALWAYS_READ = (ROOT / "scripts" / "hang_stacks.py",)
 
@@ -106,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--leave-out", metavar="LABEL", action="append", default=[], help="skip tests with this label; repeatable"
     )
     parser.add_argument("--all", action="store_true", help="also run programs that have passed and have not changed")
-    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(), help="number of tests to run in parallel")
+    parser.add_argument("-j", "--jobs", type=int, default=JOBS, help="number of tests to run in parallel")
     options = parser.parse_args(arguments)
     build = options.build.resolve()
     words = " ".join(options.leave_out)

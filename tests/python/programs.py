@@ -111,7 +111,7 @@ class Program:
         raise AssertionError(f"{what}:\n{self.output}")
 
     def _end_all(self) -> dict[int, str]:
-        end = time.monotonic() + 10.0
+        end = time.monotonic() + 30.0  # a process may be busy importing torch; an idle template ends after 60 s
         while (left := self._members()) and time.monotonic() < end:
             time.sleep(0.02)
         for pid in left:

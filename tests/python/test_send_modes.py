@@ -125,7 +125,6 @@ def test_sharing_follows_the_mode(mode: str | None, is_shared: bool, monkeypatch
 def test_results_follow_the_mode() -> None:
     """A tensor that a task made and its worker holds on to: the caller's writes reach the worker or not."""
     program = """
-        import sys
         import drover, drover.torch
         import torch
 
@@ -139,25 +138,24 @@ def test_results_follow_the_mode() -> None:
             return held[-1].sum().item()
 
         if __name__ == "__main__":
-            drover.torch.send(sys.argv[1])
-            with drover.Pool(1) as pool:
-                for size in (4, 50_000):
-                    pool.apply(make, (size,)).fill_(1.0)
-                    print(pool.apply(total))
+            for mode in ("value", "reference"):
+                drover.torch.send(mode)
+                with drover.Pool(1) as pool:
+                    for size in (4, 50_000):
+                        pool.apply(make, (size,)).fill_(1.0)
+                        print(mode, pool.apply(total))
     """
-    assert run(program, "value") == ["0.0", "0.0"]
-    assert run(program, "reference") == ["4.0", "50000.0"]
+    assert run(program) == ["value 0.0", "value 0.0", "reference 4.0", "reference 50000.0"]
 
 
 def test_message_by_value_is_of_the_moment_of_put() -> None:
     """What the sender writes between put and get is not received, unless it sends by reference."""
     program = """
-        import sys
         import drover, drover.torch
         import torch
 
-        drover.torch.send(sys.argv[1])
-        for size in (4, 50_000):
+        for mode, size in (("value", 4), ("value", 50_000), ("reference", 4), ("reference", 50_000)):
+            drover.torch.send(mode)
             queue = drover.Queue()
             tensor = torch.ones(size)
             both = {"whole": tensor, "part": tensor[1:]}
@@ -168,8 +166,8 @@ def test_message_by_value_is_of_the_moment_of_put() -> None:
             got["whole"].fill_(2.0)
             print(got["part"].sum().item() == 2.0 * (size - 1), tensor.sum().item())
     """
-    assert run(program, "value") == ["True True", "True 0.0"] * 2
-    assert run(program, "reference") == ["False False", "True 8.0", "False False", "True 100000.0"]
+    by_reference = ["False False", "True 8.0", "False False", "True 100000.0"]
+    assert run(program) == ["True True", "True 0.0"] * 2 + by_reference
 
 
 @pytest.mark.parametrize("mode", ["value", "reference"])
@@ -210,7 +208,7 @@ def test_children_inherit_the_mode() -> None:
     """Those of send(), and of the variable; the latest call counts."""
     text = run("""
         import os
-        import drover, drover.torch
+        import drover
         from drover import _objects
 
         def tell():
@@ -230,6 +228,8 @@ def test_children_inherit_the_mode() -> None:
             return told
 
         if __name__ == "__main__":
+            import drover.torch  # here only: the children need no torch
+
             print(*ask())
             drover.torch.send("reference")
             print(*ask())

@@ -18,6 +18,7 @@ from programs import run
 def test_loader_notices_the_end_of_a_worker_by_its_signal(end: str, expected: str, template: bool) -> None:
     """Not when it looks at its workers every five seconds: the cause is the error of torch's signal handler."""
     pytest.importorskip("torch")
+    workers = 2 if template else 1  # each fresh interpreter imports torch, which takes a second
     lines = run(f"""
         import os
         import signal
@@ -37,10 +38,11 @@ def test_loader_notices_the_end_of_a_worker_by_its_signal(end: str, expected: st
                 return torch.full((8,), float(index))
 
         if __name__ == "__main__":
-            fit = DataLoader(range(8), batch_size=4, num_workers=2, multiprocessing_context=drover.get_context())
+            context = drover.get_context()
+            fit = DataLoader(range(8), batch_size=4, num_workers={workers}, multiprocessing_context=context)
             print([batch.sum().item() for batch in fit])
             try:
-                list(DataLoader(Ending(), batch_size=8, num_workers=2, multiprocessing_context=drover.get_context()))
+                list(DataLoader(Ending(), batch_size=8, num_workers=2, multiprocessing_context=context))
             except RuntimeError as error:
                 print("=", type(error.__cause__).__name__, error.__cause__)
     """)

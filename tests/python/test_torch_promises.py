@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 from programs import run
 
@@ -138,13 +140,12 @@ def test_tasks_of_pools_fill_their_arguments(strategy: str) -> None:
     )
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("kind", ["tensor", "leaf", "parameter"])
-def test_variables_are_shared_without_their_gradients(strategy: str, kind: str) -> None:
-    """Both sides write to the data; each has a gradient of its own; types are kept."""
-    check(
-        strategy,
-        f"""
+@functools.cache
+def shared_variables(strategy: str) -> list[str]:
+    """Share one variable of each kind; one program for all kinds, since each program imports torch."""
+    return run(
+        HEAD.format(strategy=strategy)
+        + """
     def train(queue, results, is_written):
         variable = queue.get()
         results.put(type(variable))
@@ -159,28 +160,38 @@ def test_variables_are_shared_without_their_gradients(strategy: str, kind: str) 
 
     if __name__ == "__main__":
         values = torch.arange(1.0, 26).view(5, 5)
-        variable = {{
-            "tensor": lambda: values,
-            "leaf": lambda: values.clone().requires_grad_(),
-            "parameter": lambda: torch.nn.Parameter(values.clone()),
-        }}[{kind!r}]()
-        if variable.requires_grad:
-            variable.grad = torch.zeros(5, 5)
-        queue, results, is_written = drover.Queue(), drover.Queue(), drover.Event()
-        child = drover.Process(target=train, args=(queue, results, is_written))
-        child.start()
-        queue.put(variable)
-        print("type", results.get() is type(variable))
-        variable.data[0, 0] = 1000
-        if variable.requires_grad:
-            variable.grad.data[:] = 4
-        is_written.set()
-        print("there", results.get() == (True, variable.requires_grad))
-        has_own = variable.grad is None or bool((variable.grad == 4).all())
-        print("here", bool((variable.data == 1).all()) and has_own)
-        child.join()
-        """,
+        variables = {
+            "tensor": values.clone(),
+            "leaf": values.clone().requires_grad_(),
+            "parameter": torch.nn.Parameter(values.clone()),
+        }
+        for kind, variable in variables.items():
+            if variable.requires_grad:
+                variable.grad = torch.zeros(5, 5)
+            queue, results, is_written = drover.Queue(), drover.Queue(), drover.Event()
+            child = drover.Process(target=train, args=(queue, results, is_written))
+            child.start()
+            queue.put(variable)
+            print(kind, "type", results.get() is type(variable))
+            variable.data[0, 0] = 1000
+            if variable.requires_grad:
+                variable.grad.data[:] = 4
+            is_written.set()
+            print(kind, "there", results.get() == (True, variable.requires_grad))
+            has_own = variable.grad is None or bool((variable.grad == 4).all())
+            print(kind, "here", bool((variable.data == 1).all()) and has_own)
+            child.join()
+        """
     )
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("kind", ["tensor", "leaf", "parameter"])
+def test_variables_are_shared_without_their_gradients(strategy: str, kind: str) -> None:
+    """Both sides write to the data; each has a gradient of its own; types are kept."""
+    lines = shared_variables(strategy)
+    shown = [line for line in lines if line.startswith(f"{kind} ")]
+    assert shown == [f"{kind} type True", f"{kind} there True", f"{kind} here True"], lines
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -13,24 +13,32 @@ import pytest
 HERE = Path(__file__).parent
 RIGHT, WRONG = HERE / "typed_right.py", HERE / "typed_wrong.py"
 SOURCES = HERE.parents[1] / "python"
+STUB = SOURCES / "drover" / "_core.pyi"
+FILES = [str(path) for path in (RIGHT, WRONG, STUB)]  # each checker runs once, on all of them
+
+Reports = dict[str, dict[int, str]]  # the lines of each file that a checker reports, and why
 
 
-def check_by_mypy(folder: Path, path: Path) -> dict[int, str]:
-    """Return the lines that mypy reports, and why."""
-    done = _run(
+def check_by_mypy(folder: Path) -> Reports:
+    """Return what mypy reports."""
+    text = _run(
         folder,
         *("mypy", "--strict", "--follow-imports=silent", "--output=json", "--no-incremental", "--config-file="),
-        str(path),
+        *FILES,
         MYPYPATH=str(SOURCES),
     )
-    found = [json.loads(line) for line in done.splitlines() if line.startswith("{")]
-    return {row["line"]: row["message"] for row in found if row["severity"] == "error"}
+    rows = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    found: Reports = {path: {} for path in FILES}
+    for row in rows:
+        if row["severity"] == "error":
+            found[str(folder.joinpath(row["file"]).resolve())][row["line"]] = row["message"]
+    return found
 
 
-def check_by_pyright(folder: Path, path: Path) -> dict[int, str]:
-    """Return the lines that pyright reports, and why."""
+def check_by_pyright(folder: Path) -> Reports:
+    """Return what pyright reports."""
     settings = {
-        "include": [str(path)],
+        "include": FILES,
         "extraPaths": [str(SOURCES)],
         "typeCheckingMode": "standard",
         "pythonVersion": "{}.{}".format(*sys.version_info),
@@ -38,9 +46,12 @@ def check_by_pyright(folder: Path, path: Path) -> dict[int, str]:
     (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     python = ("--pythonpath", sys.executable)
     text = _run(folder, "basedpyright", "--outputjson", *python, "--project", str(folder))
-    found = json.loads(text)
-    assert found["summary"]["filesAnalyzed"] == 1, text
-    return {row["range"]["start"]["line"] + 1: row["message"] for row in found["generalDiagnostics"]}
+    result = json.loads(text)
+    assert result["summary"]["filesAnalyzed"] == len(FILES), text
+    found: Reports = {path: {} for path in FILES}
+    for row in result["generalDiagnostics"]:
+        found[row["file"]][row["range"]["start"]["line"] + 1] = row["message"]
+    return found
 
 
 def _run(folder: Path, module: str, *arguments: str, **environment: str) -> str:
@@ -57,18 +68,21 @@ def _run(folder: Path, module: str, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("check", [check_by_mypy, check_by_pyright])
-def test_right_program_is_clean(check: object, tmp_path: Path) -> None:
+@pytest.fixture(scope="module", params=[check_by_mypy, check_by_pyright])
+def reports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reports:
+    """Give what a checker reports."""
+    found: Reports = request.param(tmp_path_factory.mktemp("types"))
+    return found
+
+
+def test_right_program_is_clean(reports: Reports) -> None:
     """Its assertions about types hold."""
-    assert callable(check)
-    assert check(tmp_path, RIGHT) == {}
+    assert reports[str(RIGHT)] == {}
 
 
-@pytest.mark.parametrize("check", [check_by_mypy, check_by_pyright])
-def test_wrong_lines_are_reported(check: object, tmp_path: Path) -> None:
+def test_wrong_lines_are_reported(reports: Reports) -> None:
     """All of them, and no others."""
-    assert callable(check)
-    found = check(tmp_path, WRONG)
+    found = reports[str(WRONG)]
     lines = WRONG.read_text(encoding="utf-8").splitlines()
     wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
     assert wrong
@@ -76,8 +90,6 @@ def test_wrong_lines_are_reported(check: object, tmp_path: Path) -> None:
     assert {number: (lines[number - 1], why) for number, why in found.items() if number not in wrong} == {}
 
 
-@pytest.mark.parametrize("check", [check_by_mypy, check_by_pyright])
-def test_stub_of_the_compiled_module_is_clean(check: object, tmp_path: Path) -> None:
+def test_stub_of_the_compiled_module_is_clean(reports: Reports) -> None:
     """It has no error of its own; that it agrees with the module is tested in test_package.py."""
-    assert callable(check)
-    assert check(tmp_path, SOURCES / "drover" / "_core.pyi") == {}
+    assert reports[str(STUB)] == {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 from programs import run
 
@@ -28,13 +30,14 @@ PROGRAM = """
 
     def made(size):
         model = torch.nn.Linear(size, 2)
-        optimizer = torch.optim.Adam(model.parameters())
         model(torch.ones(size)).sum().backward()
-        optimizer.step()
         with torch.no_grad():
             model.weight.fill_(1.0)
-        for state in optimizer.state.values():
-            state["exp_avg"].fill_(1.0)
+        # As state_dict() of torch.optim.Adam; that class imports torch's compiler, which takes a second.
+        moments = {
+            number: {"step": torch.tensor(1.0), "exp_avg": torch.ones_like(one), "exp_avg_sq": torch.zeros_like(one)}
+            for number, one in enumerate(parameter.detach() for parameter in model.parameters())
+        }
         return {
             "array": numpy.ones(size),
             "tensor": torch.ones(size),
@@ -43,7 +46,7 @@ PROGRAM = """
             "namedtuple": Pair(torch.ones(size), numpy.ones(size)),
             "module": model,
             "state": {key: torch.ones_like(value) for key, value in model.state_dict().items()},
-            "optimizer": optimizer.state_dict(),
+            "optimizer": {"state": moments, "param_groups": [{"lr": 0.001, "betas": (0.9, 0.999), "params": [0, 1]}]},
         }
 
     def arrays_of(kind, thing):
@@ -123,11 +126,15 @@ def check_all(program: str, *ways: str, shared: bool = True) -> None:
     assert run(PROGRAM + program) == lines
 
 
-@pytest.mark.parametrize("kind", ["Queue", "JoinableQueue", "SimpleQueue"])
-def test_queues(kind: str) -> None:
-    """Within a process, where nothing hides that the memory is the same, and through another one."""
-    check_all(
-        f"""
+QUEUES = ["Queue", "JoinableQueue", "SimpleQueue"]
+
+
+@functools.cache
+def lines_of_queues() -> list[str]:
+    """Check each kind of queue; one program for all kinds, since each program imports torch."""
+    return run(
+        PROGRAM
+        + """
     def to_own(kind, thing, overwrite):
         queue.put(thing)
         overwrite()
@@ -140,18 +147,24 @@ def test_queues(kind: str) -> None:
         return back.get()
 
     if __name__ == "__main__":
-        queue, relay_queue, back = drover.{kind}(), drover.{kind}(), drover.{kind}()
-        process = drover.Process(target=relay, args=(relay_queue, back))
-        process.start()
-        for way, send in (("own", to_own), ("other", to_other)):
-            check(way, send)
-            check_shared(way, send)
-        relay_queue.put(None)
-        process.join()
-""",
-        "own",
-        "other",
+        for kind in (drover.Queue, drover.JoinableQueue, drover.SimpleQueue):
+            queue, relay_queue, back = kind(), kind(), kind()
+            process = drover.Process(target=relay, args=(relay_queue, back))
+            process.start()
+            for way, send in (("own", to_own), ("other", to_other)):
+                check(f"{kind.__name__} {way}", send)
+                check_shared(f"{kind.__name__} {way}", send)
+            relay_queue.put(None)
+            process.join()
+"""
     )
+
+
+@pytest.mark.parametrize("kind", QUEUES)
+def test_queues(kind: str) -> None:
+    """Within a process, where nothing hides that the memory is the same, and through another one."""
+    lines = [line for line in lines_of_queues() if line.startswith(f"{kind} ")]
+    assert lines == [f"{kind} {way}: {what}right" for way in ("own", "other") for what in ("", "shared: ")]
 
 
 def test_pipes() -> None:
