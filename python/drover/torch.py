@@ -334,8 +334,8 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
     if storage.nbytes() == 0:
         return _empty_storage, (str(storage.device),)
     is_in_slab = kind == "cpu" and _is_in_slab(storage)
-    if kind == "cpu" and not is_in_slab and not _objects.is_lasting():
-        if _objects.is_by_reference():
+    if kind == "cpu" and not is_in_slab:
+        if _goes_torchs_way():
             return _reduce_shared(storage)
         if storage.is_shared():
             return _reduce_kept(storage)
@@ -347,7 +347,12 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
 
 def _is_sent_whole(storage: UntypedStorage) -> bool:
     """Return whether a CPU storage outside of drover's memory is sent as a whole, since it is or will be shared."""
-    return not _objects.is_lasting() and (_objects.is_by_reference() or storage.is_shared())
+    return _goes_torchs_way() or storage.is_shared()
+
+
+def _goes_torchs_way() -> bool:
+    """Return whether CPU storages outside of drover's memory are shared as by torch, ending with their processes."""
+    return _objects.is_by_reference() and not _objects.is_lasting()
 
 
 def _reduce_kept(storage: UntypedStorage) -> Any:
