@@ -6,6 +6,8 @@
 #include "drover/base/error.hpp"
 #include "drover/base/fd.hpp"
 #include "slabs.hpp"
+#include "tensor/exchange/array_copies.hpp"
+#include "tensor/exchange/exported_blocks.hpp"
 #include "tensor/tensor_access.hpp"
 
 namespace drover::python {
@@ -64,28 +66,65 @@ nb::tuple import_array(const PySession& session, nb::handle capsule, std::option
   return nb::make_tuple(imported.tensor, to_string(imported.way));
 }
 
+// The name of a method of torch. Leaked, since the interpreter may end before the library is unloaded.
+const nb::object& lasting(const char* name) { return *new nb::object(interned(name)); }
+
 // What keeps the elements of an array allocated. For tensors of torch it is the storage: a tensor may get another one
 // before the elements are copied, or while receivers have the old one.
 nb::object storage_of(nb::handle array) {
-  static const nb::object& name = *new nb::object(nb::steal(PyUnicode_InternFromString("untyped_storage")));
-  nb::object storage = nb::steal(PyObject_CallMethodObjArgs(array.ptr(), name.ptr(), nullptr));
+  static const nb::object& name = lasting("untyped_storage");
+  nb::object storage = call_method(array, name);
   if (storage.is_valid()) return storage;
   if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
   PyErr_Clear();
   return nb::borrow(array);
 }
 
+nb::object called(nb::handle object, const nb::object& method) {
+  nb::object result = call_method(object, method);
+  if (!result.is_valid()) throw nb::python_error();
+  return result;
+}
+
+// The block of drover's memory in which an array lies; null if there is none, or another library divides it, so that
+// only the library can keep the array allocated.
+std::shared_ptr<void> shared_block_of(const DlpackArray& array) {
+  const tensor::ArrayRange range(array);
+  auto found = tensor::ExportedBlocks::instance().find(array.place, range.begin, range.bytes);
+  return found.is_divided ? nullptr : std::move(found.storage);
+}
+
+// Whether the elements of an array of torch are the conjugates of those in memory.
+bool is_conjugate(nb::handle array, const dlpack::DLDataType& type) {
+  static const nb::object& is_conj = lasting("is_conj");
+  return type.code == dlpack::kDLComplex && !called(array, is_conj).is(Py_False);
+}
+
+// Whether an array of torch on the host, outside of drover's memory, is sent as a tensor. Not if torch shares its
+// storage, nor if the storage was cut after the array was made, which torch can say better.
+bool is_sent_by(const HostRules& rules, nb::handle array, const DlpackArray& described) {
+  static const nb::object& is_shared = lasting("is_shared");
+  static const nb::object& data_ptr = lasting("data_ptr");
+  static const nb::object& nbytes = lasting("nbytes");
+  const tensor::ArrayRange range(described);
+  if (range.bytes < rules.least_bytes) return false;
+  const nb::object storage = storage_of(array);
+  if (!rules.is_lasting() && !called(storage, is_shared).is(Py_False)) return false;
+  const auto begin = nb::cast<std::uint64_t>(called(storage, data_ptr));
+  return range.end() <= begin + nb::cast<std::uint64_t>(called(storage, nbytes));
+}
+
 }  // namespace
 
 nb::object to_array(const Tensor& tensor, const ExchangeApi& api) {
-  const DlpackArray array = [&] {
+  DlpackArray array = [&] {
     if (const auto stream = api.dlpack_stream_at(tensor.place())) return to_dlpack(tensor, *stream);
     if (tensor.is_ready()) return to_dlpack(tensor);
     const Released free;  // waits for the elements
     return to_dlpack(tensor);
   }();
   void* object = nullptr;
-  if (api.to_object(export_dlpack(array), &object) != 0) throw nb::python_error();
+  if (api.to_object(export_dlpack(std::move(array)), &object) != 0) throw nb::python_error();
   return nb::steal(static_cast<PyObject*>(object));
 }
 
@@ -106,8 +145,7 @@ DlpackArray consume_capsule(nb::handle capsule) {
 
 std::size_t Arrays::add(ImportRequest request) {
   requests_.push_back(std::move(request));
-  tensors_.emplace_back();
-  return requests_.size() - 1;
+  return size() - 1;
 }
 
 std::size_t Arrays::add(nb::handle array) {
@@ -117,16 +155,20 @@ std::size_t Arrays::add(nb::handle array) {
   return add(array, api, describe_dlpack(described));
 }
 
-std::optional<std::size_t> Arrays::add_from_device(nb::handle array, const ExchangeApi& api) {
+std::optional<std::size_t> Arrays::add_if_tensor(nb::handle array, const ExchangeApi& api, const HostRules& rules) {
   dlpack::DLTensor described{.device = {.device_type = dlpack::kDLCPU}};
   if (api.describe(array.ptr(), &described) != 0) {
     PyErr_Clear();
     return std::nullopt;
   }
-  if (described.device.device_type != dlpack::kDLCUDA) return std::nullopt;
+  const bool is_on_host = described.device.device_type == dlpack::kDLCPU;
+  if (is_on_host ? rules.by_reference : described.device.device_type != dlpack::kDLCUDA) return std::nullopt;
   try {
     DlpackArray found = describe_dlpack(described);
-    if (found.layout.element_count() == 0) return std::nullopt;
+    if (found.layout.element_count() == 0 || is_conjugate(array, described.dtype)) return std::nullopt;
+    found.keep_alive = shared_block_of(found);
+    const bool is_in_slab = found.keep_alive != nullptr;
+    if (is_on_host && !is_in_slab && !is_sent_by(rules, array, found)) return std::nullopt;
     return add(array, api, std::move(found));
   } catch (const Error& error) {
     // Corrupt: the storage of the tensor was freed, which its library can say better.
@@ -137,7 +179,7 @@ std::optional<std::size_t> Arrays::add_from_device(nb::handle array, const Excha
 
 std::size_t Arrays::add(nb::handle array, const ExchangeApi& api, DlpackArray described) {
   ImportRequest request{.array = std::move(described), .options = {.is_known = true}};
-  request.array.keep_alive = dropped_with_lock(storage_of(array));
+  if (request.array.keep_alive == nullptr) request.array.keep_alive = dropped_with_lock(storage_of(array));
   request.options.stream = stream_of(api, request.array.place);
   return add(std::move(request));
 }
@@ -150,9 +192,8 @@ std::size_t Arrays::add_capsule(nb::handle capsule, std::optional<std::uintptr_t
 }
 
 std::size_t Arrays::add_tensor(const Tensor& tensor) {
-  const std::size_t index = add(ImportRequest{});
-  tensors_.back() = tensor;
-  return index;
+  tensors_.emplace_back(size(), tensor);
+  return size() - 1;
 }
 
 std::size_t Arrays::add_buffer(nb::handle buffer) {
@@ -174,20 +215,22 @@ std::vector<Tensor> Arrays::take(const PySession& session, bool by_reference) {
   auto requests = std::exchange(requests_, {});
   auto tensors = std::exchange(tensors_, {});
   streams_.clear();
-  std::vector<ImportRequest> needed;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    if (tensors[i]) continue;
-    requests[i].options.by_reference = by_reference;
-    needed.push_back(std::move(requests[i]));
-  }
+  for (ImportRequest& request : requests) request.options.by_reference = by_reference;
   auto imported = [&] {  // may copy much
     const Released free;
-    return import_tensors(session.memory, needed);
+    return import_tensors(session.memory, requests);
   }();
   std::vector<Tensor> all;
-  all.reserve(tensors.size());
-  auto next = imported.begin();
-  for (auto& tensor : tensors) all.push_back(tensor ? std::move(*tensor) : std::move((next++)->tensor));
+  all.reserve(imported.size() + tensors.size());
+  auto next = tensors.begin();
+  const auto add_made = [&] {
+    for (; next != tensors.end() && next->first == all.size(); ++next) all.push_back(std::move(next->second));
+  };
+  for (Imported& each : imported) {
+    add_made();
+    all.push_back(std::move(each.tensor));
+  }
+  add_made();
   return all;
 }
 

@@ -1,5 +1,4 @@
-// Torch's tensors on GPUs in messages: a structure may have a thousand, so they are found and opened without Python
-// code.
+// Torch's tensors in messages: a structure may have a thousand, so they are found and opened without Python code.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -18,25 +17,19 @@ const Made& only() {
   return made;
 }
 
-nb::object interned(const char* name) { return nb::steal(PyUnicode_InternFromString(name)); }
-
 // The attributes of a tensor that DLPack does not describe.
 struct OtherAttributes {
   nb::object requires_grad = interned("requires_grad");
   nb::object hooks = interned("_backward_hooks");
   nb::object own = interned("__dict__");
   nb::object is_neg = interned("is_neg");
-  nb::object is_conj = interned("is_conj");
 };
 
 bool has(nb::handle tensor, const nb::object& name, PyObject* value) {
   return nb::steal(PyObject_GetAttr(tensor.ptr(), name.ptr())).is(value);
 }
 
-bool is_false(nb::handle tensor, const nb::object& method) {
-  PyObject* const self = tensor.ptr();
-  return nb::steal(PyObject_VectorcallMethod(method.ptr(), &self, 1, nullptr)).is(Py_False);
-}
+bool is_false(nb::handle tensor, const nb::object& method) { return call_method(tensor, method).is(Py_False); }
 
 bool has_none(nb::handle tensor, const nb::object& name) {
   const nb::object found = nb::steal(PyObject_GetAttr(tensor.ptr(), name.ptr()));
@@ -47,7 +40,7 @@ bool has_none(nb::handle tensor, const nb::object& name) {
 bool is_described_by_dlpack(nb::handle tensor) {
   const auto& names = only<OtherAttributes>();
   return has(tensor, names.requires_grad, Py_False) && has(tensor, names.hooks, Py_None) &&
-         has_none(tensor, names.own) && is_false(tensor, names.is_neg) && is_false(tensor, names.is_conj);
+         has_none(tensor, names.own) && is_false(tensor, names.is_neg);
 }
 
 struct Torch {
@@ -59,17 +52,15 @@ struct Torch {
 // The tensors of a message that is read.
 class Incoming {
  public:
-  explicit Incoming(nb::handle tensors) : tensors_(nb::borrow(tensors)) {}
-
-  [[nodiscard]] nb::handle tensors() const noexcept { return tensors_; }
+  explicit Incoming(nb::handle tensors) : sequence_(nb::borrow(tensors)), tensors_(tensors_of(tensors, made_)) {}
 
   // The tensor as one of torch, whose current stream waits for the work on it.
   nb::object open(std::size_t index) {
-    const nb::object object = tensors_[index];
-    const auto& tensor = nb::cast<const Tensor&>(object);
+    if (index >= tensors_.size()) throw nb::index_error("the message has no such tensor");
+    const Tensor& tensor = tensors_[index];
     const auto& torch = only<Torch>();
     begin(tensor.place());
-    return torch.api == nullptr ? torch.ours.attr("opened")(object) : to_array(tensor, *torch.api);
+    return torch.api == nullptr ? torch.ours.attr("opened")(nb::cast(tensor)) : to_array(tensor, *torch.api);
   }
 
  private:
@@ -78,17 +69,16 @@ class Incoming {
     if (std::ranges::find(places_, place) != places_.end()) return;
     places_.push_back(place);
     const auto& torch = only<Torch>();
-    torch.ours.attr("initialize")();
+    if (place.is_device) torch.ours.attr("initialize")();
     if (torch.api == nullptr) return;
     std::vector<Tensor> same;
-    for (const nb::handle each : tensors_) {
-      const auto& tensor = nb::cast<const Tensor&>(each);
-      if (tensor.place() == place) same.push_back(tensor);
-    }
+    std::ranges::copy_if(tensors_, std::back_inserter(same), [&](const auto& each) { return each.place() == place; });
     if (const auto stream = torch.api->dlpack_stream_at(place)) exports_.push_back(begin_exports(same, *stream));
   }
 
-  nb::object tensors_;
+  nb::object sequence_;
+  std::vector<Tensor> made_;
+  std::span<const Tensor> tensors_;
   std::vector<Place> places_;
   std::vector<std::shared_ptr<void>> exports_;
 };
@@ -96,9 +86,13 @@ class Incoming {
 // The messages that this thread writes and reads; null outside of one. Shared with an `open` in progress: it may run
 // Python code, such as a finalizer, that reads another message.
 thread_local Arrays* writing = nullptr;
+thread_local HostRules rules;
 thread_local std::shared_ptr<Incoming> reading;
 
-void set_writing(Arrays* arrays) noexcept { writing = arrays; }
+void set_writing(Arrays* arrays, bool by_reference, std::uint64_t least_bytes) noexcept {
+  writing = arrays;
+  rules = {.by_reference = by_reference, .least_bytes = least_bytes};
+}
 
 void set_reading(nb::handle tensors) { reading = tensors.is_none() ? nullptr : std::make_shared<Incoming>(tensors); }
 
@@ -118,10 +112,10 @@ std::optional<std::size_t> add(nb::handle tensor) {
     PyErr_Clear();
     return std::nullopt;
   }
-  return writing->add_from_device(tensor, *api);
+  return writing->add_if_tensor(tensor, *api, rules);
 }
 
-// A reducer for pickles. `otherwise` reduces tensors that are not plain, or not on a GPU.
+// A reducer for pickles. `otherwise` reduces all other tensors.
 nb::object reducer(const nb::object& open, const nb::object& otherwise) {
   return nb::cpp_function([open, otherwise](nb::handle tensor) -> nb::object {
     if (const auto index = add(tensor)) return nb::make_tuple(open, nb::make_tuple(*index));
@@ -132,7 +126,8 @@ nb::object reducer(const nb::object& open, const nb::object& otherwise) {
 }  // namespace
 
 void bind_message_tensors(nb::module_& module) {
-  module.def("set_writing", &set_writing, nb::arg("arrays").none(), "Set the arrays of the pickle in progress.");
+  module.def("set_writing", &set_writing, nb::arg("arrays").none(), nb::arg("by_reference") = false,
+             nb::arg("least_bytes") = 0, "Set the arrays of the pickle in progress, and how it carries others.");
   module.def("set_reading", &set_reading, nb::arg("tensors").none(), "Set the tensors of the message being read.");
   module.def(
       "open_tensor", [](std::size_t index) { return message()->open(index); }, nb::arg("index"),

@@ -49,7 +49,9 @@ class PyQueue {
 
   PutResult put(nb::handle payload, nb::handle tensors, const Timeout& timeout) {
     const Bytes bytes(payload);
-    if (nb::len(tensors) != 0) return put_with(bytes.bytes(), to_tensors(tensors), timeout);
+    std::vector<Tensor> made;
+    const auto all = tensors_of(tensors, made);
+    if (!all.empty()) return put_with(bytes.bytes(), all, timeout);
     if (bytes.bytes().size() < kSmall) return put_small(bytes.bytes(), timeout);
     return put_large(bytes.bytes(), timeout);
   }
@@ -97,7 +99,7 @@ class PyQueue {
     return await(left, [&](Deadline deadline) { return queue_.publish(loan, deadline); }, is_over);
   }
 
-  PutResult put_with(std::span<const std::byte> payload, const std::vector<Tensor>& tensors, const Timeout& timeout) {
+  PutResult put_with(std::span<const std::byte> payload, std::span<const Tensor> tensors, const Timeout& timeout) {
     PackedTensors packed = pack_all(tensors);
     const std::uint64_t record = packed.record.size();
     std::vector<std::byte> whole(kHeadBytes + record + payload.size());

@@ -67,6 +67,12 @@ void drop(std::shared_ptr<void> content) {
   }
 }
 
+void drop(PyObject* object) {
+  const auto release = [](void* held) { Py_DECREF(static_cast<PyObject*>(held)); };
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) return release(object);
+  drop(std::shared_ptr<void>(object, release));
+}
+
 }  // namespace
 
 std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> content) {
@@ -76,9 +82,7 @@ std::shared_ptr<void> dropped_with_lock(std::shared_ptr<void> content) {
 }
 
 std::shared_ptr<void> dropped_with_lock(nb::object content) {
-  PyObject* const object = content.release().ptr();
-  return dropped_with_lock(
-      std::shared_ptr<void>(object, [](void* held) { Py_DECREF(static_cast<PyObject*>(held)); }));
+  return {content.release().ptr(), [](void* held) { drop(static_cast<PyObject*>(held)); }};
 }
 
 Deadline to_deadline(const Timeout& timeout) {
@@ -136,20 +140,30 @@ Bytes::~Bytes() {
   if (is_view_) PyBuffer_Release(&view_);
 }
 
-std::vector<Tensor> to_tensors(nb::handle sequence) {
-  std::vector<Tensor> tensors;
+std::span<const Tensor> tensors_of(nb::handle sequence, std::vector<Tensor>& made) {
+  if (nb::isinstance<Tensors>(sequence)) return nb::inst_ptr<Tensors>(sequence)->all;
   const std::size_t count = nb::len(sequence);
-  tensors.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) tensors.push_back(nb::cast<Tensor>(sequence[i]));
-  return tensors;
+  made.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) made.push_back(nb::cast<Tensor>(sequence[i]));
+  return made;
+}
+
+std::vector<Tensor> to_tensors(nb::handle sequence) {
+  std::vector<Tensor> made;
+  const auto tensors = tensors_of(sequence, made);
+  return made.empty() ? std::vector<Tensor>(tensors.begin(), tensors.end()) : std::move(made);
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-rvalue-reference-param-not-moved): its elements are moved
 nb::object from_tensors(std::vector<Tensor>&& tensors) {
-  if (tensors.empty()) return nb::tuple();
-  nb::list list;
-  for (Tensor& tensor : tensors) list.append(nb::cast(std::move(tensor)));
-  return list;
+  return tensors.empty() ? nb::object(nb::tuple()) : nb::cast(Tensors{std::move(tensors)});
+}
+
+nb::object interned(const char* name) { return nb::steal(PyUnicode_InternFromString(name)); }
+
+nb::object call_method(nb::handle object, const nb::object& name) {
+  PyObject* const self = object.ptr();
+  return nb::steal(PyObject_VectorcallMethod(name.ptr(), &self, 1, nullptr));
 }
 
 nb::bytes to_bytes(std::span<const std::byte> bytes) { return nb::bytes(bytes.data(), bytes.size()); }

@@ -137,10 +137,23 @@ class Bytes {
   std::span<const std::byte> bytes_;
 };
 
-/// The tensors of a Python sequence.
+/// A Python sequence of tensors: a message may have a thousand, and only those that Python code asks for become
+/// objects.
+struct Tensors {
+  std::vector<Tensor> all;
+};
+
+/// The tensors of a Python sequence; they lie in `made` unless the sequence is a `Tensors`, and live as long as both.
+[[nodiscard]] std::span<const Tensor> tensors_of(nb::handle sequence, std::vector<Tensor>& made);
+/// A copy of the tensors of a Python sequence.
 [[nodiscard]] std::vector<Tensor> to_tensors(nb::handle sequence);
-/// A Python list; the empty tuple, which is not allocated, if there are none.
+/// A `Tensors`; the empty tuple, which is not allocated, if there are none.
 [[nodiscard]] nb::object from_tensors(std::vector<Tensor>&& tensors);
+/// A Python string for a name that is looked up often.
+[[nodiscard]] nb::object interned(const char* name);
+/// The result of a method without arguments; not valid if it raised, and the exception is set.
+[[nodiscard]] nb::object call_method(nb::handle object, const nb::object& name);
+
 [[nodiscard]] nb::bytes to_bytes(std::span<const std::byte> bytes);
 
 /// Wraps what must be dropped with the GIL, such as memory of other libraries. The wrapper may be dropped on any

@@ -138,6 +138,22 @@ std::vector<std::int64_t> to_vector(std::span<const std::int64_t> numbers) {
   return {numbers.begin(), numbers.end()};
 }
 
+Tensor tensor_at(const Tensors& tensors, Py_ssize_t index) {
+  const auto count = static_cast<Py_ssize_t>(tensors.all.size());
+  if (index < 0) index += count;
+  if (index < 0 || index >= count) throw nb::index_error("the message has no such tensor");
+  return tensors.all[static_cast<std::size_t>(index)];
+}
+
+nb::object item_of(const Tensors& tensors, nb::handle index) {
+  nb::slice part;
+  if (!nb::try_cast(index, part)) return nb::cast(tensor_at(tensors, nb::cast<Py_ssize_t>(index)));
+  nb::list list;
+  auto [at, end, step, count] = part.compute(tensors.all.size());
+  for (; count > 0; --count, at += step) list.append(nb::cast(tensor_at(tensors, at)));
+  return list;
+}
+
 nb::tuple device_of(const Tensor& tensor) {
   const dlpack::DLDevice device = to_dlpack(tensor.place());
   return nb::make_tuple(static_cast<int>(device.device_type), device.device_id);
@@ -172,6 +188,9 @@ void bind_tensor(nb::module_& module) {
              const nb::object&, const nb::object&) { return export_capsule(self, stream, max_version); },
           nb::kw_only(), nb::arg("stream").none() = nb::none(), nb::arg("max_version").none() = nb::none(),
           nb::arg("dl_device").none() = nb::none(), nb::arg("copy").none() = nb::none());
+  nb::class_<Tensors>(module, "Tensors", "A sequence of tensors.")
+      .def("__len__", [](const Tensors& self) { return self.all.size(); })
+      .def("__getitem__", &item_of, nb::arg("index"), "A tensor, or the list of those in a slice.");
   nb::class_<CaptureNotice>(module, "CaptureNotice", "Exists while the program captures a CUDA graph.")
       .def(nb::init<>())
       .def_static("exists", &CaptureNotice::exists, "Whether a graph is being captured.");

@@ -128,7 +128,7 @@ class _State:
 
     def write_with(self, maker: _Maker | None) -> None:
         # First, since it keeps a pointer only: an exception of a signal handler may come in between.
-        _core.set_writing(None if maker is None else maker.arrays)
+        _core.set_writing(None if maker is None else maker.arrays, self.by_reference, self.inline)
         self.maker = maker
 
     def read_from(self, tensors: Sequence[_core.Tensor] | None) -> None:

@@ -214,6 +214,53 @@ def test_states_of_many_tensors_come_back(count: int) -> None:
         assert_same(back["state"][str(number)], torch.full((number % 200 * 100,), float(number)))
 
 
+@pytest.mark.parametrize("zeros", [torch.zeros, drover.torch.zeros], ids=["torch", "slab"])
+def test_attributes_that_memory_does_not_have_come_back(zeros: Any) -> None:
+    """In a structure, where plain tensors are found and opened without Python code."""
+    size = 8192
+    numbers = zeros(size, dtype=torch.complex64)
+    numbers.copy_(torch.complex(torch.arange(float(size)), torch.ones(size)))
+    named = zeros(size)
+    named.label = "named"
+    state = {
+        "plain": zeros(size),
+        "conjugate": numbers.conj(),
+        "negative": numbers.conj().imag,
+        "learned": zeros(size).requires_grad_(),
+        "named": named,
+        "own": zeros(size).as_subclass(Own),
+        "none": zeros(0),
+        "deep": zeros(1, 1, 1, 1, 1, 1, 1, 1, size),
+        "expanded": zeros(1).expand(size),
+    }
+    back = round_trip(state)
+    for key, tensor in state.items():
+        same = (type(tensor), tensor.dtype, tensor.requires_grad)
+        assert (type(back[key]), back[key].dtype, back[key].requires_grad) == same, key
+        assert torch.equal(back[key], tensor), key
+    assert back["named"].label == "named"
+
+
+def test_torchs_shared_memory_stays_shared_in_structures() -> None:
+    """A tensor that is large, that torch shares, and that is not alone."""
+    shared, own = torch.zeros(8192).share_memory_(), torch.zeros(8192)
+    back_shared, back_own = round_trip([shared, own])
+    shared[3] = own[3] = 7
+    assert (back_shared[3], back_own[3]) == (7, 0)
+
+
+def test_sequences_of_tensors_are_sequences() -> None:
+    """Whose tensors become Python objects when they are asked for."""
+    _, tensors = _objects.dumps([torch.full((8192,), float(number)) for number in range(3)])
+    assert (len(tensors), bool(tensors), len(list(tensors))) == (3, True, 3)
+    first, *others = tensors
+    assert [torch.from_dlpack(each)[0].item() for each in (first, *others, tensors[-1])] == [0, 1, 2, 2]
+    assert [torch.from_dlpack(each)[0].item() for each in tensors[::-2]] == [2, 0]
+    for index in (3, -4):
+        with pytest.raises(IndexError):
+            tensors[index]
+
+
 @on_gpu
 def test_gpu_state_of_many_tensors_comes_back() -> None:
     """Large and small ones, more than a message carries."""

@@ -121,11 +121,11 @@ struct DlpackArray {
 /// Exports an array. The result shares `keep_alive` until its deleter is called, once, on any thread, even after
 /// `main` has returned. Throws `Errc::invalid_argument` if the layout is not valid, or there are elements but no
 /// memory.
-[[nodiscard]] dlpack::DLManagedTensorVersioned* export_dlpack(const DlpackArray& array);
+[[nodiscard]] dlpack::DLManagedTensorVersioned* export_dlpack(DlpackArray array);
 
 /// The same in the form before version 1.0, for libraries that request no version. Throws `Errc::unsupported` for
 /// read-only arrays, which this form cannot mark.
-[[nodiscard]] dlpack::DLManagedTensor* export_dlpack_unversioned(const DlpackArray& array);
+[[nodiscard]] dlpack::DLManagedTensor* export_dlpack_unversioned(DlpackArray array);
 
 /// The stream on which another library will use an array, as in Python's protocol: the address of a CUstream, 1 for
 /// the default stream, 2 for the per-thread default stream, -1 for no ordering.

@@ -168,8 +168,9 @@ void OpenLedger::hand_back(Lease& lease) {
   static_cast<void>(open->ledger_.hand_over(ref_of(lease), open->object_.self(), kInTransit));
 }
 
-Lease OpenLedger::receive(const std::shared_ptr<Membership>& membership, const SentLease& sent) {
-  const auto ledger = open(membership, sent.slab);
+Lease OpenLedger::receive(const std::shared_ptr<Membership>& membership, const SentLease& sent, const Lease* before) {
+  const bool is_same = before != nullptr && before->ledger_->object_.handle() == sent.slab;
+  const auto ledger = is_same ? before->ledger_ : open(membership, sent.slab);
   ledger->ledger_.adopt(sent.lease, ledger->object_.self());
   return ledger->lease_of(sent.lease);
 }

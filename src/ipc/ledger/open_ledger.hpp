@@ -61,8 +61,10 @@ class OpenLedger : public std::enable_shared_from_this<OpenLedger> {
   static void hand_back(Lease& lease);
   /// Whether it is of this session.
   [[nodiscard]] static bool is_of(const Lease& lease, const Membership& membership) noexcept;
-  /// Takes over a lease that a message refers to. Throws `Errc::not_found` if it has ended or never existed.
-  [[nodiscard]] static Lease receive(const std::shared_ptr<Membership>& membership, const SentLease& sent);
+  /// Takes over a lease that a message refers to. `before` is the lease before it in the message, or null: most lie
+  /// in one slab, which is then looked up once. Throws `Errc::not_found` if it has ended or never existed.
+  [[nodiscard]] static Lease receive(const std::shared_ptr<Membership>& membership, const SentLease& sent,
+                                     const Lease* before = nullptr);
   /// A new lease of this process on the block of one that the session keeps. Throws `Errc::not_found` if that has
   /// ended.
   [[nodiscard]] static Lease share_kept(const std::shared_ptr<Membership>& membership, const SentLease& kept);

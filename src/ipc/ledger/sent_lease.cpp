@@ -50,7 +50,10 @@ void SendableLeases::give_all_away() const {
 void receive_leases(const std::shared_ptr<Membership>& membership, std::span<const SentLeaseWords> sent,
                     std::vector<Lease>& into) {
   into.reserve(sent.size());
-  for (const SentLeaseWords& each : sent) into.push_back(OpenLedger::receive(membership, each.load()));
+  for (const SentLeaseWords& each : sent) {
+    const Lease* const before = into.empty() ? nullptr : &into.back();
+    into.push_back(OpenLedger::receive(membership, each.load(), before));
+  }
 }
 
 void end_leases(const std::shared_ptr<Membership>& membership, std::span<const SentLeaseWords> sent,

@@ -81,43 +81,46 @@ ArrayCopies::ArrayCopies(Memory memory, std::span<const ImportRequest* const> re
 
 // An array in a region keeps its distance from the region's first byte, which must suit its elements.
 bool ArrayCopies::can_join(const Region& region, std::size_t index) const {
-  const DlpackArray& array = array_of(index);
-  const std::uint64_t begin = ArrayRange(array).begin.address;
-  return begin < region.end && (begin - region.begin) % size_of(array.layout.dtype()) == 0;
+  const std::uint64_t begin = ranges_[index].begin.address;
+  return begin < region.end && (begin - region.begin) % size_of(array_of(index).layout.dtype()) == 0;
 }
 
 void ArrayCopies::find_regions() {
-  std::vector<std::size_t> order(requests_.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, {}, [&](std::size_t index) { return ArrayRange(array_of(index)).begin.address; });
-  for (const std::size_t index : order) {
-    const ArrayRange range(array_of(index));
+  ranges_.reserve(requests_.size());
+  for (std::size_t i = 0; i < requests_.size(); ++i) ranges_.emplace_back(array_of(i));
+  order_.resize(requests_.size());
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  std::ranges::sort(order_, {}, [&](std::size_t index) { return ranges_[index].begin.address; });
+  regions_.reserve(requests_.size());
+  for (const std::size_t& index : order_) {
+    const ArrayRange& range = ranges_[index];
     if (regions_.empty() || !can_join(regions_.back(), index)) {
-      regions_.push_back({.begin = range.begin.address, .end = range.end()});
+      regions_.push_back({.begin = range.begin.address, .end = range.end(), .members = {&index, 0}});
     }
     Region& region = regions_.back();
     region.end = std::max(region.end, range.end());
-    region.members.push_back(index);
+    region.members = {region.members.data(), region.members.size() + 1};
   }
 }
 
 // A device copies ranges only, so there the gaps go when the range has been copied.
 void ArrayCopies::find_gathered() {
   std::vector<Region> all;
+  all.reserve(regions_.size());
   for (Region& region : regions_) {
     std::uint64_t elements = 0;
     for (const std::size_t index : region.members) elements += array_of(index).layout.bytes();
     region.bytes = region.end - region.begin;
     const bool has_gaps = region.bytes > 2 * elements && !array_of(region.members.front()).place.is_device;
     if (!has_gaps || !are_apart(region)) {
-      all.push_back(std::move(region));
+      all.push_back(region);
       continue;
     }
-    for (const std::size_t index : region.members) {
-      const ArrayRange range(array_of(index));
+    for (const std::size_t& index : region.members) {
+      const ArrayRange& range = ranges_[index];
       all.push_back({.begin = range.begin.address,
                      .end = range.end(),
-                     .members = {index},
+                     .members = {&index, 1},
                      .is_gathered = true,
                      .bytes = array_of(index).layout.bytes()});
     }
@@ -134,7 +137,7 @@ bool ArrayCopies::are_apart(const Region& region) const {
   for (const std::size_t index : region.members) {
     const Comb comb = comb_of(array_of(index).layout);
     period = std::gcd(period, comb.period);
-    runs.emplace_back(ArrayRange(array_of(index)).begin.address, comb.run);
+    runs.emplace_back(ranges_[index].begin.address, comb.run);
   }
   if (period == 0) return false;
   for (auto& [begin, bytes] : runs) begin %= period;
@@ -246,7 +249,7 @@ Tensor ArrayCopies::tensor_of(const Region& region, std::size_t index) const {
     const auto layout = TensorLayout::contiguous(array.layout.dtype(), array.layout.shape());
     return TensorAccess::make(blocks_[region.block], moved(layout, region.offset));
   }
-  const std::uint64_t offset = region.offset + ArrayRange(array).begin.address - region.begin;
+  const std::uint64_t offset = region.offset + ranges_[index].begin.address - region.begin;
   const Tensor whole = TensorAccess::make(blocks_[region.block], moved(array.layout, offset));
   return region.members.size() == 1 && is_sparse(array) ? whole.contiguous() : whole;
 }

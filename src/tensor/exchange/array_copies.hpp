@@ -45,9 +45,9 @@ class ArrayCopies {
   struct Region {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
-    std::vector<std::size_t> members;  // of the requests
-    bool is_gathered = false;          // only the elements of its one member are copied, next to each other
-    std::uint64_t bytes = 0;           // in the block
+    std::span<const std::size_t> members;  // of the requests; a part of order_
+    bool is_gathered = false;              // only the elements of its one member are copied, next to each other
+    std::uint64_t bytes = 0;               // in the block
     std::size_t block = 0;
     std::uint64_t offset = 0;
   };
@@ -65,6 +65,8 @@ class ArrayCopies {
 
   const Memory memory_;
   const std::span<const ImportRequest* const> requests_;
+  std::vector<ArrayRange> ranges_;  // of the arrays
+  std::vector<std::size_t> order_;  // the requests by address
   std::vector<Region> regions_;
   std::vector<std::uint64_t> block_bytes_;
   std::vector<std::shared_ptr<TensorStorage>> blocks_;  // shared: with the tensors

@@ -114,7 +114,7 @@ struct Exported {
 
 // `data` points to the first element: some libraries ignore `byte_offset`.
 template <class Managed>
-Managed* export_as(const DlpackArray& array) {
+Managed* export_as(DlpackArray&& array) {
   const auto& layout = array.layout;
   require(layout.is_valid(), "the layout of an array to export is not valid", "make it with TensorLayout");
   const bool is_empty = layout.element_count() == 0;
@@ -123,7 +123,7 @@ Managed* export_as(const DlpackArray& array) {
   auto owned = std::make_unique<Exported<Managed>>();
   std::ranges::copy(layout.shape(), owned->shape.begin());
   std::ranges::copy(layout.strides(), owned->strides.begin());
-  owned->keep_alive = array.keep_alive;
+  owned->keep_alive = std::move(array.keep_alive);
   const auto first = array.base + static_cast<std::uint64_t>(layout.offset()) * size_of(layout.dtype());
   owned->managed.dl_tensor = {
       .data = is_empty ? nullptr : reinterpret_cast<void*>(first.address),  // NOLINT(performance-no-int-to-ptr)
@@ -140,13 +140,14 @@ Managed* export_as(const DlpackArray& array) {
 
 // Strides of dimensions of size 1 have no effect, and libraries leave arbitrary values there, even negative ones.
 Dims strides_of(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) {
-  std::vector<std::int64_t> result(strides.begin(), strides.end());
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    if (result[i] >= 0) continue;
+  std::array<std::int64_t, kMaxRank> result{};
+  std::ranges::copy(strides, result.begin());
+  for (std::size_t i = 0; i < strides.size(); ++i) {
+    if (strides[i] >= 0) continue;
     if (shape[i] != 1) throw_unsupported_array("has a negative stride", "copy it first, to a contiguous array");
-    result[i] = 1;
+    result.at(i) = 1;
   }
-  return result;
+  return std::span<const std::int64_t>(result.data(), strides.size());
 }
 
 TensorLayout layout_from(const DLTensor& tensor) {
@@ -200,14 +201,12 @@ constexpr DlpackStream kUnordered = -1;
 class ExportedTensor {
  public:
   ExportedTensor(Tensor tensor, std::shared_ptr<Stream> stream)
-      : tensor_(std::move(tensor)),
-        stream_(std::move(stream)),
-        entry_(std::make_unique<tensor::ExportedBlocks::Entry>(tensor::TensorAccess::storage(tensor_))) {}
+      : tensor_(std::move(tensor)), stream_(std::move(stream)), entry_(tensor::TensorAccess::storage(tensor_)) {}
   ExportedTensor(const ExportedTensor&) = delete;
   ExportedTensor& operator=(const ExportedTensor&) = delete;
   ~ExportedTensor() {
     if (tensor::TensorAccess::membership(tensor_.memory()).self() == kNobody) {
-      static_cast<void>(entry_.release());  // NOLINT(bugprone-unused-return-value): leaked on purpose
+      entry_.leak();
       return;
     }
     if (stream_ != nullptr) tensor::DeferredReleases::instance().release(tensor_, std::move(stream_));
@@ -216,7 +215,7 @@ class ExportedTensor {
  private:
   const Tensor tensor_;
   std::shared_ptr<Stream> stream_;
-  std::unique_ptr<tensor::ExportedBlocks::Entry> entry_;
+  tensor::ExportedBlocks::Entry entry_;
 };
 
 // The stream of another library that is to use tensors at a place; null if there is none to order.
@@ -274,19 +273,21 @@ Place from_dlpack(const dlpack::DLDevice& device) {
   return Place::device(BackendKind::cuda, device.device_id);
 }
 
-DLManagedTensorVersioned* export_dlpack(const DlpackArray& array) {
-  auto* const managed = export_as<DLManagedTensorVersioned>(array);
+DLManagedTensorVersioned* export_dlpack(DlpackArray array) {
+  const std::uint64_t flags =
+      (array.is_read_only ? dlpack::kFlagReadOnly : 0) | (array.is_copied ? dlpack::kFlagIsCopied : 0);
+  auto* const managed = export_as<DLManagedTensorVersioned>(std::move(array));
   managed->version = dlpack::kVersion;
-  managed->flags = (array.is_read_only ? dlpack::kFlagReadOnly : 0) | (array.is_copied ? dlpack::kFlagIsCopied : 0);
+  managed->flags = flags;
   return managed;
 }
 
-DLManagedTensor* export_dlpack_unversioned(const DlpackArray& array) {
+DLManagedTensor* export_dlpack_unversioned(DlpackArray array) {
   if (array.is_read_only) {
     throw_unsupported_array("without a version cannot be marked read-only",
                             "ask for a version, __dlpack__(max_version=(1, 0)), or copy it first");
   }
-  return export_as<DLManagedTensor>(array);
+  return export_as<DLManagedTensor>(std::move(array));
 }
 
 DlpackArray describe_dlpack(const DLTensor& tensor) { return array_of(tensor); }

@@ -29,6 +29,7 @@ ExportedBlocks::Entry::Entry(const std::shared_ptr<TensorStorage>& storage, bool
 }
 
 ExportedBlocks::Entry::~Entry() {
+  if (number_ == 0) return;
   ExportedBlocks& all = instance();
   const MutexLock lock(all.mutex_);
   all.regions_.erase({begin_, number_});

@@ -29,6 +29,8 @@ class ExportedBlocks {
     /// `is_divided` tells whether the library makes arrays in the block, and frees them, by itself.
     explicit Entry(const std::shared_ptr<TensorStorage>& storage, bool is_divided = false);
     ~Entry();
+    /// Leaves the block registered: in a forked child the registry may stay locked.
+    void leak() noexcept { number_ = 0; }
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
 

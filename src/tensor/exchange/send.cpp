@@ -36,6 +36,8 @@ struct RecordHead {
 struct BlockRecord {
   std::uint64_t points = 0;  // number of valid entries in `ready`
   std::array<ipc::TimelinePoint, kMostPoints> ready;
+
+  friend bool operator==(const BlockRecord&, const BlockRecord&) = default;
 };
 
 // A tensor in one of the blocks.
@@ -76,7 +78,7 @@ class CheckedRecord {
       throw_corrupt_record("has another number of blocks than its message has leases");
     for (std::size_t i = 0; i < leases.size(); ++i) {
       require(leases[i].is_open(), "cannot unpack a tensor with an empty lease", "unpack each lease once");
-      if (at<BlockRecord>(record_bytes(i, 0)).points > kMostPoints) throw_corrupt_record("has too many points");
+      if (block(i).points > kMostPoints) throw_corrupt_record("has too many points");
     }
     for (std::size_t i = 0; i < tensors(); ++i) {
       const ViewRecord tensor = view(i);
@@ -87,10 +89,7 @@ class CheckedRecord {
     }
   }
 
-  [[nodiscard]] std::vector<ipc::TimelinePoint> points(std::size_t block) const {
-    const auto record = at<BlockRecord>(record_bytes(block, 0));
-    return {record.ready.begin(), record.ready.begin() + static_cast<std::ptrdiff_t>(record.points)};
-  }
+  [[nodiscard]] BlockRecord block(std::size_t index) const { return at<BlockRecord>(record_bytes(index, 0)); }
   [[nodiscard]] std::size_t tensors() const noexcept { return head_.tensors; }
   [[nodiscard]] ViewRecord view(std::size_t tensor) const {
     return at<ViewRecord>(record_bytes(head_.blocks, tensor));
@@ -107,6 +106,21 @@ class CheckedRecord {
   std::span<const std::byte> record_;
   RecordHead head_;
 };
+
+// What each block waits for. Most blocks of a message wait for the same points, which are checked once.
+std::vector<std::vector<ipc::TimelinePoint>> pending_points(const Memory& memory, const CheckedRecord& record,
+                                                            std::size_t blocks) {
+  std::vector<std::vector<ipc::TimelinePoint>> all(blocks);
+  BlockRecord before;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const BlockRecord block = record.block(i);
+    all[i] = i > 0 && block == before
+                 ? all[i - 1]
+                 : tensor::TensorStorage::pending(memory, std::span(block.ready).first(block.points));
+    before = block;
+  }
+  return all;
+}
 
 bool is_tensor(std::size_t leases, std::span<const std::byte> record) noexcept {
   return leases == 1 && record.size() == record_bytes(1, 1);
@@ -174,7 +188,7 @@ PutResult put_and_close(Tensor& tensor, const Put& put) {
 
 PackedTensors pack_all(std::span<const Tensor> tensors) {
   PackedTensors packed;
-  std::unordered_map<const tensor::TensorStorage*, std::uint64_t> indices;
+  std::unordered_map<const tensor::TensorStorage*, std::uint64_t> indices(tensors.size());
   std::vector<tensor::TensorStorage*> storages;
   std::vector<ViewRecord> views;
   views.reserve(tensors.size());
@@ -204,13 +218,16 @@ PackedTensors pack_all(std::span<const Tensor> tensors) {
 std::vector<Tensor> unpack_all(const Memory& memory, std::span<const std::byte> record, std::span<Lease> leases) {
   const CheckedRecord checked(record, leases);
   tensor::TensorAccess::release_retired(memory);
-  for (std::size_t i = 0; i < leases.size(); ++i) {
-    tensor::TensorStorage::check(memory, leases[i], checked.points(i));
+  for (const Lease& lease : leases) {
+    require(ipc::OpenLedger::is_of(lease, tensor::TensorAccess::membership(memory)),
+            "cannot unpack a tensor of another session",
+            "unpack it with a Memory of the session whose queue it came from");
   }
+  auto origins = pending_points(memory, checked, leases.size());
   std::vector<std::shared_ptr<tensor::TensorStorage>> storages;
   storages.reserve(leases.size());
   for (std::size_t i = 0; i < leases.size(); ++i) {
-    storages.push_back(std::make_shared<tensor::TensorStorage>(memory, std::move(leases[i]), checked.points(i)));
+    storages.push_back(std::make_shared<tensor::TensorStorage>(memory, std::move(leases[i]), std::move(origins[i])));
   }
   std::vector<Tensor> tensors;
   tensors.reserve(checked.tensors());

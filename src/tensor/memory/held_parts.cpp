@@ -21,11 +21,12 @@ std::uint32_t next_part() noexcept {
 Lease HeldParts::hold(const Lease& whole, std::uint64_t bytes, std::shared_ptr<void> keep_alive) {
   const std::uint32_t part = next_part();
   Lease lease = ipc::OpenLedger::share_part(whole, part);
-  Lease anchor = ipc::OpenLedger::share_part(whole, 0);
+  const Name name{whole.slab().generation, whole.offset()};
   const MutexLock lock(mutex_);
-  Divided& block = blocks_[{whole.slab().generation, whole.offset()}];
-  if (!block.anchor.is_open()) block.anchor = std::move(anchor);
-  block.parts.insert_or_assign(part, Part{.keep_alive = std::move(keep_alive), .bytes = bytes});
+  auto at = blocks_.find(name);
+  if (at == blocks_.end())
+    at = blocks_.try_emplace(name, Divided{.anchor = ipc::OpenLedger::share_part(whole, 0)}).first;
+  at->second.parts.insert_or_assign(part, Part{.keep_alive = std::move(keep_alive), .bytes = bytes});
   ++count_;
   bytes_ += bytes;
   return lease;

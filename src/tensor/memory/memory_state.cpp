@@ -253,7 +253,13 @@ Block MemoryState::open(Lease&& lease) {
   require(lease.is_open(), "cannot open an empty lease", "open a lease that came with a message, once");
   require(ipc::OpenLedger::is_of(lease, *membership_), "cannot open a lease of another session",
           "open it with a Memory of that session");
-  const auto slab = slab_of(lease);
+  const ObjectHandle& handle = lease.slab();
+  {
+    const MutexLock lock(table_.mutex);
+    const auto known = table_.entries.find(handle.generation);
+    if (known != table_.entries.end()) return claim(std::move(lease), known->second);
+  }
+  const auto slab = MappedSlab::open(ipc::OpenLedger::open(membership_, handle));
   const MutexLock lock(table_.mutex);
   return claim(std::move(lease), slab);
 }
@@ -274,24 +280,17 @@ Block MemoryState::import_file(const Fd& file, std::uint64_t bytes) {
   return claim(std::move(lease), slab);
 }
 
-std::shared_ptr<MappedSlab> MemoryState::slab_of(const Lease& lease) {
-  const ObjectHandle& handle = lease.slab();
-  {
-    const MutexLock lock(table_.mutex);
-    if (const auto known = table_.entries.find(handle.generation); known != table_.entries.end())
-      return known->second.slab;
-  }
-  return MappedSlab::open(ipc::OpenLedger::open(membership_, handle));
-}
-
 // If two threads have mapped the same slab, the first mapping is used from now on.
 Block MemoryState::claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) {
   const auto [at, is_new] = table_.entries.try_emplace(slab->generation(), SlabEntry{.slab = slab});
   has_new_slabs_ = has_new_slabs_ || is_new;
-  SlabEntry& entry = at->second;
+  return claim(std::move(lease), at->second);
+}
+
+Block MemoryState::claim(Lease&& lease, SlabEntry& entry) {
   ++entry.claims;
   entry.idle_since = {};
-  table_.claimed[slab->place()] += lease.bytes();
+  table_.claimed[entry.slab->place()] += lease.bytes();
   Block block;
   block.slab_ = entry.slab;
   block.state_ = shared_from_this();

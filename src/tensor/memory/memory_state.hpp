@@ -72,8 +72,8 @@ class MemoryState : public std::enable_shared_from_this<MemoryState> {
   [[nodiscard]] std::shared_ptr<MappedSlab> likely_slab(const Place& place, std::uint64_t bytes) const
       DROVER_REQUIRES(table_.mutex);
   [[nodiscard]] Slabs slabs_for(const Place& place, std::uint64_t bytes) const DROVER_EXCLUDES(table_.mutex);
-  [[nodiscard]] std::shared_ptr<MappedSlab> slab_of(const Lease& lease) DROVER_EXCLUDES(table_.mutex);
   [[nodiscard]] Block claim(Lease&& lease, const std::shared_ptr<MappedSlab>& slab) DROVER_REQUIRES(table_.mutex);
+  [[nodiscard]] Block claim(Lease&& lease, SlabEntry& entry) DROVER_REQUIRES(table_.mutex);
   [[nodiscard]] std::vector<SlabEntry> end_claim(const std::shared_ptr<MappedSlab>& slab,
                                                  std::uint64_t bytes) noexcept DROVER_EXCLUDES(table_.mutex);
   void drop(std::vector<SlabEntry> slabs) noexcept DROVER_EXCLUDES(table_.mutex);

@@ -25,7 +25,10 @@ TensorStorage::TensorStorage(Memory memory, const Place& place, std::uint64_t by
     : memory_(std::move(memory)), block_(memory_.state_->allocate(place, std::max<std::uint64_t>(bytes, 1))) {}
 
 TensorStorage::TensorStorage(Memory memory, Lease&& lease, std::vector<ipc::TimelinePoint> origins)
-    : memory_(std::move(memory)), block_(memory_.state_->open(std::move(lease))), origins_(std::move(origins)) {}
+    : memory_(std::move(memory)),
+      block_(memory_.state_->open(std::move(lease))),
+      has_pending_(!origins.empty()),
+      origins_(std::move(origins)) {}
 
 TensorStorage::TensorStorage(Memory memory, const ForeignMemory& foreign, const KeptBytes& kept)
     : memory_(std::move(memory)), block_(memory_.state_->import_memory(foreign, kept)) {}
@@ -39,18 +42,21 @@ TensorStorage::TensorStorage(TensorStorage& whole, std::uint64_t bytes, std::sha
 
 // Rejects points that were never submitted: senders submit the work before the message, and a stream must not wait
 // forever.
-void TensorStorage::check(const Memory& memory, const Lease& lease, std::span<const ipc::TimelinePoint> points) {
-  require(ipc::OpenLedger::is_of(lease, *memory.state_->membership()), "cannot unpack a tensor of another session",
-          "unpack it with a Memory of the session whose queue it came from");
-  if (points.empty()) return;
+std::vector<ipc::TimelinePoint> TensorStorage::pending(const Memory& memory,
+                                                       std::span<const ipc::TimelinePoint> points) {
+  std::vector<ipc::TimelinePoint> pending;
+  if (points.empty()) return pending;
   const auto timelines = memory.state_->works().timelines();
   for (const auto& point : points) {
     if (!timelines->is_valid(point)) {
       throw Error(Errc::corrupt, "a tensor waits for work that was never submitted",
                   "use the same version of drover in all processes of a session");
     }
-    if (timelines->state_of(point) == ipc::PointState::lost) throw_lost(point);
+    const ipc::PointState state = timelines->state_of(point);
+    if (state == ipc::PointState::lost) throw_lost(point);
+    if (state == ipc::PointState::pending) pending.push_back(point);
   }
+  return pending;
 }
 
 // In a forked child the mutex may stay locked by a thread that does not exist there.
@@ -76,25 +82,33 @@ void TensorStorage::write(std::uint64_t offset, std::span<const std::byte> bytes
 
 bool TensorStorage::register_with(Device& device) const { return block_.slab_->register_with(device); }
 
-// Asks the default stream without the mutex.
+// Asks the default stream without the mutex. Another thread that asks meanwhile finds the late use, too, and so does a
+// later call if there was a change.
 std::vector<WorkTicket> TensorStorage::uses() {
+  if (!has_pending_) return {};
   std::shared_ptr<DeviceWork> late;
+  std::uint64_t changes = 0;
   {
     const MutexLock lock(mutex_);
-    late = std::exchange(late_, nullptr);
+    late = late_;
+    changes = changes_;
     if (late == nullptr) return uses_;
   }
-  end_use({.work = late, .ticket = late->follow(*late->device().borrow_stream(kDefaultStream))});
+  const WorkTicket use{.work = late, .ticket = late->follow(*late->device().borrow_stream(kDefaultStream))};
   const MutexLock lock(mutex_);
+  if (changes_ == changes) late_ = nullptr;
+  add(use);
   return uses_;
 }
 
 // Drops points that are reached, but never those that are lost.
 std::vector<ipc::TimelinePoint> TensorStorage::origins() {
+  if (!has_pending_) return {};
   const MutexLock lock(mutex_);
   if (origins_.empty()) return {};
   const auto timelines = memory_.state_->works().timelines();
   std::erase_if(origins_, [&](const auto& point) { return timelines->state_of(point) == ipc::PointState::reached; });
+  note_pending();
   for (const auto& point : origins_) {
     if (timelines->state_of(point) == ipc::PointState::lost) throw_lost(point);
   }
@@ -123,6 +137,10 @@ void TensorStorage::begin_use(DeviceWork& work) {
 
 void TensorStorage::end_use(const WorkTicket& use) {
   const MutexLock lock(mutex_);
+  add(use);
+}
+
+void TensorStorage::add(const WorkTicket& use) {
   ++changes_;
   const auto same = std::ranges::find(uses_, use.work, &WorkTicket::work);
   if (same == uses_.end()) {
@@ -130,12 +148,14 @@ void TensorStorage::end_use(const WorkTicket& use) {
   } else {
     same->ticket = std::max(same->ticket, use.ticket);
   }
+  has_pending_ = true;
 }
 
 void TensorStorage::end_use_later(std::shared_ptr<DeviceWork> work) {
   const MutexLock lock(mutex_);
   ++changes_;
   late_ = std::move(work);
+  has_pending_ = true;
 }
 
 // `make` runs without the mutex. If two threads make one at once, the later one is shared from then on.
@@ -175,6 +195,7 @@ void TensorStorage::derive_from(TensorStorage& source) {
   for (const auto& point : theirs) {
     if (std::ranges::find(origins_, point) == origins_.end()) origins_.push_back(point);
   }
+  note_pending();
 }
 
 WaitResult TensorStorage::wait(Deadline deadline) {
@@ -182,6 +203,7 @@ WaitResult TensorStorage::wait(Deadline deadline) {
     if (use.work->wait(use.ticket, deadline) == WaitResult::timed_out) return WaitResult::timed_out;
     const MutexLock lock(mutex_);
     std::erase_if(uses_, [&](const auto& each) { return each.work == use.work && each.ticket <= use.ticket; });
+    note_pending();
   }
   for (const auto& point : origins()) {
     const auto timelines = memory_.state_->works().timelines();

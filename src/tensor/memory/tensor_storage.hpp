@@ -1,6 +1,7 @@
 // tensor/memory/tensor_storage.hpp: the memory of tensors, and the work in flight on it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -37,9 +38,10 @@ class TensorStorage {
   /// An array of `bytes` in the block of `whole`, which another library divides itself: holds `keep_alive` until no
   /// process has a lease of this storage any more.
   TensorStorage(TensorStorage& whole, std::uint64_t bytes, std::shared_ptr<void> keep_alive);
-  /// Throws `Errc::invalid_argument` if a lease from a message belongs to another session, `Errc::corrupt` if its
-  /// points are invalid, `Errc::peer_lost` if one is lost.
-  static void check(const Memory& memory, const Lease& lease, std::span<const ipc::TimelinePoint> points);
+  /// Those of the points of a message that are not reached yet. Throws `Errc::corrupt` if one is invalid,
+  /// `Errc::peer_lost` if one is lost.
+  [[nodiscard]] static std::vector<ipc::TimelinePoint> pending(const Memory& memory,
+                                                               std::span<const ipc::TimelinePoint> points);
   ~TensorStorage();
   TensorStorage(const TensorStorage&) = delete;
   TensorStorage& operator=(const TensorStorage&) = delete;
@@ -86,6 +88,10 @@ class TensorStorage {
   [[nodiscard]] std::vector<ipc::TimelinePoint> points(std::size_t most, KnownPoints& known) DROVER_EXCLUDES(mutex_);
 
  private:
+  void note_pending() DROVER_REQUIRES(mutex_) {
+    has_pending_ = !origins_.empty() || !uses_.empty() || late_ != nullptr;
+  }
+  void add(const WorkTicket& use) DROVER_REQUIRES(mutex_);
   [[nodiscard]] std::vector<WorkTicket> uses() DROVER_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<ipc::TimelinePoint> origins() DROVER_EXCLUDES(mutex_);
 
@@ -99,8 +105,9 @@ class TensorStorage {
   const Memory memory_;
   Block block_;
   mutable Mutex mutex_;
-  Export export_ DROVER_GUARDED_BY(mutex_);                            // the latest
-  std::uint64_t changes_ DROVER_GUARDED_BY(mutex_) = 0;                // of the work and origins below
+  Export export_ DROVER_GUARDED_BY(mutex_);              // the latest
+  std::uint64_t changes_ DROVER_GUARDED_BY(mutex_) = 0;  // of the work and origins below
+  std::atomic<bool> has_pending_{false};                 // whether there is anything below; read without the mutex
   std::vector<ipc::TimelinePoint> origins_ DROVER_GUARDED_BY(mutex_);  // of other processes, not known to be reached
   std::vector<WorkTicket> uses_ DROVER_GUARDED_BY(mutex_);             // the latest ticket of each work
   std::shared_ptr<DeviceWork> late_ DROVER_GUARDED_BY(mutex_);         // see end_use_later
