@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 from programs import run
 from test_survival import require
@@ -217,7 +219,8 @@ JOBS = {
 
 def printed_by(job: str, library: str) -> list[str]:
     """Run a job with a library; return all that it prints."""
-    return run("    import drover as multiprocessing\n" + LIBRARIES[library].replace("        ", "    ") + job)
+    imports = "import drover as multiprocessing\n" + textwrap.dedent(LIBRARIES[library])
+    return run(textwrap.indent(imports, "    ") + job)
 
 
 @pytest.mark.parametrize("job", JOBS)

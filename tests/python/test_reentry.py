@@ -264,20 +264,21 @@ class Slow:
 
 
 def test_tensor_is_opened_while_another_message_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening it may run code of the program, which may read messages of its own."""
+    """Opening one of a device may run code of the program, which may read messages of its own."""
     torch = pytest.importorskip("torch")
     import drover.torch  # noqa: PLC0415 (only where torch is)
 
-    mine, others = ([_core.copied(_session.current(), bytes([number]) * 2000) for _ in range(3)] for number in (1, 2))
+    session = _session.current()
+    mine = [_core.empty(session, "uint8", [count], "host:0", is_zeroed=True) for count in (1, 2, 3)]
+    others = [_core.copied(session, bytes([number]) * 2000) for number in (1, 2, 3)]
     opened: list[Any] = []
 
     def read_others() -> None:
-        if not opened:
-            opened.append(None)
-            _core.set_reading(others)
-            opened.append(_core.open_tensor(2))
-            _core.set_reading(None)
-            others.clear()
+        _core.set_reading(others)
+        opened.append(_core.open_tensor(2))
+        _core.set_reading(None)
+        others.clear()
+        mine.clear()
 
     monkeypatch.setattr(drover.torch, "initialize", read_others)
     _core.set_reading(mine)
@@ -285,5 +286,5 @@ def test_tensor_is_opened_while_another_message_is_read(monkeypatch: pytest.Monk
         got = _core.open_tensor(1)
     finally:
         _core.set_reading(None)
-    assert torch.equal(got, torch.full((2000,), 1, dtype=torch.uint8))
-    assert torch.equal(opened[1], torch.full((2000,), 2, dtype=torch.uint8))
+    assert torch.equal(got, torch.zeros(2, dtype=torch.uint8))
+    assert torch.equal(opened[0], torch.full((2000,), 3, dtype=torch.uint8))
