@@ -27,17 +27,21 @@ def call_once_imported(name: str, call: Callable[[], object]) -> None:
 
 
 class _Watcher:
-    """An import hook that removes itself once its module has been imported."""
+    """An import hook that does nothing any more once its module has been imported.
+
+    It stays in the list: while one is removed, another thread that goes through the list misses the next finder, and
+    finds no module such as `_symtable`.
+    """
 
     def __init__(self, name: str, call: Callable[[], object]) -> None:
         self._name = name
-        self._call = call
+        self._calls = [call]  # empty once it was called
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find the module as the finders behind this one do, and wrap its loader."""
-        if fullname != self._name:
+        if fullname != self._name or not self._calls:
             return None
         finders = list(sys.meta_path)
         behind = finders[finders.index(self) + 1 :] if self in finders else []
@@ -49,10 +53,8 @@ class _Watcher:
 
     def finish(self) -> None:
         """Run the hook, unless it was run before."""
-        with contextlib.suppress(ValueError):
-            sys.meta_path.remove(self)
-            with contextlib.suppress(Exception):
-                self._call()
+        with contextlib.suppress(Exception):
+            self._calls.pop()()
 
 
 class _Loader:

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from importlib.machinery import BuiltinImporter
 from pathlib import Path
 
 import pytest
 from drover import _import_hooks
 
 NAME = "hooked_module"
+BUILT_IN = "_symtable"
 
 
 @pytest.fixture
@@ -82,6 +84,24 @@ def test_several_hooks_and_threads(called: list[int]) -> None:
     for thread in threads:
         thread.join()
     assert sorted(called) == [1, 2]
+
+
+def test_other_imports_find_their_modules_meanwhile(called: list[int]) -> None:
+    """A thread that goes through the finders misses none of them while a hook of another module is done."""
+
+    class Meanwhile:
+        """Imports the watched module while another one is looked for."""
+
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            """Find nothing."""
+            if name == BUILT_IN:
+                importlib.import_module(NAME)
+
+    sys.meta_path.insert(sys.meta_path.index(BuiltinImporter), Meanwhile)
+    sys.modules.pop(BUILT_IN, None)
+    assert importlib.import_module(BUILT_IN).__name__ == BUILT_IN
+    assert called == [1]
 
 
 def test_module_that_does_not_exist(called: list[int]) -> None:
