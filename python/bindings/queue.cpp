@@ -9,6 +9,7 @@
 #include "drover/base/error.hpp"
 #include "drover/tensor/send.hpp"
 #include "support.hpp"
+#include "tensor/tensor_access.hpp"
 
 namespace drover::python {
 namespace {
@@ -58,9 +59,12 @@ class PyQueue {
 
   nb::object get(const Timeout& timeout) {
     Message message;
-    const GetResult result = await(
-        timeout, [&](Deadline deadline) { return queue_.get(message, deadline); },
-        [](GetResult got) { return got != GetResult::timed_out; });
+    const auto get_until = [&](Deadline deadline) {
+      // Tensors of messages before are released while there is nothing to do rather than when the message has come.
+      if (!deadline.has_passed()) tensor::TensorAccess::release_retired(memory_);
+      return queue_.get(message, deadline);
+    };
+    const GetResult result = await(timeout, get_until, [](GetResult got) { return got != GetResult::timed_out; });
     if (result != GetResult::got) return nb::cast(result);
     return unpack_message(std::move(message));
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -38,6 +39,25 @@ void resolve_late_uses(std::vector<RetiredBlock>& blocks) noexcept {
     block.uses.push_back({.work = work, .ticket = at->second});
   }
 }
+
+// Whether uses have ended, by one look at each stream for all blocks: a driver takes microseconds to answer.
+class Progress {
+ public:
+  bool has_ended(const WorkTicket& use) {
+    Known& known = known_[use.work.get()];
+    if (known.ended < use.ticket && use.ticket < known.pending) {
+      (tensor::has_ended(use) ? known.ended : known.pending) = use.ticket;
+    }
+    return use.ticket <= known.ended;
+  }
+
+ private:
+  struct Known {
+    std::uint64_t ended = 0;                                            // and all tickets below
+    std::uint64_t pending = std::numeric_limits<std::uint64_t>::max();  // and all above
+  };
+  std::map<const DeviceWork*, Known> known_;
+};
 
 void wait_for_end(const WorkTicket& use, Deadline deadline) noexcept {
   try {
@@ -97,9 +117,13 @@ void RetiredBlocks::release_ended(Deadline patience, const std::function<void(Re
 
 RetiredBlocks::Sorted RetiredBlocks::sort_out(std::vector<RetiredBlock> blocks, Deadline patience) {
   const bool is_patient = !patience.has_passed();
+  Progress progress;
+  const auto has_ended = [&](const auto& use) {
+    if (is_patient) wait_for_end(use, patience);
+    return progress.has_ended(use);
+  };
   Sorted sorted;
   for (RetiredBlock& block : blocks) {
-    if (is_patient) std::ranges::for_each(block.uses, [&](const auto& use) { wait_for_end(use, patience); });
     auto& into = std::ranges::all_of(block.uses, has_ended) ? sorted.ended : sorted.pending;
     into.push_back(std::move(block));
   }

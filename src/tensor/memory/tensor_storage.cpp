@@ -82,8 +82,8 @@ void TensorStorage::write(std::uint64_t offset, std::span<const std::byte> bytes
 
 bool TensorStorage::register_with(Device& device) const { return block_.slab_->register_with(device); }
 
-// Asks the default stream without the mutex. Another thread that asks meanwhile finds the late use, too, and so does a
-// later call if there was a change.
+// Asks the default stream without the mutex. Another thread that asks meanwhile finds the late use, too, and so does
+// a later call if there was a change.
 std::vector<WorkTicket> TensorStorage::uses() {
   if (!has_pending_) return {};
   std::shared_ptr<DeviceWork> late;

@@ -1,5 +1,6 @@
 // Tensors that another library releases: on streams that capture graphs, which only GPUs can do, and many at once.
 #include <chrono>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -122,15 +123,38 @@ DROVER_PEER_BODY(tensors_released_together) {
   EXPECT_LT(events.calls(), kMany / 2) << "one event serves those that are released right after each other";
 }
 
-TEST(DeferredReleases, tensors_released_together_share_an_event) {
+DROVER_PEER_BODY(tensors_in_use) {
+  static_cast<void>(peer);
+  constexpr int kNotReady = 600;
+  test::TestSession session;
+  Memory memory(session.join());
+  const Place place = Place::device(BackendKind::cuda, 0);
+  auto arrays = exported(memory, place);
+  {
+    const test::FaultSeam queries("cuStreamQuery", kNotReady);
+    arrays.clear();
+    static_cast<void>(memory.trim());  // gives them an event
+    const int before = queries.calls();
+    static_cast<void>(memory.trim());
+    EXPECT_LT(queries.calls() - before, kMany / 2) << "one query serves all of a stream";
+    EXPECT_EQ(memory.claimed(place), kMany * 1024U) << "all are still in use";
+  }
+  EXPECT_TRUE(test::eventually([&] { return memory.claimed(place) == 0; }));
+}
+
+void run_with_stand_in(const std::string& body) {
   const test::ScopedEnvironment cuda("DROVER_LIBCUDA", DROVER_FAKE_LIBCUDA);
   const test::ScopedEnvironment nvml("DROVER_LIBNVML", DROVER_FAKE_LIBNVML);
   const test::ScopedEnvironment memory("FAKE_MEMORY", "1");
   const test::ScopedEnvironment visible("CUDA_VISIBLE_DEVICES", std::nullopt);
-  test::PeerGroup peer("tensors_released_together", {.mode = test::PeerMode::processes, .size = 1});
+  test::PeerGroup peer(body, {.mode = test::PeerMode::processes, .size = 1});
   peer.start();
   peer.expect_success();
 }
+
+TEST(DeferredReleases, tensors_released_together_share_an_event) { run_with_stand_in("tensors_released_together"); }
+
+TEST(DeferredReleases, tensors_in_use_are_looked_at_together) { run_with_stand_in("tensors_in_use"); }
 
 }  // namespace
 }  // namespace drover::tensor
