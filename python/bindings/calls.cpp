@@ -54,12 +54,9 @@ std::size_t count_workers(const Pool& pool) {
 // The last reference may be dropped by a thread of the pool.
 Group::~Group() {
   const MutexLock lock(mutex_);
-  if (!callback_.is_valid() || Py_IsInitialized() == 0) {
-    callback_.release();
-    return;
-  }
-  const nb::gil_scoped_acquire interpreter;
-  callback_.reset();
+  if (!callback_.is_valid()) return;
+  const Acquired interpreter;
+  interpreter ? callback_.reset() : static_cast<void>(callback_.release());
 }
 
 void Group::finish(std::size_t index, bool is_good, std::size_t bytes) {
@@ -82,7 +79,11 @@ void Group::finish(std::size_t index, bool is_good, std::size_t bytes) {
 }
 
 void Group::run(nb::object& callback) noexcept {
-  const nb::gil_scoped_acquire lock;
+  const Acquired interpreter;
+  if (!interpreter) {
+    callback.release();
+    return;
+  }
   const nb::object call = std::move(callback);
   try {
     call();
@@ -187,6 +188,7 @@ std::unique_ptr<PythonCall::Shown> PythonCall::find_shown(const std::exception_p
 
 void PythonCall::rethrow() const {
   if (shown_ == nullptr) std::rethrow_exception(error());
+  const CallsPython scope;
   try {
     std::rethrow_exception(error());
   } catch (const Error& lost) {
@@ -244,6 +246,7 @@ void Calls::name_argument(const nb::python_error& error) const {
 }
 
 Calls::CallPtr Calls::make(nb::handle argument) {
+  const CallsPython scope;
   static const nb::object& dumps = *new nb::object(nb::module_::import_("drover._objects").attr("dumps"));
   Pickled pickled = [&] {
     try {
@@ -296,11 +299,15 @@ bool Calls::has_room() const noexcept {
 }
 
 // Dropping the last reference may run Python code that calls this object again; items_ is empty by then.
-void Calls::drop_items() noexcept { const nb::object dropped = std::move(items_); }
+void Calls::drop_items() noexcept {
+  const CallsPython scope;
+  const nb::object dropped = std::move(items_);
+}
 
 // True once the items are exhausted. While the iterator or pickling runs, another thread may cancel and drop the
 // items.
 bool Calls::collect_some(std::vector<CallPtr>& made) {
+  const CallsPython scope;
   const nb::object items = items_;
   std::size_t bytes = 0;
   while (items_.is_valid() && made.size() < kBatch && bytes < kBytesInFlight / kBatch) {

@@ -16,6 +16,7 @@ nb::dict& types() {
 }
 
 void raise(const Error& error) {
+  const CallsPython scope;
   const nb::str name(to_string(error.code()).data(), to_string(error.code()).size());
   if (!types().contains(name)) {
     PyErr_SetString(PyExc_RuntimeError, error.what());

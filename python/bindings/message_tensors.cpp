@@ -118,6 +118,7 @@ std::optional<std::size_t> add(nb::handle tensor) {
 // A reducer for pickles. `otherwise` reduces all other tensors.
 nb::object reducer(const nb::object& open, const nb::object& otherwise) {
   return nb::cpp_function([open, otherwise](nb::handle tensor) -> nb::object {
+    const CallsPython scope;
     if (const auto index = add(tensor)) return nb::make_tuple(open, nb::make_tuple(*index));
     return otherwise(tensor);
   });
@@ -130,8 +131,12 @@ void bind_message_tensors(nb::module_& module) {
              nb::arg("least_bytes") = 0, "Set the arrays of the pickle in progress, and how it carries others.");
   module.def("set_reading", &set_reading, nb::arg("tensors").none(), "Set the tensors of the message being read.");
   module.def(
-      "open_tensor", [](std::size_t index) { return message()->open(index); }, nb::arg("index"),
-      "The tensor of the message being read as one of torch.");
+      "open_tensor",
+      [](std::size_t index) {
+        const CallsPython scope;
+        return message()->open(index);
+      },
+      nb::arg("index"), "The tensor of the message being read as one of torch.");
   module.def("tensor_reducer", &reducer, nb::arg("open"), nb::arg("otherwise"), "A reducer for tensors of torch.");
 }
 

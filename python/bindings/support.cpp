@@ -1,5 +1,6 @@
 #include "support.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "drover/base/clock.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/mutex.hpp"
 
@@ -22,10 +24,17 @@ namespace {
 
 constexpr double kLongest = 1e9;  // seconds; more would overflow the clock, and means no timeout
 
-// A returning thread increments the count, then checks is_closing; close_for_threads sets is_closing, then waits for
-// the count to be 0.
+// A thread increments a count, then checks is_closing; close_for_threads sets is_closing, then waits for the counts
+// to be 0.
 std::atomic<bool> is_closing{false};
-std::atomic<int> returning{0};
+std::atomic<int> returning{0};  // threads that take the GIL again
+std::atomic<int> calling{0};    // scopes of threads, other than the main one, that run Python code below C++ frames
+thread_local int calls_of_thread = 0;  // those of this thread; not in `calling` while it has released the GIL
+// Code of the program, such as a callback, may take any time.
+constexpr std::chrono::seconds kClosePatience{1};
+
+// A forked child has only one thread.
+[[maybe_unused]] const int kAtFork = ::pthread_atfork(nullptr, nullptr, [] { returning = calling = 0; });
 
 [[noreturn]] void stand_still() {
   for (;;) ::pause();
@@ -99,20 +108,64 @@ bool is_main_thread() noexcept {
   return PyThread_get_thread_ident() == main;
 }
 
+Released::Released() : is_main_(is_main_thread()), state_(PyEval_SaveThread()) { calling -= calls_of_thread; }
+
 Released::~Released() {
   ++returning;
   if (is_closing && !is_main_) {
     --returning;
     stand_still();
   }
+  calling += calls_of_thread;
   PyEval_RestoreThread(state_);
   --returning;
+}
+
+CallsPython::CallsPython() : is_main_(is_main_thread()) {
+  if (is_main_) return;
+  ++calling;
+  ++calls_of_thread;
+  if (!is_closing) return;
+  calling -= calls_of_thread;
+  PyEval_SaveThread();
+  stand_still();
+}
+
+// Python may have ended the thread by unwinding it, if its code took too long.
+CallsPython::~CallsPython() {
+  if (is_main_) return;
+  if (is_closing) {
+    calling -= calls_of_thread;
+    if (PyGILState_Check() != 0) PyEval_SaveThread();
+    stand_still();
+  }
+  --calls_of_thread;
+  --calling;
+}
+
+Acquired::Acquired() {
+  ++calling;
+  if (is_closing || Py_IsInitialized() == 0) {
+    --calling;
+    return;
+  }
+  state_ = PyGILState_Ensure();
+  is_held_ = true;
+}
+
+Acquired::~Acquired() {
+  if (!is_held_) return;
+  PyGILState_Release(state_);
+  --calling;
 }
 
 void close_for_threads() {
   is_closing = true;
   const Released free;
-  while (returning > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto end = Clock::now() + kClosePatience;
+  while (returning > 0 || (calling > 0 && Clock::now() < end)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 void handle_signals() {
@@ -120,6 +173,7 @@ void handle_signals() {
 }
 
 bool can_python_end_wait() {
+  const CallsPython scope;
   return nb::cast<bool>(nb::module_::import_("drover._waiting").attr("can_be_ended_here")());
 }
 

@@ -50,7 +50,7 @@ void handle_signals();
 /// destructor: Python would otherwise unwind them through C++ frames, which is undefined.
 class Released {
  public:
-  Released() : is_main_(is_main_thread()), state_(PyEval_SaveThread()) {}
+  Released();
   Released(const Released&) = delete;
   Released& operator=(const Released&) = delete;
   Released(Released&&) = delete;
@@ -62,7 +62,43 @@ class Released {
   PyThreadState* state_;
 };
 
-/// Blocks all other threads at the end of their `Released` scopes. For the main thread, before the interpreter ends.
+/// A scope in which C++ calls Python code. While the interpreter ends, Python ends its other threads in the middle of
+/// such code, and would unwind them through C++ frames, whose objects need the GIL. So all threads but the main one
+/// block forever at both ends of the scope then, and `close_for_threads` waits for those in between. Requires the
+/// GIL.
+class CallsPython {
+ public:
+  CallsPython();
+  CallsPython(const CallsPython&) = delete;
+  CallsPython& operator=(const CallsPython&) = delete;
+  CallsPython(CallsPython&&) = delete;
+  CallsPython& operator=(CallsPython&&) = delete;
+  ~CallsPython();
+
+ private:
+  bool is_main_;
+};
+
+/// The GIL for a thread that Python has not started. Not held once the interpreter ends: then the thread must not
+/// even drop a reference.
+class Acquired {
+ public:
+  Acquired();
+  Acquired(const Acquired&) = delete;
+  Acquired& operator=(const Acquired&) = delete;
+  Acquired(Acquired&&) = delete;
+  Acquired& operator=(Acquired&&) = delete;
+  ~Acquired();
+
+  [[nodiscard]] explicit operator bool() const noexcept { return is_held_; }
+
+ private:
+  bool is_held_ = false;
+  PyGILState_STATE state_{};
+};
+
+/// Blocks all other threads at the end of their `Released` scopes, and at both ends of `CallsPython`; waits for a
+/// second at most for Python code in the latter. For the main thread, before the interpreter ends.
 void close_for_threads();
 
 [[nodiscard]] inline Deadline earlier(Deadline one, Deadline other) noexcept {
