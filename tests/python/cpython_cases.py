@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["CLASSES", "LEFT_OUT", "NO_TESTS"]
+import unittest
+
+__all__ = ["CLASSES", "LEFT_OUT", "NO_TESTS", "run_suite"]
 
 # The runner's exit status if the interpreter has no test package.
 NO_TESTS = 77
@@ -66,3 +68,21 @@ LEFT_OUT = {
     "WithProcessesTestPoolWorkerErrors.test_unpickleable_result": "its result is a lambda, which can be sent here",
     "WithProcessesTestPoolWorkerLifetime.test_pool_worker_lifetime": "calls a private method that starts workers",
 }
+
+
+class _Counted(unittest.TextTestResult):
+    passed = 0
+
+    def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802 (unittest's name)
+        super().addSuccess(test)
+        self.passed += 1
+
+
+def run_suite(tests: unittest.TestSuite) -> int:
+    """Run tests and print how many passed; return the exit status.
+
+    Whether unittest's own number has the skipped tests differs between versions of Python.
+    """
+    result = unittest.TextTestRunner(verbosity=2, resultclass=_Counted).run(tests)
+    print(f"passed {result.passed}", flush=True)
+    return 0 if result.wasSuccessful() else 1

@@ -15,7 +15,7 @@ import unittest
 from types import ModuleType
 
 import drover
-from cpython_cases import CLASSES, LEFT_OUT, NO_TESTS
+from cpython_cases import CLASSES, LEFT_OUT, NO_TESTS, run_suite
 
 # Modules that the standard library and its tests import by name.
 _SUBMODULES = (
@@ -85,9 +85,7 @@ def main(names: list[str]) -> int:
         return 0
     for name, reason in LEFT_OUT.items():
         leave_out(name, reason)
-    tests = unittest.defaultTestLoader.loadTestsFromNames(names or CLASSES, sys.modules[__name__])
-    result = unittest.TextTestRunner(verbosity=2).run(tests)
-    return 0 if result.wasSuccessful() else 1
+    return run_suite(unittest.defaultTestLoader.loadTestsFromNames(names or CLASSES, sys.modules[__name__]))
 
 
 if __name__ == "__main__":
