@@ -64,6 +64,14 @@ def test_suite_tests_the_objects_of_drover() -> None:
     assert ran.stdout.split() == [*modules, *["True"] * 4], ran.stderr
 
 
+def test_every_class_is_run_or_has_a_reason(tmp_path: Path) -> None:
+    """Also those of newer versions of Python."""
+    status, text = run_tests_of_cpython(RUNNER, tmp_path, "--unknown")
+    if status == NO_TESTS:
+        pytest.skip(REMEDY)
+    assert (status, text.split()) == (0, []), text
+
+
 def test_class_that_does_not_exist_is_noticed(tmp_path: Path) -> None:
     """A class that another version of Python has removed is an error."""
     status, text = run_tests_of_cpython(RUNNER, tmp_path, "WithProcessesTestNothing")
