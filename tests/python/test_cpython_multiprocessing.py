@@ -24,7 +24,7 @@ def test_class_passes(name: str, tmp_path: Path) -> None:
     assert status == 0, text
     listed = sum(case.startswith(f"{name}.") for case in LEFT_OUT)
     assert text.count("skipped 'left out: ") == listed, text
-    assert passed_tests(text) > 0, text
+    assert passed_tests(text) + listed > 0, text  # in 3.10, MiscTestCase has only the test that is left out
 
 
 def test_main_module_is_handled_however_a_program_is_started(tmp_path: Path) -> None:
