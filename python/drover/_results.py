@@ -60,7 +60,7 @@ class AsyncResult(Generic[Result]):
     def _call_back(self) -> None:
         """Run the callback, on a thread of the pool, then wake waiters."""
         try:
-            is_good, value = self._settle()
+            is_good, value = self._settle(BaseException)  # Ctrl-C is raised on the main thread, not on this one
             call = self._callback if is_good else self._error_callback
             if call is not None:
                 call(value)
@@ -105,14 +105,14 @@ class AsyncResult(Generic[Result]):
         """Cancel the tasks that have not started; return whether that is all of them."""
         return self._calls.cancel()
 
-    def _settle(self) -> tuple[bool, Any]:
-        """Read the outcome, once. After Ctrl-C it can be read again."""
+    def _settle(self, caught: type[BaseException] = Exception) -> tuple[bool, Any]:
+        """Read the outcome, once. An error of unpickling is the outcome if it is caught; otherwise it is raised."""
         with self._lock:
             if self._outcome is None:
                 try:
                     self._fetch()
                     self._outcome = self._read()
-                except Exception as error:  # the outcome cannot be unpickled
+                except caught as error:
                     self._outcome = (False, error)
                 self._raws = []
                 self._pool = None
@@ -250,9 +250,7 @@ class IMapIterator(Generic[Result]):
         raw = self._unread.pop(0) if self._unread else self._next_raw(timeout)
         try:
             is_good, value = _outcome_of(raw)
-        except Exception:
-            raise
-        except BaseException:
+        except KeyboardInterrupt:
             self._unread.append(raw)
             raise
         if is_good:

@@ -114,7 +114,7 @@ def _fail(error: BaseException) -> tuple[bytes, Sequence[_core.Tensor]]:
     """Pickle an exception so that it is raised as itself, with the traceback in this process as its cause."""
     try:
         return _dumps_error(error)
-    except Exception as reason:
+    except BaseException as reason:  # also SystemExit and KeyboardInterrupt of a method that pickles
         return _dumps_error(MaybeEncodingError(reason, error), error.__traceback__)
 
 
@@ -122,7 +122,7 @@ def _executors_fail(error: BaseException) -> tuple[bytes, Sequence[_core.Tensor]
     """Pickle an exception; if that fails, the error of pickling, with the exception as its cause."""
     try:
         return _dumps_error(error)
-    except Exception as reason:
+    except BaseException as reason:
         reason.__cause__ = error
         _note(reason, f"cannot send the exception of a call, of type {type(error).__qualname__}")
         return _fail(reason)
@@ -132,7 +132,7 @@ def _dumps_error(error: BaseException, traceback: Any = None) -> tuple[bytes, Se
     """Pickle an exception; fails here if it would fail at the receiver."""
     wrapped = ExceptionWithTraceback(error, traceback or error.__traceback__)
     error = wrapped.exc
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(BaseException):
         pickled = _objects.dumps(wrapped)
         if _exceptions.is_same(_objects.loads(*pickled), error):
             return pickled
@@ -142,7 +142,7 @@ def _dumps_error(error: BaseException, traceback: Any = None) -> tuple[bytes, Se
     return pickled
 
 
-def _note(error: Exception, what: str) -> None:
+def _note(error: BaseException, what: str) -> None:
     """Add a note to an error whose traceback shows no user code. Python 3.10 has no notes."""
     with contextlib.suppress(AttributeError, TypeError):  # also if the exception has an unusual add_note
         worker = _core.this_worker()

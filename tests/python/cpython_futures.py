@@ -22,8 +22,7 @@ from types import ModuleType
 from typing import Any
 
 import drover
-
-NO_TESTS = 77
+from cpython_cases import NO_TESTS, run_suite
 
 # One module up to Python 3.11, several since.
 _WHOLE = "test.test_concurrent_futures"
@@ -179,7 +178,7 @@ def main(names: list[str]) -> int:
     tests = unittest.TestSuite(
         unittest.defaultTestLoader.loadTestsFromTestCase(_make_class(modules, name)) for name in names or CLASSES
     )
-    return 0 if unittest.TextTestRunner(verbosity=2).run(tests).wasSuccessful() else 1
+    return run_suite(tests)
 
 
 if __name__ == "__main__":

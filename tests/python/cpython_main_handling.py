@@ -18,7 +18,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from cpython_cases import NO_TESTS
+from cpython_cases import NO_TESTS, run_suite
 
 _MODULE = "test.test_multiprocessing_main_handling"
 
@@ -59,7 +59,7 @@ def main() -> int:
                 raise
             return NO_TESTS
         tests = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(case) for case in cases)
-        return 0 if unittest.TextTestRunner(verbosity=2).run(tests).wasSuccessful() else 1
+        return run_suite(tests)
 
 
 if __name__ == "__main__":

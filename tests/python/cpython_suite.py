@@ -2,6 +2,7 @@
 
     python cpython_suite.py WithProcessesTestQueue ...     some classes
     python cpython_suite.py --list                         the names of all classes
+    python cpython_suite.py --unknown                      the names of classes that cpython_cases.py does not list
 
 Exit status 0: all passed; 1: some failed; 77: this interpreter has no test package.
 """
@@ -15,7 +16,7 @@ import unittest
 from types import ModuleType
 
 import drover
-from cpython_cases import CLASSES, LEFT_OUT, NO_TESTS
+from cpython_cases import CLASSES, LEFT_OUT, NO_TESTS, NOT_RUN, run_suite
 
 # Modules that the standard library and its tests import by name.
 _SUBMODULES = (
@@ -78,16 +79,24 @@ def leave_out(name: str, reason: str) -> None:
     setattr(case, test, unittest.skip(f"left out: {reason}")(getattr(case, test)))
 
 
+def unknown() -> list[str]:
+    """Return the names of classes that are neither run nor listed with a reason."""
+    cases = unittest.defaultTestLoader.loadTestsFromModule(sys.modules[__name__])
+    names = {type(case).__name__ for tests in cases for case in tests}  # type: ignore[union-attr]
+    return sorted(name for name in names - {*CLASSES, *NOT_RUN} if not name.startswith("WithThreads"))
+
+
 def main(names: list[str]) -> int:
     """Run the classes or tests with these names, or all."""
     if names == ["--list"]:
         print(*CLASSES, sep="\n")
         return 0
+    if names == ["--unknown"]:
+        print(*unknown(), sep="\n")
+        return 0
     for name, reason in LEFT_OUT.items():
         leave_out(name, reason)
-    tests = unittest.defaultTestLoader.loadTestsFromNames(names or CLASSES, sys.modules[__name__])
-    result = unittest.TextTestRunner(verbosity=2).run(tests)
-    return 0 if result.wasSuccessful() else 1
+    return run_suite(unittest.defaultTestLoader.loadTestsFromNames(names or CLASSES, sys.modules[__name__]))
 
 
 if __name__ == "__main__":

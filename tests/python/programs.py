@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Program", "run", "run_tests_of_cpython"]
+__all__ = ["Program", "passed_tests", "run", "run_tests_of_cpython"]
 
 _MARK = "DROVER_TEST_PROGRAM"
 # Ends a run that hangs; not a bound on how long a test may take.
@@ -127,6 +128,13 @@ def run(source: str, *arguments: str, status: int = 0, **options: Any) -> list[s
         found = program.wait()
         assert found == status, f"exit status {found}:\n{program.output}"
         return program.lines()
+
+
+def passed_tests(text: str) -> int:
+    """Return how many tests of CPython have passed, as their runner has printed."""
+    found = re.search(r"^passed (\d+)$", text, re.MULTILINE)
+    assert found is not None, text
+    return int(found[1])
 
 
 def run_tests_of_cpython(runner: str, folder: Path, *names: str) -> tuple[int, str]:

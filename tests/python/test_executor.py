@@ -295,17 +295,20 @@ def test_futures_can_be_awaited_in_asyncio() -> None:
                 print(await asyncio.gather(*(loop.run_in_executor(executor, abs, -x) for x in range(5))))
                 opened = drover.Event()
                 busy = [executor.submit(opened.wait) for _ in range(2)]
+                while not all(future.running() or future.done() for future in busy):
+                    await asyncio.sleep(0.01)
                 late = executor.submit(abs, 1)
                 try:
                     await asyncio.wait_for(asyncio.wrap_future(late), 0.01)
                 except asyncio.TimeoutError:
                     print("late", late.cancelled())
                 opened.set()
+                print(*[await asyncio.wrap_future(future) for future in busy])
 
         if __name__ == "__main__":
             asyncio.run(main())
     """)
-    assert lines == ["1", "[0, 1, 2, 3, 4]", "late True"]
+    assert lines == ["1", "[0, 1, 2, 3, 4]", "late True", "True True"]
 
 
 def test_submitted_calls_finish_before_the_program_exits() -> None:

@@ -140,6 +140,7 @@ def test_replaced_and_dropped_objects_take_no_memory(name: str) -> None:
 
 def test_object_with_a_thousand_arrays_is_one_entry(name: str) -> None:
     """Those in shared memory stay where they are; the others are copied into few blocks."""
+    pytest.importorskip("torch")
     program = """
         import sys
         import numpy
