@@ -145,14 +145,15 @@ class ChildProcess {
   Fd remote_;  // socket to its template, if one forked it
   std::array<Fd, 3> pipes_;
   std::optional<ExitStatus> ended_;
+  std::string mark_;  // of its descendants, if it is watched
   detail::MemoryKills memory_kills_before_;
   bool was_killed_by_us_ = false;
 };
 
-/// Kills a process, its descendants, and the members of the session that it leads, if any. Stops all of them first,
-/// so that none can start another unnoticed, then kills them, `root` last. Also finds daemons and processes in
-/// sessions of their own, provided that `root` adopts orphans, as workers do (PR_SET_CHILD_SUBREAPER), or that the
-/// processes in between are alive. Signals never reach a process that reuses an id.
+/// Kills a process, its descendants, and the members of the session that it leads, if any. Stops them first where
+/// they could otherwise start another unnoticed, then kills them. Also finds daemons and processes in sessions of
+/// their own, provided that `root` adopts orphans, as workers do (PR_SET_CHILD_SUBREAPER), or that the processes in
+/// between are alive. Signals never reach a process that reuses an id.
 ///
 /// `pidfd` refers to `root` too. If `root` has ended, kills what is left of its session; if it has been reaped, kills
 /// only processes with its mark. Does not reap `root`, but reaps orphans that this process adopts at its end. Returns

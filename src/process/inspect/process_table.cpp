@@ -4,12 +4,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <memory>
-#include <string>
 
 #include "base/sys.hpp"
 #include "drover/base/fd.hpp"
@@ -79,19 +79,40 @@ std::optional<ProcessRecord> read_process(pid_t pid) {
   return read_stat(AT_FDCWD, path.data(), pid);
 }
 
-bool was_started_with(pid_t pid, std::string_view assignment) {
+namespace {
+
+// Each assignment lies between two zero bytes.
+std::string read_environment(pid_t pid) {
   std::array<char, 32> path{};
   static_cast<void>(std::snprintf(path.data(), path.size(), "/proc/%d/environ", pid));
   const Fd file(::open(path.data(), O_RDONLY | O_CLOEXEC));
-  std::string text(1, '\0');  // so that each assignment lies between two zero bytes
+  std::string text(1, '\0');
   std::array<char, 8192> piece{};
   while (file.is_open()) {
     const auto length = ::read(file.get(), piece.data(), piece.size());
     if (length <= 0) break;
     text.append(piece.data(), static_cast<std::size_t>(length));
   }
-  const auto at = text.find(std::string(1, '\0').append(assignment).append(1, '\0'));
-  return at != std::string::npos;
+  return text;
+}
+
+}  // namespace
+
+std::string assignment_of(pid_t pid, std::string_view name) {
+  const std::string text = read_environment(pid);
+  const auto at = text.find(std::string(1, '\0').append(name).append(1, '='));
+  return at == std::string::npos ? std::string() : text.substr(at + 1, text.find('\0', at + 1) - at - 1);
+}
+
+bool was_started_with_any(pid_t pid, const std::set<std::string, std::less<>>& assignments) {
+  const std::string text = read_environment(pid);
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view each = rest.substr(0, rest.find('\0'));
+    if (assignments.contains(each)) return true;
+    rest.remove_prefix(std::min(rest.size(), each.size() + 1));
+  }
+  return false;
 }
 
 }  // namespace drover::process

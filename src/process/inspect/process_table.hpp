@@ -4,7 +4,10 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,8 +36,13 @@ struct ProcessRecord {
 /// Reads one process; nullopt if it is gone.
 [[nodiscard]] std::optional<ProcessRecord> read_process(pid_t pid);
 
-/// Whether the process was started with this assignment ("NAME=value") in its environment. False if its environment
-/// may not be read, as that of another user. May block on a process that is stuck in the kernel (state D).
-[[nodiscard]] bool was_started_with(pid_t pid, std::string_view assignment);
+/// The assignment ("NAME=value") of a variable in the environment with which the process was started; empty if there
+/// is none, or as for `was_started_with_any`.
+[[nodiscard]] std::string assignment_of(pid_t pid, std::string_view name);
+
+/// Whether the process was started with one of these assignments ("NAME=value") in its environment. False if its
+/// environment may not be read, as that of another user. May block on a process that is stuck in the kernel (state
+/// D).
+[[nodiscard]] bool was_started_with_any(pid_t pid, const std::set<std::string, std::less<>>& assignments);
 
 }  // namespace drover::process

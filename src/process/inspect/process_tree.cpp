@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -76,9 +77,10 @@ class Quarry {
 
 // What to search for.
 struct Trails {
-  std::map<pid_t, int> roots;        // pid -> pidfd; -1 for this process itself
-  std::vector<std::string> marks;    // of the roots
-  std::uint64_t earliest_start = 0;  // no earlier process can have a mark
+  std::map<pid_t, int> roots;                // pid -> pidfd; -1 for this process itself
+  std::set<std::string, std::less<>> marks;  // of the roots
+  bool are_all_marked = false;               // each root has a mark
+  std::uint64_t earliest_start = 0;          // no earlier process can have a mark
 };
 
 class TreeHunt {
@@ -117,7 +119,8 @@ class TreeHunt {
       is_blind_ = !table;
       const auto tree = table ? members(*table) : std::vector<process::ProcessRecord>();
       is_anybody_there = std::ranges::any_of(tree, [](const auto& member) { return !member.has_ended(); });
-      looks_to_go = stop(tree) && stop_roots() && !is_blind_ && !is_unsure_ ? looks_to_go - 1 : 2;
+      const bool are_roots_settled = halt_roots(tree);
+      looks_to_go = stop(tree) && are_roots_settled && !is_blind_ && !is_unsure_ ? looks_to_go - 1 : 2;
       if (patience.has_passed()) break;
       if (looks_to_go == 2) std::this_thread::sleep_for(kPause);
     }
@@ -144,13 +147,17 @@ class TreeHunt {
     return is_settled;
   }
 
-  // Whether all of them were already stopped.
-  [[nodiscard]] bool stop_roots() const {
+  // Kills the roots at once if nothing is below them: what they start meanwhile has their marks. Otherwise stops
+  // them, so that they continue, and kill what is below them, if this process is killed meanwhile. Whether all of
+  // them were already stopped or dead.
+  [[nodiscard]] bool halt_roots(const std::vector<process::ProcessRecord>& tree) {
+    const bool can_kill =
+        trails_.are_all_marked && !is_blind_ && std::ranges::all_of(tree, &process::ProcessRecord::has_ended);
     bool is_settled = true;
     for (const auto& [pid, pidfd] : trails_.roots) {
       const auto root = process::read_process(pid);
       if (pidfd < 0 || !root || root->stands_still()) continue;
-      static_cast<void>(process::pidfd_send_signal(pidfd, SIGSTOP));
+      static_cast<void>(process::pidfd_send_signal(pidfd, can_kill ? SIGKILL : SIGSTOP));
       is_settled = false;
     }
     return is_settled;
@@ -175,8 +182,7 @@ class TreeHunt {
       is_unsure_ = is_unsure_ || !doubt_.has_passed();
       return false;
     }
-    return std::ranges::any_of(trails_.marks,
-                               [&](const auto& mark) { return process::was_started_with(record.pid, mark); });
+    return process::was_started_with_any(record.pid, trails_.marks);
   }
 
   // If a root was reaped during the scan, an unrelated process may have got its id or session id: discards the scan.
@@ -231,15 +237,16 @@ namespace process {
 
 WaitResult kill_trees(std::span<const TreeRoot> roots, Deadline deadline) {
   const TraceSpan span("process.kill_trees", roots.size());
-  Trails trails{.earliest_start = std::numeric_limits<std::uint64_t>::max()};
+  Trails trails{.are_all_marked = std::ranges::none_of(roots, &std::string::empty, &TreeRoot::mark),
+                .earliest_start = std::numeric_limits<std::uint64_t>::max()};
   for (const auto& root : roots) {
     require(root.pid > 1 && root.pid != ::getpid(), "the root of a process tree to kill must be another process");
     // It was reaped, so its id and session id may belong to an unrelated process by now; its mark is still unique.
-    const bool is_reaped = pidfd_send_signal(root.pidfd, SIGSTOP) != 0 && errno == ESRCH;
+    const bool is_reaped = pidfd_send_signal(root.pidfd, 0) != 0 && errno == ESRCH;
     const auto record = is_reaped ? std::nullopt : read_process(root.pid);
     if (!is_reaped) trails.roots.emplace(root.pid, root.pidfd);
     if (root.mark.empty()) continue;
-    trails.marks.push_back(root.mark);
+    trails.marks.insert(root.mark);
     trails.earliest_start = std::min(trails.earliest_start, record ? record->start : 0);
   }
   if (trails.roots.empty() && trails.marks.empty()) return WaitResult::done;

@@ -94,6 +94,7 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
       remote_(std::move(other.remote_)),
       pipes_(std::move(other.pipes_)),
       ended_(other.ended_),
+      mark_(std::move(other.mark_)),
       memory_kills_before_(other.memory_kills_before_),
       was_killed_by_us_(other.was_killed_by_us_) {}
 
@@ -106,6 +107,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
     remote_ = std::move(other.remote_);
     pipes_ = std::move(other.pipes_);
     ended_ = other.ended_;
+    mark_ = std::move(other.mark_);
     memory_kills_before_ = other.memory_kills_before_;
     was_killed_by_us_ = other.was_killed_by_us_;
   }
@@ -185,7 +187,7 @@ WaitResult ChildProcess::kill_trees(std::span<ChildProcess* const> children, Dea
     if (child->pid_ == 0 || child->ended_) continue;
     child->check_process();
     child->was_killed_by_us_ = child->was_killed_by_us_ || !process::pidfd_has_ended(child->pidfd_.get());
-    roots.push_back({.pid = child->pid_, .pidfd = child->pidfd_.get(), .mark = {}});
+    roots.push_back({.pid = child->pid_, .pidfd = child->pidfd_.get(), .mark = child->mark_});
   }
   return process::kill_trees(roots, deadline);
 }

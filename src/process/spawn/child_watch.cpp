@@ -96,7 +96,8 @@ ChildProcess ChildWatch::spawn(const SpawnOptions& options) {
   return std::move(child).value();  // NOLINT(bugprone-unchecked-optional-access): spawned, or thrown above
 }
 
-void ChildWatch::add(const ChildProcess& child, WatchedChild what) {
+void ChildWatch::add(ChildProcess& child, WatchedChild what) {
+  child.mark_ = what.mark;
   loop_->add(child.pid(), child.pidfd(), std::move(what));
 }
 

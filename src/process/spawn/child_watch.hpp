@@ -39,7 +39,7 @@ class ChildWatch {
   /// the caller, as Placement says.
   [[nodiscard]] ChildProcess spawn(const SpawnOptions& options);
   /// Watches a child that leads its own session. Requires: it is not reaped before `finish`.
-  void add(const ChildProcess& child, WatchedChild what);
+  void add(ChildProcess& child, WatchedChild what);
   /// The last lines that the child wrote to standard error, at most about 4 KiB.
   [[nodiscard]] std::string tail(pid_t pid) const;
   /// Waits until the processes that a child left behind are killed and its output is forwarded, but not long for a

@@ -19,9 +19,9 @@ namespace drover::session {
 
 /// A reply and the descriptors that came with it.
 struct Answer {
-  Reply reply;    ///< without failure
-  Fd file;        ///< empty if none came
-  Fd lifeline{};  ///< of a worker that joins, to be kept open: the kernel wakes it when the keeper dies
+  Reply reply;  ///< without failure
+  Fd file;      ///< empty if none came
+  Fd lifeline;  ///< of a worker that joins, to be kept open: the kernel wakes it when the keeper dies
 };
 
 /// Sends requests to the keeper, one at a time, and waits for each reply until the keeper dies or the time limit

@@ -36,8 +36,8 @@ SpawnOptions keeper_options(const KeeperArguments& arguments, const Channel& the
   options.executable = keeper_program();
   options.arguments = to_arguments(arguments);
   options.inherit = {{theirs.fd(), kKeeperChannel}};
-  options.unset = {"DROVER_SESSION_FD", "DROVER_WORKER"};  // the keeper is not a participant or a worker
-  options.placement.folder = "/";                          // so that it keeps no file system busy
+  options.unset = {"DROVER_SESSION_FD", kMarkVariable};  // the keeper is not a participant or a worker
+  options.placement.folder = "/";                        // so that it keeps no file system busy
   options.streams.input = StandardStream::null();
   options.streams.output = StandardStream::null();
   options.group = ChildGroup::own_session;  // Ctrl-C goes to the application, whose end the keeper notices

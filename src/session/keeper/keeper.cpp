@@ -16,6 +16,7 @@
 #include "base/sys.hpp"
 #include "drover/base/error.hpp"
 #include "drover/base/log.hpp"
+#include "process/inspect/process_table.hpp"
 #include "process/inspect/process_tree.hpp"
 #include "session/wire/process_identity.hpp"
 
@@ -304,13 +305,15 @@ void Keeper::begin_end() {
   must_kill_workers_ = true;
 }
 
-// With their descendants, which would otherwise be orphaned. They are stopped first; if this process is killed
-// meanwhile, their lifelines wake them, and they end by themselves.
+// With their descendants, which would otherwise be orphaned. Some are stopped first; if this process is killed
+// meanwhile, their lifelines wake the workers, which end by themselves.
 void Keeper::kill_workers() {
   std::vector<process::TreeRoot> workers;
   for (const auto& [number, participant] : participants_.all()) {
     if (participant.info.is_worker)
-      workers.push_back({.pid = participant.info.pid, .pidfd = participant.pidfd.get()});
+      workers.push_back({.pid = participant.info.pid,
+                         .pidfd = participant.pidfd.get(),
+                         .mark = process::assignment_of(participant.info.pid, kMarkVariable)});
   }
   static_cast<void>(process::kill_trees(workers, Deadline::after(kTimeToKill)));
 }

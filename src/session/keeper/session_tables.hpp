@@ -21,7 +21,7 @@ struct Outgoing {
   Fd owned_fd;
   bool is_last = false;   ///< the connection ends with it
   bool is_later = false;  ///< not now: it is sent when the work is done
-  Fd lifeline{};          ///< see `Lifeline`
+  Fd lifeline;            ///< see `Lifeline`
 };
 
 /// Participants, shared objects, kept tensors and deposited slabs of one session. Knows nothing of connections. Lives

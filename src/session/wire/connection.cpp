@@ -89,7 +89,7 @@ IncomingResult Connection::receive(IncomingMessage& into) {
 
 int Connection::send(const std::string& bytes, std::initializer_list<int> fds) noexcept {
   std::array<int, 2> sent_fds{};
-  const auto end = std::ranges::copy_if(fds, sent_fds.begin(), [](int fd) { return fd >= 0; }).out;
+  auto* const end = std::ranges::copy_if(fds, sent_fds.begin(), [](int fd) { return fd >= 0; }).out;
   const std::size_t fd_bytes = sizeof(int) * static_cast<std::size_t>(end - sent_fds.begin());
   iovec payload{const_cast<char*>(bytes.data()), bytes.size()};  // NOLINT: sendmsg only reads
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(sent_fds))> control{};

@@ -12,6 +12,9 @@
 
 namespace drover::session {
 
+/// The variable whose value differs for each worker, and is inherited by all that it starts.
+inline constexpr const char* kMarkVariable = "DROVER_WORKER";
+
 /// The start time of a process in clock ticks since boot; nullopt if it is gone.
 [[nodiscard]] std::optional<std::uint64_t> process_start_time(pid_t pid);
 

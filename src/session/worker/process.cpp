@@ -35,7 +35,6 @@ namespace {
 
 constexpr std::chrono::seconds kTimeToDie{10};
 constexpr std::streamoff kTailBytes = 4096;
-constexpr const char* kMarkVariable = "DROVER_WORKER";
 
 std::string next_name() {
   static std::atomic<unsigned> next{0};
@@ -222,7 +221,7 @@ Process Process::start(Session session, const ProcessOptions& options) {
   auto [ours, theirs] = Channel::make_pair();
   SpawnOptions spawn = spawn_options(options, name);
   const auto mark = next_mark();
-  spawn.environment.emplace_back(kMarkVariable, mark);
+  spawn.environment.emplace_back(session::kMarkVariable, mark);
   spawn.inherit = {{invitation.get(), session::kWorkerSession},
                    {theirs.fd(), session::kWorkerReport},
                    {self.get(), session::kWorkerParent}};
@@ -234,7 +233,7 @@ Process Process::start(Session session, const ProcessOptions& options) {
   watch->add(state->child(), {.name = name,
                               .output = std::move(output),
                               .error = std::move(error),
-                              .mark = fmt::format("{}={}", kMarkVariable, mark)});
+                              .mark = fmt::format("{}={}", session::kMarkVariable, mark)});
   return Process(std::move(state));
 }
 

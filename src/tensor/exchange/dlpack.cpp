@@ -114,7 +114,7 @@ struct Exported {
 
 // `data` points to the first element: some libraries ignore `byte_offset`.
 template <class Managed>
-Managed* export_as(DlpackArray&& array) {
+Managed* export_as(DlpackArray array) {
   const auto& layout = array.layout;
   require(layout.is_valid(), "the layout of an array to export is not valid", "make it with TensorLayout");
   const bool is_empty = layout.element_count() == 0;

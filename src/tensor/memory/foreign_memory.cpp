@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -60,7 +61,7 @@ DevicePtr own_address(const Device& device, const HandleNote& note) {
 ForeignMemory foreign_file(const Fd& file, std::uint64_t bytes) {
   struct stat status{};
   if (::fstat(file.get(), &status) != 0) throw_errno("fstat", fmt::format("descriptor {}", file.get()));
-  if (!S_ISREG(status.st_mode) || bytes == 0 || static_cast<std::uint64_t>(status.st_size) < bytes) {
+  if (!S_ISREG(status.st_mode) || bytes == 0 || std::cmp_less(status.st_size, bytes)) {
     throw Error(Errc::invalid_argument,
                 fmt::format("descriptor {} is not a file with {}", file.get(), format_bytes(bytes)),
                 "pass the file of the shared memory, and at most its size");

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "base/sys.hpp"
@@ -58,6 +59,7 @@ class Tree {
     for (pid_t pid = 0; words >> pid;) pids_.push_back(pid);
   }
   [[nodiscard]] ChildProcess& root() { return child_; }
+  [[nodiscard]] const ChildProcess& root() const { return child_; }
   [[nodiscard]] const std::vector<pid_t>& pids() const { return pids_; }
   [[nodiscard]] int running() const {
     return static_cast<int>(std::count_if(pids_.begin(), pids_.end(), is_running));
@@ -337,16 +339,9 @@ TEST(KillDescendants, killed_killer_leaves_no_process_stopped) {
   }
 }
 
-// The root has ended, as a worker whose remains are killed.
-DROVER_PEER_BODY(hunt_marked_with_a_mishap) {
-  Tree tree(
-      "DROVER_TEST_MARK=5; export DROVER_TEST_MARK; echo $$; sleep 1000 & echo $!; setsid sh -c 'sleep 1000 & echo "
-      "$!'",
-      3);
-  ASSERT_TRUE(pidfd_wait(tree.root().pidfd(), soon()));
-  ASSERT_EQ(tree.running(), 2);
-  peer.channel().send(fmt::format("{} {}", tree.pids().at(1), tree.pids().at(2)));
-  mishap = {.call = "pidfd_open", .nth = std::stoi(peer.parameter("nth"))};
+void hunt_marked(test::Peer& peer, const Tree& tree) {
+  peer.channel().send(fmt::format("{}", fmt::join(tree.pids(), " ")));
+  mishap = {.call = peer.parameter("call"), .nth = std::stoi(peer.parameter("nth"))};
   mishap.is_death = true;
   sys::set_fault(happen);
   const TreeRoot root{.pid = tree.root().pid(), .pidfd = tree.root().pidfd(), .mark = "DROVER_TEST_MARK=5"};
@@ -354,10 +349,30 @@ DROVER_PEER_BODY(hunt_marked_with_a_mishap) {
   ADD_FAILURE() << "it was not killed";
 }
 
+// The root has ended, as a worker whose remains are killed.
+DROVER_PEER_BODY(hunt_remains_with_a_mishap) {
+  const Tree tree(
+      "DROVER_TEST_MARK=5; export DROVER_TEST_MARK; echo $$; sleep 1000 & echo $!; setsid sh -c 'sleep 1000 & echo "
+      "$!'",
+      3);
+  ASSERT_TRUE(pidfd_wait(tree.root().pidfd(), soon()));
+  ASSERT_EQ(tree.running(), 2);
+  hunt_marked(peer, tree);
+}
+
+DROVER_PEER_BODY(hunt_root_with_a_mishap) {
+  const Tree tree("export DROVER_TEST_MARK=5; echo $$; exec sleep 1000", 1);
+  ASSERT_EQ(tree.running(), 1);
+  hunt_marked(peer, tree);
+}
+
 TEST(KillTree, killed_killer_leaves_no_marked_process_stopped) {
-  for (int nth = 1; nth <= 2; ++nth) {
-    PeerGroup group("hunt_marked_with_a_mishap", {.mode = PeerMode::processes, .size = 1},
-                    {{"nth", std::to_string(nth)}});
+  for (int nth = 1; nth <= 6; ++nth) {
+    SCOPED_TRACE(nth);
+    const bool has_root = nth > 2;
+    PeerGroup group(
+        has_root ? "hunt_root_with_a_mishap" : "hunt_remains_with_a_mishap", {.mode = PeerMode::processes, .size = 1},
+        {{"call", has_root ? "openat" : "pidfd_open"}, {"nth", std::to_string(has_root ? nth - 2 : nth)}});
     group.start();
     expect_none_stopped(group);
   }

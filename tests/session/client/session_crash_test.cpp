@@ -168,7 +168,7 @@ pid_t find_starting_keeper() {
   const auto all = process::read_processes().value();
   for (const auto& each : all) {
     const bool is_it =
-        each.parent == ::getpid() && process::was_started_with(each.pid, "DROVER_TEST_BEFORE_MAIN=hang");
+        each.parent == ::getpid() && process::was_started_with_any(each.pid, {"DROVER_TEST_BEFORE_MAIN=hang"});
     if (is_it) return each.pid;
   }
   return 0;
