@@ -227,7 +227,7 @@ TEST(HeldFileCrash, killed_keeper_is_an_error_and_descriptors_stay_good) {
 
 // What comes too late is closed before the next request, and its file goes with it.
 TEST(HeldFileCrash, slab_made_by_a_keeper_that_was_stopped_too_long_does_not_stay) {
-  const Session session = Session::start({.patience = 200ms});
+  const Session session = Session::start({.patience = 2s});
   const auto self = membership_of(session);
   const Fd file = marked_file("too late", 1);
   ASSERT_EQ(::kill(session.keeper_pid(), SIGSTOP), 0);
