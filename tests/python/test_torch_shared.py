@@ -1,0 +1,30 @@
+"""Torch's own shared memory in messages by value, and arguments that are shared."""
+
+from __future__ import annotations
+
+import pytest
+from programs import run
+
+pytest.importorskip("torch")
+
+
+def test_file_of_torchs_shared_memory_is_removed_with_its_last_tensor() -> None:
+    """Sending changes no reference count of torch, so its file is there as long as its tensors, and no longer."""
+    lines = run("""
+        import pathlib
+        import torch
+        import drover
+
+        torch.multiprocessing.set_sharing_strategy("file_system")
+        shared = torch.zeros(8192).share_memory_()
+        file = pathlib.Path("/dev/shm", shared.untyped_storage()._share_filename_cpu_()[1].decode().lstrip("/"))
+        queue = drover.Queue()
+        for _ in range(3):
+            queue.put([shared])
+            back = queue.get()
+        print(file.exists(), int.from_bytes(file.read_bytes()[:4], "little"))
+        queue.put([shared])
+        del shared, back
+        print(file.exists(), len(queue.get()[0]))
+    """)
+    assert lines == ["True 1", "False 8192"]
