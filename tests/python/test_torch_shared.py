@@ -28,3 +28,32 @@ def test_file_of_torchs_shared_memory_is_removed_with_its_last_tensor() -> None:
         print(file.exists(), len(queue.get()[0]))
     """)
     assert lines == ["True 1", "False 8192"]
+
+
+def test_descriptor_of_torchs_shared_memory_stays_open_if_there_are_no_more() -> None:
+    """The send fails, and can be tried again."""
+    lines = run("""
+        import os
+        import resource
+        import torch
+        import drover
+
+        queue = drover.Queue()
+        shared = torch.zeros(8192).share_memory_()
+        file = shared.untyped_storage()._share_fd_cpu_()[0]
+        queue.put([torch.zeros(8192)])
+        queue.get()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        next_file = os.dup(0)
+        os.close(next_file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (next_file, hard))
+        try:
+            queue.put([shared])
+        except drover.LimitReached as error:
+            print("ulimit" in str(error))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        queue.put([shared])
+        queue.get()[0][3] = 7
+        print(os.fstat(file).st_size, shared[3].item())
+    """)
+    assert lines == ["True", "32768 7.0"]
