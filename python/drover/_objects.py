@@ -338,6 +338,8 @@ def dumps(thing: Any, inline: int = INLINE, by_reference: bool = False) -> tuple
         raise
     finally:
         state.by_reference, state.inline, state.undo = before
+        if state.maker is not None:  # a reducer sent something: the outer pickle goes on by its own rules
+            state.write_with(state.maker)
 
 
 def unsent(payload: bytes) -> None:

@@ -57,3 +57,29 @@ def test_descriptor_of_torchs_shared_memory_stays_open_if_there_are_no_more() ->
         print(os.fstat(file).st_size, shared[3].item())
     """)
     assert lines == ["True", "32768 7.0"]
+
+
+def test_message_that_a_reducer_sends_leaves_the_outer_one_as_it_is() -> None:
+    """Arguments of processes are shared, also those that are pickled after a message with copies."""
+    lines = run("""
+        import torch
+        import drover
+
+        class Sender:
+            def __reduce__(self):
+                queue.put({"copied": torch.ones(3)})
+                return int, ()
+
+        def fill(number, tensor):
+            tensor.fill_(7)
+
+        queue = drover.Queue()
+        if __name__ == "__main__":
+            for size in (3, 20_000):
+                tensor = torch.zeros(size)
+                child = drover.Process(target=fill, args=(Sender(), tensor))
+                child.start()
+                child.join()
+                print(tensor[0].item(), queue.get()["copied"][0].item())
+    """)
+    assert lines == ["7.0 1.0", "7.0 1.0"]
