@@ -109,7 +109,7 @@ bool is_sent_by(const HostRules& rules, nb::handle array, const DlpackArray& des
   const tensor::ArrayRange range(described);
   if (range.bytes < rules.least_bytes) return false;
   const nb::object storage = storage_of(array);
-  if (!rules.is_lasting() && !called(storage, is_shared).is(Py_False)) return false;
+  if (!called(storage, is_shared).is(Py_False)) return false;
   const auto begin = nb::cast<std::uint64_t>(called(storage, data_ptr));
   return range.end() <= begin + nb::cast<std::uint64_t>(called(storage, nbytes));
 }
