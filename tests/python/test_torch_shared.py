@@ -83,3 +83,36 @@ def test_message_that_a_reducer_sends_leaves_the_outer_one_as_it_is() -> None:
                 print(tensor[0].item(), queue.get()["copied"][0].item())
     """)
     assert lines == ["7.0 1.0", "7.0 1.0"]
+
+
+def test_torchs_shared_memory_is_unmapped_when_nothing_uses_it() -> None:
+    """By a sender and a receiver that are idle from then on."""
+    lines = run("""
+        import pathlib
+        import time
+        import torch
+        import drover
+
+        def is_unmapped():
+            end = time.monotonic() + 60
+            while "/dev/shm/torch_" in pathlib.Path("/proc/self/maps").read_text():
+                if time.monotonic() > end:
+                    return False
+                time.sleep(0.01)
+            return True
+
+        def take(queue, has_dropped):
+            print(queue.get()[0].sum().item())
+            has_dropped.set()
+            print(is_unmapped(), flush=True)
+
+        if __name__ == "__main__":
+            queue, has_dropped = drover.Queue(), drover.Event()
+            child = drover.Process(target=take, args=(queue, has_dropped))
+            child.start()
+            queue.put([torch.ones(1 << 20).share_memory_()])
+            has_dropped.wait()
+            print(is_unmapped(), flush=True)
+            child.join()
+    """)
+    assert lines == ["1048576.0", "True", "True"]
