@@ -109,10 +109,23 @@ bool is_sent_by(const HostRules& rules, nb::handle array, const DlpackArray& des
   const tensor::ArrayRange range(described);
   if (range.bytes < rules.least_bytes) return false;
   const nb::object storage = storage_of(array);
-  if (!rules.is_lasting() && !called(storage, is_shared).is(Py_False)) return false;
+  if (!called(storage, is_shared).is(Py_False)) return false;
   const auto begin = nb::cast<std::uint64_t>(called(storage, data_ptr));
   return range.end() <= begin + nb::cast<std::uint64_t>(called(storage, nbytes));
 }
+
+// A descriptor that its owner closes, also if a call with it throws.
+class BorrowedFd {
+ public:
+  explicit BorrowedFd(int number) noexcept : fd_(number) {}
+  BorrowedFd(const BorrowedFd&) = delete;
+  BorrowedFd& operator=(const BorrowedFd&) = delete;
+  ~BorrowedFd() { static_cast<void>(fd_.release()); }
+  [[nodiscard]] const Fd& get() const noexcept { return fd_; }
+
+ private:
+  Fd fd_;
+};
 
 }  // namespace
 
@@ -244,10 +257,8 @@ void bind_arrays(nb::module_& module) {
   module.def(
       "tensor_of_file",
       [](const PySession& session, int file, std::int64_t offset, std::int64_t bytes) {
-        Fd borrowed(file);
-        const Fd own = borrowed.duplicate();
-        static_cast<void>(borrowed.release());
-        return tensor::TensorAccess::of_file(session.memory, own, offset + bytes).slice(0, offset);
+        const BorrowedFd borrowed(file);
+        return tensor::TensorAccess::of_file(session.memory, borrowed.get(), offset + bytes).slice(0, offset);
       },
       nb::arg("session"), nb::arg("file"), nb::arg("offset"), nb::arg("bytes"),
       "Return a tensor of bytes in a file in which another library has shared memory.");

@@ -17,7 +17,6 @@ namespace drover::python {
 struct HostRules {
   bool by_reference = false;      ///< whether the message shares arrays, which those of the host do in another way
   std::uint64_t least_bytes = 0;  ///< smaller arrays are copied into the pickle, except for those in shared memory
-  [[nodiscard]] bool is_lasting() const noexcept { return least_bytes == 0; }
 };
 
 /// Collects the arrays of a message while it is pickled. Then imports them all at once, so that they are copied by

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import importlib
 import os
@@ -332,10 +333,13 @@ def dumps(thing: Any, inline: int = INLINE, by_reference: bool = False) -> tuple
         if state.undo is not before[2]:
             _discard(state)
             if state.maker is None:  # not part of another message
-                importlib.import_module("drover._culprits").find(thing, error, _fails)
+                with contextlib.suppress(OSError):  # too few descriptors to import it
+                    importlib.import_module("drover._culprits").find(thing, error, _fails)
         raise
     finally:
         state.by_reference, state.inline, state.undo = before
+        if state.maker is not None:  # a reducer sent something: the outer pickle goes on by its own rules
+            state.write_with(state.maker)
 
 
 def unsent(payload: bytes) -> None:

@@ -19,6 +19,7 @@ from drover._exit_hooks import call_at_exit
 __all__ = ["descriptor"]
 
 _MAIN = "from multiprocessing.resource_tracker import main;main({})"
+_PATIENCE_S = 5.0  # to start it takes milliseconds
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)  # which the tracker ignores, once it runs
 
 
@@ -43,11 +44,13 @@ class _Tracker(resource_tracker.ResourceTracker):
 
     _owner = 0  # the process that starts it
     _unstarted: list[int] | tuple[()] = ()  # the end that it reads
+    _forking = 0  # the thread that has the lock in order to fork
 
     def _prepare(self) -> None:
         reading, self._fd = os.pipe()
         self._pid = None
         self._owner, self._unstarted = os.getpid(), [reading]
+        os.register_at_fork(before=self._prepare_fork, after_in_parent=self._end_fork, after_in_child=self._end_fork)
         try:
             threading.Thread(target=self._start_on_use, args=(None,), name="drover tracker", daemon=True).start()
         except RuntimeError:  # there may be no more threads
@@ -64,8 +67,22 @@ class _Tracker(resource_tracker.ResourceTracker):
                 with self._lock:
                     self._start()
 
+    def _prepare_fork(self) -> None:
+        """Start it for the child, which has its pipe but not the thread, and may outlive this process.
+
+        Keeps the lock until the fork is done: a child that inherits it from another thread cannot use the tracker.
+        """
+        if self._lock.acquire(timeout=_PATIENCE_S):  # a signal handler may fork while this thread has it
+            self._forking = threading.get_ident()
+            self._start()
+
+    def _end_fork(self) -> None:
+        if self._forking == threading.get_ident():
+            self._forking = 0
+            self._lock.release()
+
     def _start(self) -> None:
-        """Start it, unless it was started; messages in the pipe wait for it. In a forked child the parent does.
+        """Start it, unless it was started; messages in the pipe wait for it. Only its owner does: C code may fork.
 
         Requires: the lock.
         """

@@ -365,13 +365,10 @@ def _reduce_kept(storage: UntypedStorage) -> Any:
         key = reductions.fd_id(fd)
         number = arrays.add_tensor(_core.tensor_of_file(session, fd, 0, size))
     else:
-        _, key, size = storage._share_filename_cpu_()
-        try:
-            with open(f"/dev/shm/{os.fsdecode(key)}", "r+b") as file:  # noqa: S108 (where torch makes it)
-                header = os.fstat(file.fileno()).st_size - size
-                number = arrays.add_tensor(_core.tensor_of_file(session, file.fileno(), header, size))
-        finally:
-            storage._shared_decref()
+        _, key, size = storage._share_filename_cpu_()  # which counts no reference
+        with open(f"/dev/shm/{os.fsdecode(key)}", "r+b") as file:  # noqa: S108 (where torch makes it)
+            header = os.fstat(file.fileno()).st_size - size
+            number = arrays.add_tensor(_core.tensor_of_file(session, file.fileno(), header, size))
     reductions.shared_cache[key] = reductions.StorageWeakRef(storage)
     return _open_kept, (number, key)
 

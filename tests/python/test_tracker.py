@@ -106,6 +106,73 @@ def test_memory_that_is_made_last_is_removed() -> None:
     assert [is_gone(line) for line in lines[:2]] == [True, True]
 
 
+def test_forked_child_that_outlives_its_program_has_a_tracker() -> None:
+    """Its messages would fill the pipe if nobody read them."""
+    lines = run("""
+        import os
+        import drover
+        from multiprocessing import shared_memory
+
+        def use_often():
+            for _ in range(1000):
+                memory = shared_memory.SharedMemory(create=True, size=10)
+                memory.close()
+                memory.unlink()
+            print(shared_memory.SharedMemory(create=True, size=10).name, flush=True)
+
+        def use_after_the_program():
+            process = drover.Process(target=abs, args=(1,))
+            process.start()
+            process.join()
+            reading, writing = os.pipe()
+            if os.fork() == 0:
+                os.close(writing)
+                os.read(reading, 1)
+                use_often()
+                os._exit(0)
+
+        if __name__ == "__main__":
+            reading, writing = os.pipe()
+            if os.fork() == 0:
+                use_after_the_program()
+            else:
+                os.close(writing)
+                os.read(reading, 1)
+    """)
+    assert is_gone(lines[0])
+
+
+def test_child_that_is_forked_while_the_tracker_is_started_can_use_it() -> None:
+    """It inherits no lock from the thread that starts it."""
+    lines = run("""
+        import os
+        import threading
+        import time
+        import drover
+        from drover import _tracker
+        from multiprocessing import resource_tracker
+
+        started, spawn = threading.Event(), _tracker._spawn
+
+        def spawn_slowly(reading):
+            started.set()
+            time.sleep(0.5)
+            return spawn(reading)
+
+        _tracker._spawn = spawn_slowly
+        os.write(_tracker.descriptor(), b"PROBE:0:noop\\n")
+        started.wait()
+        if os.fork() == 0:
+            resource_tracker.ensure_running()
+            print("used", flush=True)
+            os._exit(0)
+        os.wait()
+        resource_tracker.ensure_running()
+        print("used", resource_tracker._resource_tracker._pid is not None)
+    """)
+    assert lines == ["used", "used True"]
+
+
 def test_tracker_that_died_is_started_again() -> None:
     """With multiprocessing's warning."""
     lines = run("""

@@ -75,7 +75,8 @@ void DeferredReleases::release(const Tensor& tensor, std::shared_ptr<Stream> str
 
 void DeferredReleases::release_in_burst(const Tensor& tensor, Stream& stream) noexcept {
   const bool is_first = Clock::now() - last_.load(std::memory_order_relaxed) > kBurst;  // relaxed: a hint
-  if (is_first || !is_left_for_later(tensor)) release_now(tensor, stream);
+  const bool can_ask = is_first && !seems_capturing(stream);
+  if (can_ask || !is_left_for_later(tensor)) release_now(tensor, stream);
   last_.store(Clock::now(), std::memory_order_relaxed);
 }
 

@@ -14,8 +14,8 @@ namespace drover::tensor {
 
 /// Releases tensors that other libraries used on streams; deferred while a stream captures a graph, since only
 /// afterwards can it be asked what it did before. Of tensors that a default stream used, and that are released right
-/// after each other, as when a structure is destroyed, only the first one asks the stream at once. One per process.
-/// Safe for all threads; not for forked children.
+/// after each other, as when a structure is destroyed, only the first one asks the stream at once; none does while a
+/// stream that waits for it captures a graph. One per process. Safe for all threads; not for forked children.
 class DeferredReleases {
  public:
   [[nodiscard]] static DeferredReleases& instance();

@@ -94,6 +94,12 @@ std::uint64_t DeviceWork::follow(Stream& other) {
   return next_;
 }
 
+std::optional<std::uint64_t> DeviceWork::follow_default_stream() {
+  const auto stream = device_.borrow_stream(kDefaultStream);
+  if (stream->is_capturing()) return std::nullopt;
+  return follow(*stream);
+}
+
 void DeviceWork::lead(Stream& other) {
   const MutexLock lock(mutex_);
   stream_->record(mark());

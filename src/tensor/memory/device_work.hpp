@@ -59,6 +59,9 @@ class DeviceWork {
   /// Orders later work after everything that `other`, a stream of the same device, was given so far. Returns the
   /// ticket of that wait.
   std::uint64_t follow(Stream& other) DROVER_EXCLUDES(mutex_);
+  /// The same for the default stream. nullopt while another stream that waits for that one captures a graph: asking
+  /// would invalidate the capture.
+  [[nodiscard]] std::optional<std::uint64_t> follow_default_stream() DROVER_EXCLUDES(mutex_);
   /// Orders what `other` is given later after everything that was submitted so far.
   void lead(Stream& other) DROVER_EXCLUDES(mutex_);
   /// The point at which a ticket is done, for other processes to wait for. Requires: `has_timeline`.

@@ -18,6 +18,8 @@ std::shared_ptr<void> hold(ImportedMemory& imported, const KeptBytes& bytes) {
   return std::exchange(imported.keep_alive[{bytes.begin.address, bytes.bytes}], bytes.keep_alive);
 }
 
+bool is_file(const SlabEntry& entry) noexcept { return entry.imported && !entry.slab->place().is_device; }
+
 }  // namespace
 
 // The lease keeps the import in use from before the entry is visible.
@@ -55,6 +57,16 @@ std::pair<Lease, std::shared_ptr<MappedSlab>> Imports::reopen(const ForeignMemor
     replaced = hold(*at->second.imported, kept);
   }
   return {anchor->share(), std::move(slab)};
+}
+
+std::vector<SlabEntry> Imports::take_unused_files() {
+  const MutexLock lock(table_.mutex);
+  return table_.take_if([](const SlabEntry& entry) { return is_file(entry) && entry.is_import_unused(); });
+}
+
+bool Imports::has_files() const {
+  const MutexLock lock(table_.mutex);
+  return std::ranges::any_of(table_.entries, [](const auto& each) { return is_file(each.second); });
 }
 
 std::vector<SlabEntry> Imports::take_unused() {

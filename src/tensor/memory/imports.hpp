@@ -34,6 +34,9 @@ class Imports {
   }
   /// Removes imports that no process uses any more, for the caller to destroy.
   [[nodiscard]] std::vector<SlabEntry> take_unused() DROVER_EXCLUDES(table_.mutex);
+  /// The same for files only, for which no device is waited for.
+  [[nodiscard]] std::vector<SlabEntry> take_unused_files() DROVER_EXCLUDES(table_.mutex);
+  [[nodiscard]] bool has_files() const DROVER_EXCLUDES(table_.mutex);
 
  private:
   [[nodiscard]] std::pair<Lease, std::shared_ptr<MappedSlab>> open_or_make(

@@ -82,7 +82,8 @@ MemoryState::MemoryState(std::shared_ptr<Membership> membership, MemoryOptions o
       retired_poller_(kRetiredPeriod, [this] {
         release_ended(Deadline::after({}));
         parts_->take_unused().clear();
-        return retired_.has_any() || parts_->has_any();
+        drop(imports_.take_unused_files());
+        return retired_.has_any() || parts_->has_any() || imports_.has_files();
       }) {
   if (options_.slab_bytes >= kMiB) return;
   throw Error(Errc::invalid_argument,
@@ -276,6 +277,7 @@ Block MemoryState::import_file(const Fd& file, std::uint64_t bytes) {
   static_cast<void>(membership_->require_self());
   release_retired(Deadline::after({}));
   auto [lease, slab] = imports_.open(file, bytes);
+  retired_poller_.start();
   const MutexLock lock(table_.mutex);
   return claim(std::move(lease), slab);
 }

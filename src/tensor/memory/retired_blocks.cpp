@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "drover/base/log.hpp"
@@ -17,10 +18,10 @@ namespace {
 // How long to wait for what a default stream was given: work that is done is noticed at once.
 constexpr std::chrono::microseconds kLatePatience{20};
 
-std::uint64_t follow_default_stream(DeviceWork& work) noexcept {
+std::optional<std::uint64_t> follow_default_stream(DeviceWork& work) noexcept {
   try {
-    const std::uint64_t ticket = work.follow(*work.device().borrow_stream(kDefaultStream));
-    static_cast<void>(work.wait(ticket, Deadline::after(kLatePatience)));
+    const auto ticket = work.follow_default_stream();
+    if (ticket) static_cast<void>(work.wait(*ticket, Deadline::after(kLatePatience)));
     return ticket;
   } catch (const std::exception& error) {
     log(LogLevel::warn, error.what());
@@ -28,15 +29,14 @@ std::uint64_t follow_default_stream(DeviceWork& work) noexcept {
   }
 }
 
-// One event of a default stream serves all blocks that it used.
+// One event of a default stream serves all blocks that it used. During a capture they stay as they are.
 void resolve_late_uses(std::vector<RetiredBlock>& blocks) noexcept {
-  std::map<const DeviceWork*, std::uint64_t> tickets;
+  std::map<const DeviceWork*, std::optional<std::uint64_t>> tickets;
   for (RetiredBlock& block : blocks) {
-    const auto work = std::exchange(block.late, nullptr);
-    if (work == nullptr) continue;
-    const auto [at, is_new] = tickets.try_emplace(work.get());
-    if (is_new) at->second = follow_default_stream(*work);
-    block.uses.push_back({.work = work, .ticket = at->second});
+    if (block.late == nullptr) continue;
+    const auto [at, is_new] = tickets.try_emplace(block.late.get());
+    if (is_new) at->second = follow_default_stream(*block.late);
+    if (at->second) block.uses.push_back({.work = std::exchange(block.late, nullptr), .ticket = *at->second});
   }
 }
 
@@ -124,8 +124,8 @@ RetiredBlocks::Sorted RetiredBlocks::sort_out(std::vector<RetiredBlock> blocks, 
   };
   Sorted sorted;
   for (RetiredBlock& block : blocks) {
-    auto& into = std::ranges::all_of(block.uses, has_ended) ? sorted.ended : sorted.pending;
-    into.push_back(std::move(block));
+    const bool is_unused = block.late == nullptr && std::ranges::all_of(block.uses, has_ended);
+    (is_unused ? sorted.ended : sorted.pending).push_back(std::move(block));
   }
   return sorted;
 }

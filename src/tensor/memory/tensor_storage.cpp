@@ -83,7 +83,7 @@ void TensorStorage::write(std::uint64_t offset, std::span<const std::byte> bytes
 bool TensorStorage::register_with(Device& device) const { return block_.slab_->register_with(device); }
 
 // Asks the default stream without the mutex. Another thread that asks meanwhile finds the late use, too, and so does
-// a later call if there was a change.
+// a later call if there was a change, or a capture forbids to ask.
 std::vector<WorkTicket> TensorStorage::uses() {
   if (!has_pending_) return {};
   std::shared_ptr<DeviceWork> late;
@@ -94,10 +94,11 @@ std::vector<WorkTicket> TensorStorage::uses() {
     changes = changes_;
     if (late == nullptr) return uses_;
   }
-  const WorkTicket use{.work = late, .ticket = late->follow(*late->device().borrow_stream(kDefaultStream))};
+  const auto ticket = late->follow_default_stream();
   const MutexLock lock(mutex_);
+  if (!ticket) return uses_;
   if (changes_ == changes) late_ = nullptr;
-  add(use);
+  add({.work = late, .ticket = *ticket});
   return uses_;
 }
 

@@ -142,7 +142,30 @@ DROVER_PEER_BODY(tensors_in_use) {
   EXPECT_TRUE(test::eventually([&] { return memory.claimed(place) == 0; }));
 }
 
-void run_with_stand_in(const std::string& body) {
+// What the driver says of the default stream while a stream that waits for it is capturing.
+constexpr int kCaptureImplicit = 906;
+
+DROVER_PEER_BODY(tensors_released_during_a_capture) {
+  static_cast<void>(peer);
+  test::TestSession session;
+  const Memory memory(session.join());
+  const Place place = Place::device(BackendKind::cuda, 0);
+  auto arrays = exported(memory, place);
+  {
+    const test::FaultSeam capture("cuStreamIsCapturing", kCaptureImplicit);
+    const test::FaultSeam events("cuEventRecord", 1, {.times = 0});
+    arrays.clear();
+    for (int i = 0; i < 5; ++i) {  // the poller looks, too
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      static_cast<void>(zeros(memory, DType::uint8, {1000}));
+    }
+    EXPECT_EQ(events.calls(), 0) << "it would invalidate the capture";
+    EXPECT_EQ(memory.claimed(place), kMany * 1024U) << "the default stream may still use them";
+  }
+  EXPECT_TRUE(test::eventually([&] { return memory.claimed(place) == 0; }));
+}
+
+void run_with_fake_driver(const char* body) {
   const test::ScopedEnvironment cuda("DROVER_LIBCUDA", DROVER_FAKE_LIBCUDA);
   const test::ScopedEnvironment nvml("DROVER_LIBNVML", DROVER_FAKE_LIBNVML);
   const test::ScopedEnvironment memory("FAKE_MEMORY", "1");
@@ -152,9 +175,15 @@ void run_with_stand_in(const std::string& body) {
   peer.expect_success();
 }
 
-TEST(DeferredReleases, tensors_released_together_share_an_event) { run_with_stand_in("tensors_released_together"); }
+TEST(DeferredReleases, tensors_released_together_share_an_event) {
+  run_with_fake_driver("tensors_released_together");
+}
 
-TEST(DeferredReleases, tensors_in_use_are_looked_at_together) { run_with_stand_in("tensors_in_use"); }
+TEST(DeferredReleases, tensors_in_use_are_looked_at_together) { run_with_fake_driver("tensors_in_use"); }
+
+TEST(DeferredReleases, tensors_released_during_a_capture_leave_it_alone) {
+  run_with_fake_driver("tensors_released_during_a_capture");
+}
 
 }  // namespace
 }  // namespace drover::tensor
