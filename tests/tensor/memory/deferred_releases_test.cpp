@@ -10,6 +10,7 @@
 #include "drover/tensor/dlpack.hpp"
 #include "drover/tensor/tensor.hpp"
 #include "session/client/session_helpers.hpp"
+#include "support/build.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_seam.hpp"
 #include "support/gpu_capture.hpp"
@@ -176,6 +177,8 @@ void run_with_fake_driver(const char* body) {
 }
 
 TEST(DeferredReleases, tensors_released_together_share_an_event) {
+  if (test::kIsThreadSanitized)
+    GTEST_SKIP() << "each release takes so long that the next one does not follow at once";
   run_with_fake_driver("tensors_released_together");
 }
 
