@@ -9,7 +9,7 @@ from typing import Any
 
 import cloudpickle
 
-from drover import _main_module, _marks, _namespaces
+from drover import _classes, _main_module, _marks, _namespaces
 
 __all__ = ["Pickler"]
 
@@ -32,7 +32,8 @@ class Pickler(cloudpickle.Pickler):
             return NotImplemented
         if isinstance(obj, _Cached) and obj.__module__ == "__main__" and not _main_module.is_known_to_children(obj):
             return _cached, (obj.__wrapped__, obj.cache_parameters())
-        return super().reducer_override(obj)
+        reduced = super().reducer_override(obj)
+        return _classes.reduce(reduced) if isinstance(obj, type) and isinstance(reduced, tuple) else reduced
 
     def _function_getnewargs(self, func: types.FunctionType) -> Any:
         key = id(func.__globals__)

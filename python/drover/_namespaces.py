@@ -14,7 +14,7 @@ import threading
 import types
 from typing import Any
 
-__all__ = ["accept", "follow", "note", "open_space"]
+__all__ = ["accept", "follow", "is_parent", "note", "open_space"]
 
 _MAIN = "__main__"
 _RECORD = "__drover_record__"  # in a namespace
@@ -64,6 +64,11 @@ def follow(preparation: dict[str, Any]) -> None:
         _latest(_MAIN)  # notes its values as they were imported
 
 
+def is_parent(sender: str) -> bool:
+    """Return whether this is the process that started this one."""
+    return sender == _followed.sender
+
+
 def note(function: Any) -> None:
     """Note the values that a function of an imported module may change; called before an initializer runs."""
     while isinstance(function, functools.partial):
@@ -104,7 +109,7 @@ def _imported(module: str) -> dict[str, Any]:
 
 def open_space(module: str, sender: str, attributes: dict[str, Any], marks: dict[str, str]) -> dict[str, Any]:
     """Return the namespace for the functions of a message."""
-    if sender != _followed.sender:
+    if not is_parent(sender):
         return attributes
     with _followed.lock:
         space = _latest(module)
