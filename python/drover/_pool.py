@@ -10,7 +10,7 @@ import pickle
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import context, process, util
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -139,10 +139,23 @@ def _device_list(devices: Any) -> str:
     return ",".join(map(str, some))
 
 
+@contextlib.contextmanager
+def _naming(**options: Any) -> Iterator[None]:
+    """Name the options whose types the extension refuses."""
+    try:
+        yield
+    except TypeError as error:
+        if "incompatible function arguments" not in str(error):
+            raise
+        shown = ", ".join(f"{name}={value!r} ({type(value).__name__})" for name, value in options.items())
+        raise TypeError(f"a pool does not take this type of option: {shown}; see help(drover.Pool)") from None
+
+
 def _plan(processes: int | None, devices: Any, placement: Placement) -> _core.WorkerPlan:
     plan = _core.WorkerPlan()
     if processes is not None:
-        plan.workers = processes
+        with _naming(processes=processes):
+            plan.workers = processes
     elif devices is None and not placement.get("per_device"):
         plan.workers = os.cpu_count() or 1
     if devices is not None:
@@ -150,7 +163,8 @@ def _plan(processes: int | None, devices: Any, placement: Placement) -> _core.Wo
     for name, value in placement.items():
         if not hasattr(plan, name):
             raise TypeError(f"Pool() got an unexpected keyword argument {name!r}")
-        setattr(plan, name, value)
+        with _naming(**{name: value}):
+            setattr(plan, name, value)
     return plan
 
 
@@ -207,11 +221,16 @@ class Pool(TaskCalls):
         self._owner = os.getpid()
         _check(processes, initializer, maxtasksperchild)
         options = _core.PoolOptions()
-        options.name = name
+        with _naming(name=name):
+            options.name = name
         options.recycle_after = maxtasksperchild or 0
         options.opens_device = devices is not None or bool(placement)
-        options.set_limits(start_limit, idle_limit, stall_report_after)
-        options.set_output(output)
+        with _naming(start_limit=start_limit, idle_limit=idle_limit, stall_report_after=stall_report_after):
+            options.set_limits(start_limit, idle_limit, stall_report_after)
+        if min(idle_limit, stall_report_after) < 0:
+            raise ValueError(f"{idle_limit=} and {stall_report_after=} must not be negative; 0 means never")
+        with _naming(output=output):
+            options.set_output(output)
         _set_worker_command()
         payload, tensors, self._kept = _start_payload(initializer, initargs, self._is_executors)
         options.set_start(payload, tensors)
@@ -219,7 +238,8 @@ class Pool(TaskCalls):
         self._core = _core.Pool(_session.current(), _plan(processes, devices, placement), options)
         self._iterators: weakref.WeakSet[IMapIterator[Any]] = weakref.WeakSet()
         self._actors: weakref.WeakSet[Actor] = weakref.WeakSet()
-        self._task_options = _core.TaskOptions(retry=retry)
+        with _naming(retry=retry):
+            self._task_options = _core.TaskOptions(retry=retry)
         self._has_initializer = initializer is not None
         self._state = RUN
         self._terminate = util.Finalize(self, _end, args=(self._core, self._kept), exitpriority=15)
@@ -254,9 +274,10 @@ class Pool(TaskCalls):
         - `grace`: seconds after the timeout until the worker is killed.
         - `worker`: the index of the only worker that may run the task.
         """
-        options = _core.TaskOptions(
-            priority=priority, retry=retry, timeout=timeout or 0.0, grace=grace, worker=worker
-        )
+        with _naming(priority=priority, retry=retry, timeout=timeout, grace=grace, worker=worker):
+            options = _core.TaskOptions(
+                priority=priority, retry=retry, timeout=timeout or 0.0, grace=grace, worker=worker
+            )
         return _WithOptions(self, options)
 
     def actor(

@@ -146,8 +146,9 @@ def preparation_of(name: str) -> dict[str, Any]:
     return preparation
 
 
-def _display_name(name: str) -> str:
-    return "".join(letter if letter.isprintable() and letter.isascii() else "?" for letter in name)[:60] or "process"
+def _display_name(name: object) -> str:
+    letters = (letter if letter.isprintable() and letter.isascii() else "?" for letter in str(name))
+    return "".join(letters)[:60] or "process"
 
 
 class Process(process.BaseProcess):

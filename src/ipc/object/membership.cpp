@@ -86,7 +86,8 @@ void Membership::fail_without_number() {
               fmt::format("process {} was forked from a participant of a session, or has left it; it cannot use the "
                           "session's objects",
                           ::getpid()),
-              "spawn processes, as drover::Process does, and let each join the session");
+              "start processes with drover or by spawn, or fork before the first use of drover, so that each process "
+              "joins a session of its own");
 }
 
 }  // namespace drover
