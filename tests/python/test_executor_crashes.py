@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.pool import MaybeEncodingError, RemoteTraceback
+from pathlib import Path
 from typing import Any
 
 import drover
@@ -19,6 +20,7 @@ from programs import run
 
 # Ends a wait that hangs; not a bound on how long a test may take.
 _LIMIT_S = 120.0
+FOLDER = str(Path(__file__).parent)
 
 
 class OwnError(Exception):
@@ -383,8 +385,9 @@ def test_callback_that_raises_ends_no_thread(
 
 def test_shutdown_and_exit_while_workers_crash() -> None:
     """However an executor ends, its calls end too, and no process is left."""
-    lines = run("""
-        import gc
+    lines = run(f"""
+        import gc, sys
+        sys.path.insert(0, {FOLDER!r})
         from test_executor_crashes import end, outcome_of
         import drover
 
@@ -394,9 +397,9 @@ def test_shutdown_and_exit_while_workers_crash() -> None:
             return executor, calls + [executor.submit(abs, -x) for x in range(4)]
 
         if __name__ == "__main__":
-            for options in ({}, {"wait": False}, {"cancel_futures": True}, {"wait": False, "cancel_futures": True}):
+            for wait, cancels in ((True, False), (False, False), (True, True), (False, True)):
                 executor, calls = crash()
-                executor.shutdown(**options)
+                executor.shutdown(wait=wait, cancel_futures=cancels)
                 print(*(outcome_of(call) for call in calls))
             executor, calls = crash()
             del executor
