@@ -58,12 +58,13 @@ def _is_definition(name: str, value: Any) -> bool:
 
 def _open(make: Callable[..., type], *arguments: Any) -> type:
     """Return the class; it is not made anew, which would run the code of its metaclass and bases again."""
-    known: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(arguments[-2])
-    if known is not None:
-        return known
-    made = make(*arguments)
-    _received.setdefault(made, _Received())
-    return made
+    with _lock:  # no thread may find the class before it is known to be received
+        known: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(arguments[-2])
+        if known is not None:
+            return known
+        made = make(*arguments)
+        _received.setdefault(made, _Received())
+        return made
 
 
 def _complete(opened: type, sent: tuple[Any, dict[str, str], str]) -> type:

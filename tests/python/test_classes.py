@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
+import weakref
+from typing import Any
+
 import pytest
+from cloudpickle import cloudpickle
+from drover import _classes, _objects
 from programs import run
 
 CLASSES = """
@@ -133,3 +140,35 @@ def test_attributes_of_classes(case: str, where: str) -> None:
     if where == "guard":
         source = 'if __name__ == "__main__":\n' + "\n".join("    " + line for line in source.splitlines())
     assert run(source, from_stdin=where == "prompt") == [expected]
+
+
+class SlowTable(weakref.WeakKeyDictionary[type, Any]):
+    """A table whose entries take long to make."""
+
+    def setdefault(self, key: type, default: Any = None) -> Any:
+        """Leave other threads some time first."""
+        time.sleep(0.3)
+        return super().setdefault(key, default)
+
+
+def test_threads_receive_a_class_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them gets the class before it has its attributes."""
+
+    def made() -> type:
+        class Local:
+            value = 5
+
+        return Local
+
+    payload = _objects.dumps(made())
+    for tracker in (cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID, cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS):
+        tracker.clear()  # as in another process
+    monkeypatch.setattr(_classes, "_received", SlowTable())
+    got: list[Any] = []
+    threads = [threading.Thread(target=lambda: got.append(_objects.loads(*payload).value)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.1)
+    for thread in threads:
+        thread.join()
+    assert got == [5, 5]
